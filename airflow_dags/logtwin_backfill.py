@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import DAG, Param
-from logtwin_submit import COMMON, WHERE, Answer, Verb, log_param
+from logtwin_submit import COMMON, WHERE, AnsweringVerb, Verb, log_param
 
 FILLS_PER_RUN = 100
 """More holes than that share tasks: Airflow maps a task a thousand times at most, and each one starts Spark."""
@@ -62,7 +62,7 @@ with DAG(
     },
     **COMMON,
 ):
-    holes = Answer(
+    holes = AnsweringVerb(
         task_id="holes",
         verb="backfill",
         options=("log", "from", "to", "path"),
@@ -76,5 +76,5 @@ with DAG(
         max_active_tis_per_dagrun=FILLS_AT_ONCE,
         map_index_template="{{ task.given['from'] }} – {{ task.given['to'] }}",
     ).expand(given=holes.output)
-    coverage = Answer(task_id="coverage", verb="coverage", options=("log",), trigger_rule="none_failed")
+    coverage = AnsweringVerb(task_id="coverage", verb="coverage", options=("log",), trigger_rule="none_failed")
     fill >> coverage

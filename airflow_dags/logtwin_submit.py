@@ -115,7 +115,7 @@ class Verb(SparkSubmitOperator):
         self._conn_id = connection
 
 
-class Answer(Verb):
+class AnsweringVerb(Verb):
     """A verb that answers in JSON. The task's result is what `read` makes of the answer.
 
     Its driver runs beside the task, whatever the connection says, because the answer is a file there.

@@ -15,7 +15,7 @@ import typer
 
 from bench.machine import commit, machine
 from bench.results import FOLDER, Measured, Results, read_results, save
-from bench.run import Outcome, run
+from bench.run import BenchOutcome, run
 
 
 class Work(StrEnum):
@@ -74,7 +74,7 @@ def _measured_before(folder: Path, date: str) -> Results:
     return Results(date=date, machine=machine(), works=works)
 
 
-def _say(name: str, outcome: Outcome) -> None:
+def _say(name: str, outcome: BenchOutcome) -> None:
     for one in outcome.figures:
         verdict = "met" if one.is_met else "MISSED"
         print(f"{one.work}: {one.ours} / {one.against}: {one.ratio:.2f}, goal {one.goal} {verdict}", flush=True)

@@ -188,7 +188,7 @@ def run_job(spark: SparkSession, config: Config, watch: Watch) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ArrivedRows:
     """Of the messages in a table, by commit and file; times are ms since 1970."""
 
     offsets: npt.NDArray[np.int64]
@@ -236,12 +236,12 @@ class Watch:
         return Freshness(percentile(values, 0.5), percentile(values, 0.99), rate_per_s, commits, self._batch_ms)
 
 
-def rows(table: Path, stored: str) -> Rows:
+def rows(table: Path, stored: str) -> ArrivedRows:
     """The messages of TOPIC, by the Delta log of `table`; none where it is not there yet."""
     found = [one for path in sorted(table.glob("_delta_log/*.json")) for one in _rows_of(table, path, stored)]
     if not found:
-        return Rows(np.empty(0, np.int64), np.empty(0), np.empty(0))
-    return Rows(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
+        return ArrivedRows(np.empty(0, np.int64), np.empty(0), np.empty(0))
+    return ArrivedRows(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
 
 
 def _rows_of(table: Path, commit: Path, stored: str) -> Iterator[tuple[npt.NDArray[Any], ...]]:

@@ -79,13 +79,13 @@ def questions() -> Iterator[Question]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class TimedRows:
     rows: pa.Table
     read: Read
     seconds: float
 
 
-def ask(spark: SparkSession, question: Question) -> Answer:
+def ask(spark: SparkSession, question: Question) -> TimedRows:
     """Twice; the better time counts."""
     taken = []
     for _ in range(2):
@@ -93,7 +93,7 @@ def ask(spark: SparkSession, question: Question) -> Answer:
         started = time.perf_counter()
         rows = frame.toArrow()
         taken.append(time.perf_counter() - started)
-    return Answer(rows.sort_by("offset"), sum(reads(frame), Read()), min(taken))
+    return TimedRows(rows.sort_by("offset"), sum(reads(frame), Read()), min(taken))
 
 
 class Bench:
@@ -103,7 +103,7 @@ class Bench:
         self._spark = spark
         self._config = config
         self._path = LOG.path(config.warehouse)
-        self._first: dict[str, Answer] = {}
+        self._first: dict[str, TimedRows] = {}
         self._first_verify_s: float | None = None
 
     def replicate(self) -> None:
@@ -142,7 +142,7 @@ class Bench:
         [detail] = self._spark.sql(f"DESCRIBE DETAIL delta.`{self._path}`").collect()
         return Read(detail.numFiles, detail.sizeInBytes, self._spark.table(LOG.name).count())
 
-    def _report(self, question: Question, answer: Answer, table: Read) -> None:
+    def _report(self, question: Question, answer: TimedRows, table: Read) -> None:
         first = self._first.setdefault(question.name, answer)
         if not answer.rows.num_rows or not answer.rows.equals(first.rows):
             raise SystemExit(f"{question.name}: another answer than before")

@@ -27,12 +27,12 @@ from pyspark.sql import SparkSession
 
 from bench.contest import Settings, percentile
 from bench.contestants import config_of
-from bench.freshness import TOPIC, Rows, rows
+from bench.freshness import TOPIC, ArrivedRows, rows
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.system.child_process import child_process
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.tables import LOG
 from sources.registry import open_log
 from tests.resident import PROJECT, held_mib
@@ -91,7 +91,9 @@ class Running:
 
 
 @contextmanager
-def running(spark: SparkSession, config: Config, on_step: Callable[[Step], None] | None = None) -> Iterator[Running]:
+def running(
+    spark: SparkSession, config: Config, on_step: Callable[[BatchStep], None] | None = None
+) -> Iterator[Running]:
     """The job of `config` while the `with` lasts; it stops between two batches. `on_step`: as `Job`."""
     job = Job(spark, config, available_now=False, on_step=on_step)
     job.start()
@@ -183,7 +185,7 @@ def _stop_sending(masters: subprocess.Popen[str]) -> int:
     return sum(json.loads(_said(masters)))
 
 
-def _rates(found: Rows, begin_ms: float, end_ms: float) -> dict[str, float]:
+def _rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, float]:
     """Of what was committed in that time, and of what was stored in it."""
     is_committed = (found.visible_ms >= begin_ms) & (found.visible_ms < end_ms)
     is_stored = (found.stored_ms >= begin_ms) & (found.stored_ms < end_ms)

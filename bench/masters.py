@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 
 BODY_BYTES = 1024
 BODIES = 500
@@ -65,7 +65,7 @@ def send(addresses: list[Address], rate_per_s: float, topic: str, stopping: thre
             due = int((time.monotonic() - started_s) * rate_per_s)
             for number in range(sent, due):
                 body = bodies[number % BODIES][:BODY_BYTES]
-                producers[number % len(producers)].submit(Message(topic, body, {"KEYS": f"order-{number}"}))
+                producers[number % len(producers)].submit(OutgoingMessage(topic, body, {"KEYS": f"order-{number}"}))
             sent = due
             for place, producer in enumerate(producers):
                 results = list(producer.flush())

@@ -48,8 +48,8 @@ from bench.many_live import running
 from bench.payloads import LOG_ID, rows
 from bench.peers import CORES, ON_CORES, plain_session
 from bench.steady_load import RATE_PER_S, sent, steady_load
-from pipeline.demo.s3_server import Server, running_server
-from sinks.batch.result import Step
+from pipeline.demo.s3_server import S3Server, running_server
+from sinks.batch.result import BatchStep
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import use
 from sinks.tables import LOG
@@ -89,7 +89,7 @@ def _empty(lake: str) -> None:
 class CatchUp:
     """Rates of turns, and what plain uploads of the same files took, round by round from -1, which does not count."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, server: Server, places: Places) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, server: S3Server, places: Places) -> None:
         self._spark = spark
         self._settings = settings
         self._server = server
@@ -181,7 +181,7 @@ class _Uploads:
     server_s: float
 
 
-def _uploaded(server: Server, table: Path, added: list[Added]) -> _Uploads:
+def _uploaded(server: S3Server, table: Path, added: list[Added]) -> _Uploads:
     """What the server takes for them; it does not keep them."""
     paths = [table / name for one in added for name in one.files]
     client = PlainClient.of(server)
@@ -197,7 +197,7 @@ def _uploaded(server: Server, table: Path, added: list[Added]) -> _Uploads:
     return _Uploads(len(paths), sum(path.stat().st_size for path in paths), wall_s, server_s)
 
 
-def _processor_s(server: Server) -> float:
+def _processor_s(server: S3Server) -> float:
     times = psutil.Process(server.pid).cpu_times()
     return float(times.user + times.system)
 
@@ -210,8 +210,8 @@ class _Turn:
     waited_ms: list[float] = field(default_factory=list)
     step_ms: dict[str, float] = field(default_factory=dict)
 
-    def on_step(self, step: Step) -> None:
-        if step is Step.COMMIT:
+    def on_step(self, step: BatchStep) -> None:
+        if step is BatchStep.COMMIT:
             self.visible_ms.append(time.time() * 1000)
 
 

@@ -28,14 +28,14 @@ _FIGURE, _ERROR = "figure", "error"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BenchOutcome:
     """The figures that were measured; `error` says why they are not all, or is None."""
 
     figures: tuple[Figure, ...]
     error: str | None
 
 
-def run(module: str, *, rounds: int, scale: float) -> Outcome:
+def run(module: str, *, rounds: int, scale: float) -> BenchOutcome:
     """Call the `measure` of `module` in a new process, with an empty folder. Raises SystemExit when asked to end."""
     with scratch_folder() as folder, stop_by_signal(_end):
         receiver, sender = _SPAWN.Pipe(duplex=False)
@@ -66,14 +66,14 @@ def _received(receiver: Connection) -> Iterator[tuple[str, str]]:
                 return
 
 
-def _outcome(received: Sequence[tuple[str, str]], exit_code: int | None) -> Outcome:
+def _outcome(received: Sequence[tuple[str, str]], exit_code: int | None) -> BenchOutcome:
     figures = tuple(figure_from_json(json.loads(text)) for kind, text in received if kind == _FIGURE)
     error = next((text for kind, text in received if kind == _ERROR), None)
     if error is None and exit_code != 0:
         error = f"its process ended with exit code {exit_code}"
     if error is None and not figures:
         error = "it measured nothing"
-    return Outcome(figures, error)
+    return BenchOutcome(figures, error)
 
 
 def _measure(module: str, settings: Settings, sender: Connection) -> None:

@@ -21,7 +21,7 @@ from kafka import KafkaProducer
 from bench.payloads import orders
 from pipeline.system.child_process import child_process
 from sources.access.address import Address
-from sources.rocketmq.producer.producer import Message
+from sources.rocketmq.producer.producer import OutgoingMessage
 from sources.rocketmq.producer.workload import send_workload
 
 RATE_PER_S = 1000
@@ -61,7 +61,7 @@ def orders_to_rocketmq(server: str, topic: str, count: int) -> int:
 
 
 def _sent_to_rocketmq(server: str, topic: str, count: int, values: Iterator[bytes]) -> int:
-    items = (Message(topic, body) for body in values)
+    items = (OutgoingMessage(topic, body) for body in values)
     return send_workload(Address.parse(server), items, count=count, rate_per_s=RATE_PER_S).messages
 
 

@@ -48,7 +48,7 @@ MODES: dict[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class RoundTurn:
     """Medians, the 99th percentile of the delay, and how many commits were measured, of the log and of the table."""
 
     delay_p50_ms: float
@@ -80,7 +80,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
             )  # fmt: skip
 
 
-def _turn(spark: SparkSession, course: Course, folder: Path, mode: str) -> Turn:
+def _turn(spark: SparkSession, course: Course, folder: Path, mode: str) -> RoundTurn:
     lake = folder / "lake"
     with Broker(ROCKETMQ_VERSION, folder / "broker", LARGE_FILES) as broker:
         server = f"127.0.0.1:{broker.port}"
@@ -103,7 +103,7 @@ def _turn(spark: SparkSession, course: Course, folder: Path, mode: str) -> Turn:
     return found
 
 
-def _measured(lake: Path, course: Course) -> Turn:
+def _measured(lake: Path, course: Course) -> RoundTurn:
     log = _positions(Path(LOG.path(str(lake))), f"logtwin.{LOG_ID}", lambda state: state["offset"] or 0)
     table = _positions(lake / "tables" / "orders", DOMAIN, lambda state: state["logs"].get(LOG_ID, {}).get("offset", 0))
     begin_ms = next(seen_ms for seen_ms, position in log if position) + course.warm_up_s * 1000
@@ -112,7 +112,7 @@ def _measured(lake: Path, course: Course) -> Turn:
     positions = [position for _, position in table]
     delays = [table[bisect_left(positions, position)][0] - seen_ms for seen_ms, position in counted]
     gaps = [after - before for (before, _), (after, _) in pairwise(counted)]
-    return Turn(
+    return RoundTurn(
         delay_p50_ms=percentile(delays, 0.5),
         delay_p99_ms=percentile(delays, 0.99),
         batch_ms=percentile(gaps, 0.5),

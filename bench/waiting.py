@@ -18,7 +18,7 @@ from bench.contestants import config_of
 from bench.many_live import running
 from bench.peers import plain_session
 from sources.access.address import Address
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.remoting import ResponseCode
 from tests.peers.rocketmq import Broker
 
@@ -71,7 +71,7 @@ def _send(address: Address, begins_s: float, ends_s: float, is_ready: threading.
     waited_ms: list[float] = []
     with Producer(address) as producer:
         while (sent_s := time.monotonic()) < ends_s:
-            result = producer.send(Message(TOPIC, BODY))
+            result = producer.send(OutgoingMessage(TOPIC, BODY))
             if result.code == ResponseCode.SUCCESS:
                 is_ready.set()
             elif not result.is_stored or is_ready.is_set():

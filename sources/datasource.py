@@ -115,7 +115,7 @@ class LogSource:
         return BatchReader(self._log, self._options)
 
     def stream_reader(self) -> DataSourceStreamReader:
-        return StreamReader(self._log, self._options)
+        return OffsetStreamReader(self._log, self._options)
 
 
 class LogtwinDataSource(DataSource):
@@ -177,7 +177,7 @@ class BatchReader(DataSourceReader):
         return _records(self._log, partition)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of ``spark.readStream``: offsets are ``{"offset": <next to read>}``."""
 
     def __init__(self, log: MasterLog, options: SourceOptions) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class KeyChange:
     """What the record `id` does to a key: it sets `value`, or removes the key if that is None.
 
     `id` is the master's own number of the record; it grows with the offsets.
@@ -23,7 +23,7 @@ class Change:
     value: str | None
 
 
-Changes = dict[str, Change]
+Changes = dict[str, KeyChange]
 """The newest change of each key."""
 
 

@@ -1,7 +1,7 @@
 """The conditions in which a log and its replica come apart; only this module names them. Pure.
 
 A condition has a name, a cause in words, and a hint; each case has a range of offsets, where it lies. Only two things
-decide what is done: the operator's `on_loss`, and the condition's `Way`:
+decide what is done: the operator's `on_loss`, and the condition's `WayPast`:
 
     fail      the log stops, with the error's exit code and its hint; nothing of the range is passed over
     record    SKIP: the range becomes an incident, the bytes there go to quarantine, and the log goes on behind it
@@ -30,7 +30,7 @@ from sources.errors import (
 OnLoss = Literal["fail", "record"]
 
 
-class Way(Enum):
+class WayPast(Enum):
     """How a log gets past a condition."""
 
     SKIP = "skip"
@@ -62,7 +62,7 @@ class Condition(Enum):
         return _WORDS[self][1]
 
     @property
-    def way(self) -> Way:
+    def way(self) -> WayPast:
         return _WORDS[self][2]
 
 
@@ -70,53 +70,53 @@ _WORDS: Final = {
     Condition.GAP: (
         "A part of the log is not where it should be: a segment file is missing, or records do not join.",
         "Fill it from a copy of the log: logtwin backfill --path DIR.",
-        Way.SKIP,
+        WayPast.SKIP,
     ),
     Condition.BELOW_MINIMUM: (
         "The master deleted it before it was replicated: retention overtook the replica.",
         "Fill it from a copy of the old segment files, if there is one: logtwin backfill --path DIR.",
-        Way.SKIP,
+        WayPast.SKIP,
     ),
     Condition.ABOVE_MAXIMUM: (
         "The master's log ends below what the replica holds: it lost its tail, or it is another master.",
         "Check the address. If the master is right, logtwin repair goes back to the last point both share.",
-        Way.REPAIR,
+        WayPast.REPAIR,
     ),
     Condition.REWRITTEN: (
         "The master has other bytes than those that were replicated from the same offsets.",
         "Check the address. If the master is right, logtwin repair goes back to the last point both share.",
-        Way.REPAIR,
+        WayPast.REPAIR,
     ),
     Condition.FAILED_OVER: (
         "Another master was elected, which does not have all that was replicated from the one before.",
         "The log goes back by itself to where both histories part; what goes is kept in the table removed.",
-        Way.REPAIR,
+        WayPast.REPAIR,
     ),
     Condition.EPOCHS_CONTRADICT: (
         "The master's list of epochs and what was replicated contradict each other.",
         "Its epochFileCheckpoint was lost, or it is another group: check the address, and bring the file back from "
         "another replica. If the master is right all the same, logtwin repair --accept-master.",
-        Way.REPAIR,
+        WayPast.REPAIR,
     ),
     Condition.CHECKSUM_FAILURE: (
         "The body of a record is not what its checksum was made of: bytes changed at the master or on the way.",
         "The bytes are in quarantine. Fill the range from another copy: logtwin backfill --path DIR.",
-        Way.SKIP,
+        WayPast.SKIP,
     ),
     Condition.UNDECODABLE: (
         "The bytes are no record: sizes, offsets or lengths in them contradict each other or their place.",
         "The bytes are in quarantine. Fill the range from another copy: logtwin backfill --path DIR.",
-        Way.SKIP,
+        WayPast.SKIP,
     ),
     Condition.RECREATED: (
         "The master's log began anew: it is empty, or nothing of it is what was replicated.",
         "More likely a wrong path or address than a lost log. If the log is lost, logtwin repair --accept-master.",
-        Way.REPAIR,
+        WayPast.REPAIR,
     ),
     Condition.REPLICA_DAMAGED: (
         "The replica's rows do not give the bytes that were replicated: a file of the table was changed or lost.",
         "logtwin repair takes the range out and reads it from the master again.",
-        Way.REPAIR,
+        WayPast.REPAIR,
     ),
 }
 

@@ -22,10 +22,10 @@ from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
 from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.retention import Retention
+from sources.retention import MasterRetention
 
 if TYPE_CHECKING:
-    from sources.metadata import Fetched
+    from sources.metadata import FetchedMetadata
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MESSAGE = "message"
@@ -187,7 +187,7 @@ class MasterView:
 
     role: str | None
     bounds: OffsetRange
-    retention: Retention | None
+    retention: MasterRetention | None
     epoch: Epoch | None = None
     confirmed: Offset | None = None
 
@@ -414,7 +414,7 @@ class MasterLog(Protocol):
     def keyed_state(self) -> KeyedState | None:
         """How the records make a map of keys and values, which the replica also keeps; None for a log without one."""
 
-    def metadata(self) -> Iterator[Fetched]:
+    def metadata(self) -> Iterator[FetchedMetadata]:
         """Yield what the master knows besides its log, kind by kind, asking as the results are taken.
 
         If a kind fails, its result holds the error. Yields nothing if there is nobody to ask.

@@ -38,7 +38,7 @@ class MetadataKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedMetadata:
     """The answer to a request for a kind.
 
     `items` are all items there are now, in the kind's schema. A value that this master's version does not have is null,

@@ -24,7 +24,7 @@ class UntilLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
+class MasterRetention:
     """How one master deletes, as it said at one moment.
 
     `keeps_s`: a file whose newest record is older than this is deleted; None if age does not matter. `room_bytes`: what

@@ -12,16 +12,16 @@ import pytest
 from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
 from pipeline.inspect.status import LogStatus, PartitionStatus
-from pipeline.inspect.tables import Column, Relation
+from pipeline.inspect.tables import ColumnInfo, Relation
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.operate.backfill import BackfillResult
-from pipeline.operate.maintain import Step
-from pipeline.operate.typed_tables import Verdict as TypedVerdict
+from pipeline.operate.maintain import MaintenanceStep
+from pipeline.operate.typed_tables import TypedVerdict
 from pipeline.verify.queues import Jump
-from pipeline.verify.summary import Summary
+from pipeline.verify.summary import VerifySummary
 from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
-from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
+from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sinks.tables import INCIDENTS
 from sinks.typed.columns import Column as TypedColumn
 from sources.epochs import Epoch
@@ -67,9 +67,9 @@ def coverage() -> dict[str, Any]:
 
 
 def verification() -> dict[str, Any]:
-    difference = Difference(Offset(1), Kind.CHANGED, 5)
+    difference = Difference(Offset(1), DifferenceKind.CHANGED, 5)
     compared = Compared(claim=Claim(RANGE), verdict=Verdict.REWRITTEN, differences=(difference,))
-    return Summary(
+    return VerifySummary(
         log_id=LOG,
         master="/log",
         position=Offset(9),
@@ -94,10 +94,13 @@ def verification() -> dict[str, Any]:
         ("coverage", keys(coverage())),
         ("verify", keys(verification()) | {field.name for field in fields(Jump)}),
         ("backfill", keys(BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(), remaining=()).as_json())),
-        ("tables all, tables show", keys(Relation("log", "table", "x", (Column("offset", "bigint", "x"),)).as_json())),
+        (
+            "tables all, tables show",
+            keys(Relation("log", "table", "x", (ColumnInfo("offset", "bigint", "x"),)).as_json()),
+        ),
         ("tables list", keys(TYPED.as_json())),
         ("tables check", keys(TypedVerdict("orders", 3, 2, 1, 0, is_by_key=False).as_json())),
-        ("maintain", {field.name for field in fields(Step)}),
+        ("maintain", {field.name for field in fields(MaintenanceStep)}),
     ],
 )
 def test_every_key_is_explained(verb: str, said: set[str]) -> None:

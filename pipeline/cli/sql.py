@@ -105,7 +105,7 @@ def _serve(config: Path) -> None:
     from pipeline.spark.session import session_for
     from pipeline.sql.reader import Reader
     from pipeline.sql.run import run_text
-    from pipeline.sql.serve.server import WARM_UP, Server, listening, reserved
+    from pipeline.sql.serve.server import WARM_UP, SQLServer, listening, reserved
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config)
@@ -114,7 +114,7 @@ def _serve(config: Path) -> None:
             spark = session_for(settings, archived=True)
             run_text(Reader.over(spark, settings, None, WARM_UP), WARM_UP, "table", io.BytesIO(), None)
         with listening(path) as listener:
-            server = Server(spark, settings.warehouse, listener)
+            server = SQLServer(spark, settings.warehouse, listener)
             with stop_by_signal(server.request_stop):
                 err.print("serving logtwin sql -e, -f and standard input; Ctrl-C ends it", highlight=False)
                 server.run()

@@ -88,14 +88,14 @@ def _prepare(folder: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DisterOutcome:
     """How long it took, and whether it reached the lost election."""
 
     seconds: float
     is_overruled: bool
 
 
-def _replicate(job: Job, log: ReadOptions, folder: Path, workload: WorkloadConfig, keep: bool) -> Outcome:
+def _replicate(job: Job, log: ReadOptions, folder: Path, workload: WorkloadConfig, keep: bool) -> DisterOutcome:
     """Write and replicate until both are done, including the lost election."""
     interrupted = threading.Event()
     is_lost = False
@@ -121,7 +121,7 @@ def _replicate(job: Job, log: ReadOptions, folder: Path, workload: WorkloadConfi
             return True
 
         job.run(go_on)
-    return Outcome(time.monotonic() - started_s, is_lost)
+    return DisterOutcome(time.monotonic() - started_s, is_lost)
 
 
 def _lose_election(folder: Path, seed: int) -> None:
@@ -142,7 +142,7 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
     console.print(f"the leader writes {pace(workload, 'entries', keep)}, then loses an election\n")
 
 
-def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
+def _summary(console: Console, progress: Progress, outcome: DisterOutcome) -> None:
     overruled = f"{LOST} entries were taken back, {OTHERS} others came" if outcome.is_overruled else "none needed"
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in {

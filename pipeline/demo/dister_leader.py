@@ -14,14 +14,14 @@ from sources.dister.embedded.workload import Workload
 from sources.dister.files.layout import ENTRY_LOG, batch_number, batch_path
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import PEERS_FILE, NodeInfo
-from sources.dister.services import SERVICE_FILE, Node, Registry, parse_key
+from sources.dister.services import SERVICE_FILE, Node, ServiceRegistry, parse_key
 from sources.errors import ConfigurationError
 
 _ROLES = {0: "follower", 1: "candidate", 2: "leader"}
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class WrittenWorkload:
     """How much a workload has written."""
 
     entries: int
@@ -51,7 +51,7 @@ def leader_lines(folder: Path) -> Iterator[str]:
         yield from map(_node_line, read_nodes(str(folder / PEERS_FILE)))
 
 
-def fill(leader: EmbeddedLeader, *, count: int, seed: int, rate_per_s: float | None) -> Filled:
+def fill(leader: EmbeddedLeader, *, count: int, seed: int, rate_per_s: float | None) -> WrittenWorkload:
     """Write `count` entries of a workload, at most `rate_per_s` on average. Raises MasterError."""
     workload = Workload(seed)
     started, written, last_id = time.monotonic(), 0, leader.last_id
@@ -62,7 +62,7 @@ def fill(leader: EmbeddedLeader, *, count: int, seed: int, rate_per_s: float | N
         written, last_id = written + 1, entry_id
         if rate_per_s:
             time.sleep(max(0.0, started + written / rate_per_s - time.monotonic()))
-    return Filled(written, last_id, time.monotonic() - started)
+    return WrittenWorkload(written, last_id, time.monotonic() - started)
 
 
 def parse_pairs(pairs: Sequence[str]) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _log_line(folder: Path) -> str:
     return f"{count:,} entries{where}; {len(data):,} keys"
 
 
-def _service_lines(registry: Registry) -> Iterator[str]:
+def _service_lines(registry: ServiceRegistry) -> Iterator[str]:
     names: dict[str, list[str]] = {}
     for key, service in registry.services.items():
         names.setdefault(parse_key(key)[1] or key, []).append(service.type)

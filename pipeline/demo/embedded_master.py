@@ -11,7 +11,7 @@ from sources.registry import remoting_security
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.ha_service import HASettings
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
-from sources.rocketmq.producer.workload import Summary, send_workload, workload
+from sources.rocketmq.producer.workload import WorkloadSummary, send_workload, workload
 from sources.rocketmq.wire.remoting import ResponseCode
 
 READY = r"remoting (?P<remoting>\S+), HA (?P<ha>\S+),"
@@ -45,7 +45,7 @@ def serve(settings: EmbeddedMasterConfig, *, on_ready: Callable[[str], None]) ->
     )
 
 
-def send_to(settings: WorkloadConfig) -> Summary:
+def send_to(settings: WorkloadConfig) -> WorkloadSummary:
     """Send the workload to a broker, embedded or real. Raises MasterError, ConfigurationError."""
     return send_workload(
         Address.parse(settings.to),
@@ -58,7 +58,7 @@ def send_to(settings: WorkloadConfig) -> Summary:
     )
 
 
-def answers(sent: Summary) -> str:
+def answers(sent: WorkloadSummary) -> str:
     """The broker's answers in words, such as ``1,990 SEND_OK, 10 FLUSH_SLAVE_TIMEOUT``."""
     without = sent.messages - sum(sent.warned.values())
     told = [f"{without:,} SEND_OK"] + [

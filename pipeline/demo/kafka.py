@@ -105,14 +105,14 @@ def _grow(server: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class KafkaOutcome:
     """How long it took, and what the producer printed; None if it was cut short."""
 
     seconds: float
     producer: str | None
 
 
-def _replicate(job: Job, options: ReplicatedTopicOptions, workload: WorkloadConfig, keep: bool) -> Outcome:
+def _replicate(job: Job, options: ReplicatedTopicOptions, workload: WorkloadConfig, keep: bool) -> KafkaOutcome:
     """Send and replicate until both are done, with more partitions from the middle on."""
     interrupted = threading.Event()
     has_grown = _partitions(options.servers) >= GROWN
@@ -136,7 +136,7 @@ def _replicate(job: Job, options: ReplicatedTopicOptions, workload: WorkloadConf
 
         job.run(go_on)
         said = sender.stdout.read().strip() if sender.poll() == 0 and sender.stdout else None
-    return Outcome(time.monotonic() - started_s, said)
+    return KafkaOutcome(time.monotonic() - started_s, said)
 
 
 def _is_everything_told(progress: Progress, options: ReplicatedTopicOptions) -> bool:
@@ -155,7 +155,7 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
     console.print(sends, soft_wrap=True)
 
 
-def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
+def _summary(console: Console, progress: Progress, outcome: KafkaOutcome) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in {
         "records": f"{progress.records:,} in {progress.commits:,} commits, {outcome.seconds:,.0f} s",

@@ -39,7 +39,7 @@ _SENT_WITHIN_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class OrderRecord:
     """A record about an order. A tombstone has no value."""
 
     key: bytes
@@ -51,11 +51,11 @@ class Record:
 class Transaction:
     """Records that a consumer gets together or not at all."""
 
-    records: tuple[Record, ...]
+    records: tuple[OrderRecord, ...]
     is_committed: bool
 
 
-def orders(seed: int) -> Iterator[Record | Transaction]:
+def orders(seed: int) -> Iterator[OrderRecord | Transaction]:
     """The endless sequence of records and transactions for `seed`."""
     shop = _Shop(seed)
     while True:
@@ -68,21 +68,21 @@ class _Shop:
         self._placed = 0
         self._open: list[dict[str, Any]] = []
 
-    def next_item(self) -> Record | Transaction:
+    def next_item(self) -> OrderRecord | Transaction:
         if self._chance.random() * _TRANSACTION_EVERY >= 1:
             return self._record()
         records = tuple(self._record() for _ in range(self._chance.randrange(2, 40)))
         return Transaction(records, is_committed=self._chance.random() >= _SHARE_OF_ABORTED)
 
-    def _record(self) -> Record:
+    def _record(self) -> OrderRecord:
         if not self._open or self._chance.random() < _SHARE_OF_NEW:
             return self._place()
         at = self._chance.randrange(len(self._open))
         if self._chance.random() < _SHARE_OF_CANCELLED:
-            return Record(_key(self._closed(at)), None, (("reason", b"cancelled"),))
+            return OrderRecord(_key(self._closed(at)), None, (("reason", b"cancelled"),))
         return self._advance(at)
 
-    def _place(self) -> Record:
+    def _place(self) -> OrderRecord:
         bought = self._chance.sample(_PRODUCTS, self._chance.randrange(1, 5))
         self._open.append(
             {
@@ -97,7 +97,7 @@ class _Shop:
         self._placed += 1
         return self._record_of(self._open[-1])
 
-    def _advance(self, at: int) -> Record:
+    def _advance(self, at: int) -> OrderRecord:
         order = self._open[at]
         order["status"] = _STATUSES[_STATUSES.index(order["status"]) + 1]
         if order["status"] == _STATUSES[-1]:
@@ -109,10 +109,10 @@ class _Shop:
         self._open[at], self._open[-1] = self._open[-1], self._open[at]
         return self._open.pop()
 
-    def _record_of(self, order: dict[str, Any]) -> Record:
+    def _record_of(self, order: dict[str, Any]) -> OrderRecord:
         value = json.dumps(order, ensure_ascii=False).encode()
         trace = self._chance.randbytes(8)
-        return Record(_key(order), value, (("channel", self._chance.choice(_CHANNELS)), ("trace", trace)))
+        return OrderRecord(_key(order), value, (("channel", self._chance.choice(_CHANNELS)), ("trace", trace)))
 
 
 def _key(order: dict[str, Any]) -> bytes:
@@ -130,7 +130,7 @@ class Sent:
     withdrawn: int = 0  # records of aborted transactions
     seconds: float = 0.0
 
-    def count(self, item: Record | Transaction) -> None:
+    def count(self, item: OrderRecord | Transaction) -> None:
         if isinstance(item, Transaction) and not item.is_committed:
             self.aborted += 1
             self.withdrawn += len(item.records)
@@ -186,8 +186,8 @@ class Sender:
             bootstrap_servers=self.server, compression_type="lz4", linger_ms=20, metadata_max_age_ms=1000, **options
         )
 
-    def _send(self, item: Record | Transaction, plain: KafkaProducer, careful: KafkaProducer) -> None:
-        if isinstance(item, Record):
+    def _send(self, item: OrderRecord | Transaction, plain: KafkaProducer, careful: KafkaProducer) -> None:
+        if isinstance(item, OrderRecord):
             self._hand_over(item, plain)
             return
         careful.begin_transaction()
@@ -199,7 +199,7 @@ class Sender:
             self._flush(careful)  # otherwise the records would not even reach the log
             careful.abort_transaction()
 
-    def _hand_over(self, record: Record, to: KafkaProducer) -> None:
+    def _hand_over(self, record: OrderRecord, to: KafkaProducer) -> None:
         future = to.send(self.topic, record.value, record.key, headers=list(record.headers))
         future.add_errback(self._refusals.append)
         self._raise_refusal()

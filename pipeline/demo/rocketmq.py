@@ -96,7 +96,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RocketMQOutcome:
     """How long it took, what the master counts as acknowledged, and what the producer printed; None if cut short."""
 
     seconds: float
@@ -104,7 +104,7 @@ class Outcome:
     producer: str | None
 
 
-def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> Outcome:
+def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> RocketMQOutcome:
     """Send and replicate until both are done."""
     interrupted = threading.Event()
     acknowledged: list[int | None] = [None]
@@ -123,7 +123,7 @@ def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool)
 
         job.run(go_on)
         said = sender.stdout.read().strip() if sender.poll() == 0 and sender.stdout else None
-    return Outcome(time.monotonic() - started_s, acknowledged[0], said)
+    return RocketMQOutcome(time.monotonic() - started_s, acknowledged[0], said)
 
 
 def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:
@@ -146,7 +146,7 @@ def pace(workload: WorkloadConfig, what: str, keep: bool) -> str:
     return f"{rate} {until} (seed {workload.seed})"
 
 
-def _summary(console: Console, progress: Progress, outcome: Outcome) -> None:
+def _summary(console: Console, progress: Progress, outcome: RocketMQOutcome) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     start = progress.started_at or 0
     for name, value in {

@@ -64,7 +64,7 @@ _MAY: Final = {OWNER: ["s3:*"], READER: ["s3:Get*", "s3:List*", "s3:Head*"]}
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class S3Server:
     """A running server."""
 
     port: int
@@ -85,7 +85,7 @@ class Server:
 @contextmanager
 def running_server(
     bucket: str = "lake", *, folder: Path | None = None, checks_access: bool = False
-) -> Iterator[Server]:
+) -> Iterator[S3Server]:
     """Run a server with an empty bucket, on a free port, during the `with` block. It ends with us, however we end.
 
     Objects of more than 64 KiB are unnamed temporary files in `folder`, by default the system's. With `checks_access`
@@ -103,7 +103,7 @@ def running_server(
         line = output.readline()
         if not line:
             raise ConfigurationError("the S3 server did not start", found=f"exit code {process.wait()}")
-        yield Server(**json.loads(line))
+        yield S3Server(**json.loads(line))
 
 
 def _output_of(process: subprocess.Popen[str]) -> IO[str]:

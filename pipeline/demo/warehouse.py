@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 from rich.console import Console
 
 from pipeline.config.configuration import Config, load, parse
-from pipeline.demo.s3_server import OWNER, Server, running_server
+from pipeline.demo.s3_server import OWNER, S3Server, running_server
 from pipeline.monitoring.display import size
 from sinks.storage.place import open_folder, placed
 
@@ -104,7 +104,7 @@ def demo_warehouse(settings: Config, console: Console) -> Iterator[Config]:
 
 
 @contextmanager
-def _job_file(server: Server, folder: Path) -> Iterator[Path]:
+def _job_file(server: S3Server, folder: Path) -> Iterator[Path]:
     """A configuration file of the warehouse on `server` for other programs, removed at the end of the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -27,7 +27,7 @@ from sinks.state.position import holes_at
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
-from sources.loss import Condition, Way
+from sources.loss import Condition, WayPast
 from sources.master_topic import topic_and_number
 from sources.offsets import LogId, OffsetRange
 
@@ -150,7 +150,7 @@ def way_out(explained: Explanation, where: str) -> str:
             "no verb repairs or fills a Kafka topic yet; to accept the loss: "
             f"logtwin incidents close {incident.row.id} --config {where} --log {topic} --note …"
         )
-    if incident.row.found.condition.way is Way.REPAIR:
+    if incident.row.found.condition.way is WayPast.REPAIR:
         accepted = " --accept-master" if incident.row.found.condition is Condition.RECREATED else ""
         return f"logtwin repair {command}{accepted}"
     if not explained.missing:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sources.kafka.options import ReplicatedTopicOptions
 
 
-class Subject(Protocol):
+class ConfiguredLog(Protocol):
     """One log that a verb works on."""
 
     @property
@@ -48,7 +48,7 @@ class Subject(Protocol):
     def open_any(self) -> MasterLog:
         """Open the log that has its name now, even if it is not the one that was replicated."""
 
-    def by_path(self, path: str) -> Subject:
+    def by_path(self, path: str) -> ConfiguredLog:
         """The same log, read from a directory of its master's files. Raises ConfigurationError if it cannot be."""
 
 
@@ -121,7 +121,7 @@ class Partition:
         )
 
 
-def subjects(config: Config, log: str | None = None) -> Iterator[Subject]:
+def subjects(config: Config, log: str | None = None) -> Iterator[ConfiguredLog]:
     """The logs of a configuration, or only those of `log`, the id of a log or of a topic.
 
     Raises ReplicaError if the table of topics cannot be read.
@@ -129,7 +129,7 @@ def subjects(config: Config, log: str | None = None) -> Iterator[Subject]:
     return (one for one in _all(config) if log in (None, str(one.log_id), one.run_id))
 
 
-def _all(config: Config) -> Iterator[Subject]:
+def _all(config: Config) -> Iterator[ConfiguredLog]:
     for options in config.logs:
         yield OneLog(options)
     if config.topics:

@@ -138,7 +138,7 @@ def troubles(one: LogStatus, now: datetime) -> list[LogtwinError]:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MasterAnswer:
     """What a master answered, or why it did not."""
 
     view: MasterView | None = None
@@ -153,7 +153,7 @@ def _status(options: ReadOptions, run: RunState | None, version: Version | None)
 
 
 def status_of(
-    master: MasterLog, run: RunState | None, state: LogState | None, answer: Answer, now: datetime
+    master: MasterLog, run: RunState | None, state: LogState | None, answer: MasterAnswer, now: datetime
 ) -> LogStatus:
     """Combine what the job, the table and the master say."""
     is_running = run is not None and run.is_live(now)
@@ -224,11 +224,11 @@ def last_run(warehouse: str, log_id: str) -> RunState | None:
         return None
 
 
-def _ask(master: MasterLog) -> Answer:
+def _ask(master: MasterLog) -> MasterAnswer:
     try:
-        return Answer(master.look(), master.acknowledged_by_master())
+        return MasterAnswer(master.look(), master.acknowledged_by_master())
     except (MasterError, LogError) as error:
-        return Answer(error=str(error))
+        return MasterAnswer(error=str(error))
 
 
 def lag_s(lag: int | None, running: RunState | None, now: datetime) -> float | None:

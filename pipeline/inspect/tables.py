@@ -25,7 +25,7 @@ from sources.errors import QueryError
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ColumnInfo:
     """A column of a table or view; `type` is written as in Spark SQL."""
 
     name: str
@@ -40,7 +40,7 @@ class Relation:
     name: str
     kind: Literal["view", "table"]
     comment: str
-    columns: tuple[Column, ...] | None = None
+    columns: tuple[ColumnInfo, ...] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -64,19 +64,21 @@ def described(name: str) -> Relation:
     return replace(found, columns=columns)
 
 
-def _table_columns(name: str) -> tuple[Column, ...]:
+def _table_columns(name: str) -> tuple[ColumnInfo, ...]:
     (spec,) = (spec for spec in TABLES if spec.name == name)
     fields = spark_schema(spec.schema)
-    return tuple(Column(field.name, field.dataType.simpleString(), field.metadata["comment"]) for field in fields)
+    return tuple(ColumnInfo(field.name, field.dataType.simpleString(), field.metadata["comment"]) for field in fields)
 
 
-def _view_columns(name: str) -> tuple[Column, ...]:
+def _view_columns(name: str) -> tuple[ColumnInfo, ...]:
     spark = session_for(Config()).newSession()
     for spec in TABLES:
         spark.sql(empty_table(spec)).createOrReplaceTempView(spec.name)
     register_views(spark, named_in(name))
     comments = view(name).columns
-    return tuple(Column(one.name, one.dataType.simpleString(), comments[one.name]) for one in spark.table(name).schema)
+    return tuple(
+        ColumnInfo(one.name, one.dataType.simpleString(), comments[one.name]) for one in spark.table(name).schema
+    )
 
 
 def relation_lines(found: list[Relation]) -> Iterator[str]:

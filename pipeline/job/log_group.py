@@ -25,7 +25,7 @@ from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
 from pipeline.system.process_folder import process_folder
 from sinks.batch.group import Group
-from sinks.batch.result import BatchResult, Step, no_step
+from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
 from sources.group import standing
@@ -54,7 +54,7 @@ class LogGroup:
         members: Sequence[Replication],
         *,
         available_now: bool,
-        on_step: Callable[[Step], None] | None = None,
+        on_step: Callable[[BatchStep], None] | None = None,
     ) -> None:
         self._members = {one.id: one for one in members}
         self._available_now = available_now

@@ -24,9 +24,9 @@ from sinks.batch.replica import Replica
 from sinks.state.opening import Opening
 from sources.bounds import check_within
 from sources.errors import FailedOver, LogtwinError
-from sources.loss import Way, condition_of
+from sources.loss import WayPast, condition_of
 from sources.master import MasterLog, Session
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -147,7 +147,7 @@ class LogReplication(Replication):
     def _by_epochs(self, error: LogtwinError) -> LogtwinError:
         """`error`, or the fail-over that caused it. Raises what keeps the master from answering."""
         condition, state = condition_of(error), self._replica.state
-        if condition is None or condition.way is not Way.REPAIR or isinstance(error, FailedOver) or state is None:
+        if condition is None or condition.way is not WayPast.REPAIR or isinstance(error, FailedOver) or state is None:
             return error
         parted = self._log.continuing(state.known).parting()
         return error if parted is None else parted.error().at(self._log_id)
@@ -165,7 +165,7 @@ class LogReplication(Replication):
             self._replica.speak_through(self._session)
             self._other_master = None
 
-    def _fetch(self) -> Iterable[Fetched]:
+    def _fetch(self) -> Iterable[FetchedMetadata]:
         return self._log.metadata()
 
     def _close_session(self) -> None:

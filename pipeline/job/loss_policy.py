@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPending, error_from
-from sources.loss import Condition, OnLoss, Way, condition_of
+from sources.loss import Condition, OnLoss, WayPast, condition_of
 from sources.offsets import Offset, OffsetRange
 
 _OTHER_WAY = 'With on_loss = "record" the log goes on after it, and the loss is on record.'
@@ -73,13 +73,13 @@ def decide(
         return Stop()
     if condition is Condition.BELOW_MINIMUM and bounds is not None and position < bounds.start:
         return Skip(condition, OffsetRange(position, bounds.start))
-    if condition.way is Way.REPAIR:
+    if condition.way is WayPast.REPAIR:
         return StopAndReport(condition, OffsetRange(_doubtful_from(condition, error, position, bounds), position))
     return Stop()
 
 
 def _is_mended(condition: Condition | None) -> bool:
-    return condition is not None and condition.way is Way.REPAIR and condition is not Condition.RECREATED
+    return condition is not None and condition.way is WayPast.REPAIR and condition is not Condition.RECREATED
 
 
 def _doubtful_from(condition: Condition, error: LogtwinError, position: Offset, bounds: OffsetRange | None) -> Offset:
@@ -94,7 +94,7 @@ def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> 
     condition = condition_of(error)
     if condition is None or isinstance(error, ReplicaError):
         return error
-    if condition.way is Way.REPAIR:
+    if condition.way is WayPast.REPAIR:
         return error if position is None else _hinting(error, condition.hint)
     if on_loss == "record" or (condition is Condition.BELOW_MINIMUM and position is None):
         return error

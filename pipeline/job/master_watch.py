@@ -23,7 +23,7 @@ VIEW_EVERY_S = 30.0
 AFTER_ERROR_S = 30.0
 
 
-class Watched(Protocol):
+class AnsweringMaster(Protocol):
     """The part of a `MasterLog` that is asked."""
 
     def bounds(self, known: Offset | None = None) -> OffsetRange: ...
@@ -37,7 +37,7 @@ class MasterWatch:
     Times `now_s` come from `time.monotonic`. `among` is how many masters the job asks.
     """
 
-    def __init__(self, log: Watched, *, among: int = 1) -> None:
+    def __init__(self, log: AnsweringMaster, *, among: int = 1) -> None:
         self._log = log
         self._every_s = max(BOUNDS_EVERY_S, among / ASKED_A_SECOND)
         self._bounds: OffsetRange | None = None

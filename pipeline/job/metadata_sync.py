@@ -23,7 +23,7 @@ from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import ENDED, Progress
 from sinks.history.metadata import MetadataTable
 from sources.errors import LogtwinError
-from sources.metadata import KINDS, Fetched
+from sources.metadata import KINDS, FetchedMetadata
 from sources.offsets import LogId
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class MetadataSync:
         spark: SparkSession,
         config: Config,
         log_id: LogId,
-        fetch: Callable[[], Iterable[Fetched]],
+        fetch: Callable[[], Iterable[FetchedMetadata]],
         progress: Callable[[], Progress],
     ) -> None:
         """`fetch` asks the master for every kind of metadata, one after the other, as its results are consumed."""
@@ -114,7 +114,7 @@ class MetadataSync:
             self._log_id.unit, _known(progress.acknowledged),
         )  # fmt: skip
 
-    def _take(self, fetched: Fetched, at: datetime) -> LogtwinError | None:
+    def _take(self, fetched: FetchedMetadata, at: datetime) -> LogtwinError | None:
         """Record what was fetched. Returns the error of the fetch or of the commit, if any."""
         if fetched.items is None or isinstance(fetched.items, LogtwinError):
             return fetched.items

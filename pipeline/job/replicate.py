@@ -19,7 +19,7 @@ from pipeline.job.replication import Replication
 from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.system.open_file_limit import prepare_for_many_files
-from sinks.batch.result import Step, no_step
+from sinks.batch.result import BatchStep, no_step
 from sinks.state.opening import Opening
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
@@ -64,7 +64,7 @@ class Job:
         *,
         available_now: bool,
         take_over: bool = False,
-        on_step: Callable[[Step], None] | None = None,
+        on_step: Callable[[BatchStep], None] | None = None,
     ) -> None:
         prepare_for_many_files(spark)
         self.available_now = available_now
@@ -94,8 +94,8 @@ class Job:
         self._pool = ThreadPoolExecutor(min(len(self.logs), AT_ONCE), "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
 
-    def _stepped(self, step: Step) -> None:
-        if step is Step.COMMIT:
+    def _stepped(self, step: BatchStep) -> None:
+        if step is BatchStep.COMMIT:
             self.tables.look_soon()
         self._on_step(step)
 

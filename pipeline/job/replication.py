@@ -37,12 +37,12 @@ from pipeline.job.metadata_sync import MetadataSync
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress
 from pipeline.monitoring.run_state import Publisher, RunFile
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, Step, in_all
+from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
 from sinks.state.opening import Opening
 from sources.errors import LogtwinError, WorkerLost
-from sources.group.standing import Place
-from sources.metadata import Fetched
+from sources.group.standing import ReadingPlace
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class _Totals:
     bytes: int = 0
     batches: int = 0
     commits: int = 0
-    stage_s: Mapping[Step, float] = field(default_factory=dict)
+    stage_s: Mapping[BatchStep, float] = field(default_factory=dict)
 
     def plus(self, result: BatchResult) -> _Totals:
         if result.range.is_empty:  # a replay
@@ -136,11 +136,11 @@ class Replication(ABC):
         """The most bytes that a batch takes from it."""
 
     @property
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, ReadingPlace]:
         """The positions of its logs, for the planner. Empty before they are open."""
         states = {log_id: one.state for log_id, one in self.replicas.items()}
         return {
-            log_id: Place(state.offset, self.turn, state.identity)
+            log_id: ReadingPlace(state.offset, self.turn, state.identity)
             for log_id, state in states.items()
             if state is not None
         }
@@ -174,7 +174,7 @@ class Replication(ABC):
         """`error` with a hint what an operator can do about it."""
 
     @abstractmethod
-    def _fetch(self) -> Iterable[Fetched]:
+    def _fetch(self) -> Iterable[FetchedMetadata]:
         """Fetch the master's metadata, one kind each time the iterator advances."""
 
     @abstractmethod
@@ -363,6 +363,6 @@ class Replication(ABC):
             self.fail(error, for_good=self._available_now)
 
 
-def _nothing() -> Iterable[Fetched]:
+def _nothing() -> Iterable[FetchedMetadata]:
     """Fetches nothing, for a configuration without metadata."""
     return ()

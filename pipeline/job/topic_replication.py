@@ -33,7 +33,7 @@ from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.master_topic import PartitionPosition, TopicSession
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import LATEST
 
@@ -221,7 +221,7 @@ class TopicReplication(Replication):
     def _explained(self, error: LogtwinError) -> LogtwinError:
         return explained(error, self._options.on_loss, _sum(self._offsets()))
 
-    def _fetch(self) -> Iterable[Fetched]:
+    def _fetch(self) -> Iterable[FetchedMetadata]:
         return fetched(self._topic)
 
     def _close_session(self) -> None:

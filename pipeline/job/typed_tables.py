@@ -22,7 +22,7 @@ from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import TableProgress
 from sinks.delta.retries import doubled_s
 from sinks.typed.definition import Definition
-from sinks.typed.rebuild import Rebuild
+from sinks.typed.rebuild import TypedRebuild
 from sinks.typed.step.follower import TypedFollower
 from sources.errors import LogtwinError, ReplicaError, RowsReplaced, of_log
 
@@ -38,7 +38,7 @@ class _Table:
 
     wanted: Definition
     follower: TypedFollower
-    anew: Rebuild | None = None
+    anew: TypedRebuild | None = None
     there_at_s: float = field(default_factory=time.monotonic)
     rows: int = 0
     unfit: int = 0
@@ -142,7 +142,7 @@ class TypedTables:
         except RowsReplaced as error:
             log.warning("%s", error)
             one.anew = None  # if one was being built, the log went back again
-            one.anew = Rebuild.begun(self._spark, self._warehouse, one.wanted)
+            one.anew = TypedRebuild.begun(self._spark, self._warehouse, one.wanted)
             return True
         if step is not None:
             one.rows += max(0, step.rows)  # the total of a run never falls, even if a log lost rows
@@ -155,7 +155,7 @@ class TypedTables:
         one.there_at_s = looked_at_s
         return False
 
-    def _exchange(self, one: _Table, anew: Rebuild) -> None:
+    def _exchange(self, one: _Table, anew: TypedRebuild) -> None:
         one.anew = None
         anew.exchange()
         one.follower = self._follower(one.wanted)

@@ -21,10 +21,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from pipeline.config.configuration import MetricsConfig
-from pipeline.monitoring.probes import Seen, with_probes
+from pipeline.monitoring.probes import LastLook, with_probes
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, TableProgress
 from pipeline.version import own_version
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, error_types
 from sources.loss import Condition
 from sources.offsets import LogId, Unit
@@ -105,7 +105,7 @@ def _phases(progress: Progress) -> Mapping[str, float]:
 
 
 def _stages(progress: Progress) -> Mapping[str, float]:
-    return {step.value: progress.stage_s.get(step, 0.0) for step in Step}
+    return {step.value: progress.stage_s.get(step, 0.0) for step in BatchStep}
 
 
 def _incidents(progress: Progress) -> Mapping[str, float]:
@@ -307,8 +307,8 @@ class Metrics(Collector):
         server.set_app(with_probes(make_wsgi_app(self._registry), self._seen))
         return "{}:{}".format(*server.server_address)
 
-    def _seen(self) -> Seen:
-        return Seen(self._shown[0], time.monotonic() - self._looked_at_s)
+    def _seen(self) -> LastLook:
+        return LastLook(self._shown[0], time.monotonic() - self._looked_at_s)
 
     def stop(self) -> None:
         """Free the port. Idempotent."""

@@ -22,14 +22,14 @@ _THERE: Final = (Phase.RUNNING, Phase.DONE)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LastLook:
     """The logs of a job at its last poll, `age_s` ago; none before the first."""
 
     logs: Sequence[Progress] = ()
     age_s: float = 0.0
 
 
-def unhealthy(seen: Seen) -> list[str]:
+def unhealthy(seen: LastLook) -> list[str]:
     """Why the job is unhealthy: logs that failed for good, or a job that hangs. Empty if all is well."""
     failed = [f"{one.log_id}: failed: {one.error}" for one in seen.logs if one.phase is Phase.FAILED]
     if seen.logs and seen.age_s > SILENT_S:  # a start may take longer: the first one on a machine downloads jars
@@ -37,7 +37,7 @@ def unhealthy(seen: Seen) -> list[str]:
     return failed
 
 
-def not_ready(seen: Seen) -> list[str]:
+def not_ready(seen: LastLook) -> list[str]:
     """The logs that are not replicated at this moment. Empty if all are."""
     if not seen.logs:
         return ["the job starts"]
@@ -49,7 +49,7 @@ def _because(one: Progress) -> str:
     return "" if one.error is None else f": {one.error}"
 
 
-def with_probes(metrics: WSGIApplication, seen: Callable[[], Seen]) -> WSGIApplication:
+def with_probes(metrics: WSGIApplication, seen: Callable[[], LastLook]) -> WSGIApplication:
     """A WSGI application that serves `metrics` at ``/metrics``, the probes beside it, and nothing else."""
     probes = {"/health": unhealthy, "/ready": not_ready}
 

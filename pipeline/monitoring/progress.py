@@ -6,7 +6,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.errors import LogtwinError
 from sources.master import SessionState
 from sources.offsets import LogId, Offset, Unit
@@ -81,7 +81,7 @@ class Progress:
     bytes: int = 0
     batches: int = 0  # including replays of what was committed before
     commits: int = 0  # batches that committed data
-    stage_s: Mapping[Step, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
+    stage_s: Mapping[BatchStep, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
     incidents: Mapping[str, int] = field(default_factory=dict)  # condition -> how many were recorded or stopped at
     failures: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
     error: LogtwinError | None = None  # what ended it, or what it waits out

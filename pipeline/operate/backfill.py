@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import read_accounts
-from pipeline.inspect.selection import Subject
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.monitoring.display import extent, size
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.hole_filter import Wanted
@@ -29,7 +29,7 @@ from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_row import BACKFILL
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.free_ids import free_at_end
-from sinks.healing.hole_filler import Filled, FillStep, HoleFiller, no_step
+from sinks.healing.hole_filler import FilledRange, FillStep, HoleFiller, no_step
 from sinks.healing.neighbours import compare
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
@@ -37,7 +37,7 @@ from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
-from sinks.upkeep.retention import Retention
+from sinks.upkeep.retention import ReplicaRetention
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
@@ -77,7 +77,7 @@ class BackfillResult:
 def run_backfill(
     spark: SparkSession,
     config: Config,
-    subject: Subject,
+    subject: ConfiguredLog,
     wanted: Wanted,
     *,
     path: str | None = None,
@@ -97,10 +97,10 @@ def run_backfill(
     if dry_run:
         return BackfillResult(log_id=str(log_id), holes=holes, remaining=holes)
     # a deletion by retention must be in the ledger before its range has rows again
-    Retention(spark, config.warehouse, log_id).settle(datetime.now(UTC))
+    ReplicaRetention(spark, config.warehouse, log_id).settle(datetime.now(UTC))
     filler = HoleFiller(spark, config.warehouse, log_id, on_step)
     held = filler.look()
-    filled: list[Filled] = []
+    filled: list[FilledRange] = []
     if holes:
         source = subject if path is None else subject.by_path(path)
         with nullcontext() if is_alone else alone_at(config.warehouse, source.open(), "backfill"):
@@ -153,7 +153,7 @@ def _wanted_holes(warehouse: str, log_id: LogId, held: Held, wanted: Wanted) -> 
 class _Backfill:
     """One run: fills the holes of a log from a source."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, filler: HoleFiller, subject: Subject) -> None:
+    def __init__(self, spark: SparkSession, warehouse: str, filler: HoleFiller, subject: ConfiguredLog) -> None:
         self._filler = filler
         self._subject = subject
         self._source = subject.open()
@@ -161,7 +161,7 @@ class _Backfill:
         self._source.check()
         self._in_source = self._source.bounds()
 
-    def fill(self, wanted: Sequence[OffsetRange]) -> Iterator[Filled]:
+    def fill(self, wanted: Sequence[OffsetRange]) -> Iterator[FilledRange]:
         """Fill the `wanted` parts of holes with what the source holds, batch by batch."""
         for part in wanted:
             held = self._filler.look()
@@ -187,7 +187,7 @@ class _Backfill:
             end = min(source.boundary_after(end, held.end), free.start)
         return OffsetRange(start, end)
 
-    def _fill_hole(self, held: Held, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> Iterator[Filled]:
+    def _fill_hole(self, held: Held, hole: OffsetRange, part: OffsetRange, free: OffsetRange) -> Iterator[FilledRange]:
         if part.is_empty:
             return
         committed = held.offset

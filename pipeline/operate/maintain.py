@@ -42,7 +42,7 @@ from sinks.tables import (
 from sinks.typed.table import typed_specs
 from sinks.upkeep.compaction import Compactor, Sizes
 from sinks.upkeep.log_entries import LogFolder, expired
-from sinks.upkeep.retention import Keep, Retention
+from sinks.upkeep.retention import Keep, ReplicaRetention
 from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import absolute, leave_log_to_maintain, names_in
 from sources.errors import ConfigurationError
@@ -60,7 +60,7 @@ _PARTITIONS = metadata_table(KAFKA_PARTITIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class MaintenanceStep:
     """One step that was done, or with --dry-run would be. docs/json.md documents every field.
 
     What it counts depends on the step. `merge`: the files that were merged, and those that they became. `retain`: no
@@ -110,7 +110,7 @@ class Maintenance:
         self._typed: list[TableSpec] = []
         self._now = datetime.now(UTC)
 
-    def run(self) -> Iterator[Step]:
+    def run(self) -> Iterator[MaintenanceStep]:
         """Do the steps, one each time the iterator advances. Raises ReplicaError; finished steps stay done."""
         there = names_in(self._spark, self._warehouse)
         tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
@@ -124,7 +124,7 @@ class Maintenance:
             done = step()
             yield replace(done, seconds=time.monotonic() - since)
 
-    def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], Step]]:
+    def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], MaintenanceStep]]:
         for spec in tables:
             if spec not in _FEW:
                 yield from self._merges(spec)
@@ -136,7 +136,7 @@ class Maintenance:
             yield partial(self._vacuum, spec)
             yield partial(self._log_entries, spec)
 
-    def _merges(self, spec: TableSpec) -> Iterator[Callable[[], Step]]:
+    def _merges(self, spec: TableSpec) -> Iterator[Callable[[], MaintenanceStep]]:
         yield from (partial(self._merge, spec, log_id) for log_id in self._logs_in(spec))
         sharing = self._logs_in(spec) if spec in _SHARED or spec in self._typed else ()
         if len(sharing) > 1:
@@ -149,11 +149,11 @@ class Maintenance:
             return self._partitions
         return [*self._logs, *self._partitions] if spec in (LEDGER, QUARANTINE, UNFIT, *self._typed) else self._logs
 
-    def _merge(self, spec: TableSpec, log_id: LogId | None, sharing: Sequence[LogId] = ()) -> Step:
+    def _merge(self, spec: TableSpec, log_id: LogId | None, sharing: Sequence[LogId] = ()) -> MaintenanceStep:
         sizes = Sizes(target_bytes=self._settings.target_file_bytes, min_files=self._settings.min_files)
         compactor = Compactor(self._spark, spec, self._path(spec), log_id, sizes, sharing=sharing)
         done = compactor.plan() if self._dry_run else compactor.run()
-        return Step(
+        return MaintenanceStep(
             table=spec.name,
             step="merge",
             log=None if log_id is None else str(log_id),
@@ -163,13 +163,13 @@ class Maintenance:
             bytes_after=None if self._dry_run and done.files else done.bytes_after,
         )
 
-    def _retain(self, spec: TableSpec, log_id: LogId) -> Step:
-        retention = Retention(self._spark, self._warehouse, log_id)
+    def _retain(self, spec: TableSpec, log_id: LogId) -> MaintenanceStep:
+        retention = ReplicaRetention(self._spark, self._warehouse, log_id)
         if not self._dry_run:
             retention.settle(self._now)
         plan = retention.plan(self._keep(log_id), self._now)
         records = 0 if self._dry_run else retention.apply(plan, self._now)
-        return Step(
+        return MaintenanceStep(
             table=spec.name,
             step="retain",
             log=str(log_id),
@@ -188,18 +188,18 @@ class Maintenance:
             size_bytes=None if gigabytes is None else round(gigabytes * _GB),
         )
 
-    def _checkpoint(self, spec: TableSpec) -> Step:
+    def _checkpoint(self, spec: TableSpec) -> MaintenanceStep:
         table = KernelTable(self._spark, self._path(spec))
         newest = table.snapshot()
         if newest is not None and not self._dry_run:
             table.checkpoint(newest)
-        return Step(table=spec.name, step="checkpoint")
+        return MaintenanceStep(table=spec.name, step="checkpoint")
 
-    def _vacuum(self, spec: TableSpec) -> Step:
+    def _vacuum(self, spec: TableSpec) -> MaintenanceStep:
         if spec is QUARANTINE and not self._dry_run:
             commit_owed(self._spark, self._warehouse)
         done = vacuum(self._spark, self._path(spec), self._settings.vacuum_hours, dry_run=self._dry_run)
-        return Step(
+        return MaintenanceStep(
             table=spec.name,
             step="vacuum",
             files_before=done.files,
@@ -208,14 +208,14 @@ class Maintenance:
             bytes_after=done.bytes - done.removed_bytes,
         )
 
-    def _log_entries(self, spec: TableSpec) -> Step:
+    def _log_entries(self, spec: TableSpec) -> MaintenanceStep:
         folder = LogFolder(self._path(spec), self._spark)
         entries = folder.entries()
         old = expired(entries, self._now - timedelta(hours=self._settings.log_hours), folder.is_whole)
         if not self._dry_run:
             folder.remove(old)
         size_bytes = sum(entry.size_bytes for entry in entries)
-        return Step(
+        return MaintenanceStep(
             table=spec.name,
             step="log",
             files_before=len(entries),
@@ -231,7 +231,7 @@ class Maintenance:
         return spec.path(self._warehouse)
 
 
-def step_table(steps: Sequence[Step], *, dry_run: bool) -> Table:
+def step_table(steps: Sequence[MaintenanceStep], *, dry_run: bool) -> Table:
     """The steps as a table for a person: what was done, or with `dry_run` would be."""
     table = Table("table", "step", "log", "would be done" if dry_run else "done", "time", box=None, pad_edge=False)
     for one in steps:
@@ -239,14 +239,14 @@ def step_table(steps: Sequence[Step], *, dry_run: bool) -> Table:
     return table
 
 
-def _merged(one: Step) -> str:
+def _merged(one: MaintenanceStep) -> str:
     if not one.files_before:
         return "nothing to merge"
     into = "" if one.bytes_after is None else f", {size(one.bytes_after)}"
     return f"{_files(one.files_before)}, {size(one.bytes_before)}, into {number(one.files_after)}{into}"
 
 
-def _retained(one: Step) -> str:
+def _retained(one: MaintenanceStep) -> str:
     out = one.bytes_before - (one.bytes_after or 0)
     if not out:
         return f"all of {size(one.bytes_before)} stays"
@@ -254,7 +254,7 @@ def _retained(one: Step) -> str:
     return f"{size(out)} of {size(one.bytes_before)}{records} deleted"
 
 
-def _cleaned(one: Step) -> str:
+def _cleaned(one: MaintenanceStep) -> str:
     """How many files were deleted, of how many."""
     gone = one.files_before - one.files_after
     if not gone:
@@ -266,7 +266,7 @@ def _files(count: int) -> str:
     return f"{number(count)} {'file' if count == 1 else 'files'}"
 
 
-_DONE: Mapping[str, Callable[[Step], str]] = {
+_DONE: Mapping[str, Callable[[MaintenanceStep], str]] = {
     "merge": _merged,
     "retain": _retained,
     "checkpoint": lambda one: "a checkpoint of the Delta log",

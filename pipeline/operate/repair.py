@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.inspect.selection import Subject, subjects
+from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.display import size
 from pipeline.monitoring.run_state import RunFile, check_free
 from pipeline.monitoring.single_connection import alone_at
@@ -61,12 +61,12 @@ def repair_logs(
         raise first
 
 
-def _look(spark: SparkSession, config: Config, subject: Subject, *, accept_master: bool) -> Iterator[str]:
+def _look(spark: SparkSession, config: Config, subject: ConfiguredLog, *, accept_master: bool) -> Iterator[str]:
     found = _opened(spark, config, subject).look(accept_master=accept_master)
     yield from (f"{subject.log_id}: {line}" for line in lines(found, dry_run=True))
 
 
-def _repair(spark: SparkSession, config: Config, subject: Subject, *, accept_master: bool) -> Iterator[str]:
+def _repair(spark: SparkSession, config: Config, subject: ConfiguredLog, *, accept_master: bool) -> Iterator[str]:
     """Repair one log. Damaged ranges become holes, which are then filled from the master as far as it has them."""
     done = _opened(spark, config, subject).run(accept_master=accept_master)
     yield from (f"{subject.log_id}: {line}" for line in lines(done, dry_run=False))
@@ -77,7 +77,7 @@ def _repair(spark: SparkSession, config: Config, subject: Subject, *, accept_mas
         KeyedStateFollower(spark, config.warehouse, subject.open()).follow()
 
 
-def _opened(spark: SparkSession, config: Config, subject: Subject) -> Repair:
+def _opened(spark: SparkSession, config: Config, subject: ConfiguredLog) -> Repair:
     master = subject.open_any()
     master.check()
     return Repair(spark, config.warehouse, master)

@@ -26,7 +26,7 @@ from sinks.typed.logs import FollowedLogs
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import in_ranges, messages_in
-from sinks.typed.step.parsing import Looking, Report, reports
+from sinks.typed.step.parsing import FieldSurvey, Report, reports
 from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.table import TypedTable
 from sinks.warehouse import absolute
@@ -123,12 +123,12 @@ def _looking(
     reading: Reading | None = None,
 ) -> Report:
     frame = messages_in(spark, config.warehouse, wanted, ranges)
-    looking = Looking(reading)
+    looking = FieldSurvey(reading)
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TypedVerdict:
     """How many messages the log has for a typed table, and what became of them; docs/json.md documents every key."""
 
     name: str
@@ -147,7 +147,7 @@ class Verdict:
         return {**asdict(self), "is_equal": self.is_equal}
 
 
-def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdict]:
+def checked(spark: SparkSession, config: Config, name: str | None) -> list[TypedVerdict]:
     """Check the typed table `name`, or all that exist. Raises ConfigurationError, ReplicaError."""
     wanted = [one_of(config, name)] if name is not None else [one.definition() for one in config.tables]
     found = ((one, TypedTable(spark, config.warehouse, one.name)) for one in wanted)
@@ -160,7 +160,7 @@ def checked(spark: SparkSession, config: Config, name: str | None) -> list[Verdi
 
 def _verdict(
     spark: SparkSession, config: Config, wanted: Definition, table: TypedTable, on: Snapshot, state: TypedState
-) -> Verdict:
+) -> TypedVerdict:
     """Check one version, while a job may update the table: dead letters are written before the rows of their step."""
     each = ((log_id, without([OffsetRange(Offset(0), one.offset)], one.holes)) for log_id, one in state.logs.items())
     ranges = {log_id: parts for log_id, parts in each if parts}
@@ -175,10 +175,10 @@ def _verdict(
         unfit = (
             0 if letters is None else _count(letters.where(in_ranges(ranges) & sql.col("column").isNull()), wanted.name)
         )
-    return Verdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert)
+    return TypedVerdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert)
 
 
-def verdict_lines(found: Sequence[Verdict]) -> Iterator[str]:
+def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
     """The verdicts as lines of text for a person."""
     if not found:
         yield "no typed table exists yet"

@@ -198,7 +198,7 @@ class IncidentFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Incidents:
+class ReportedIncidents:
     """Incidents, the open ones first, then the newest; `of` counts all, `open` the open ones."""
 
     incidents: tuple[IncidentFacts, ...] = ()
@@ -252,7 +252,7 @@ class Facts:
     groups: SlowestGroups = SlowestGroups()
     transactions: Pending = Pending()
     delays: Pending = Pending()
-    incidents: Incidents = Incidents()
+    incidents: ReportedIncidents = ReportedIncidents()
     elections: tuple[Election, ...] = ()
     tables: tuple[TypedFacts, ...] = ()
     runs: tuple[RunFacts, ...] = ()

@@ -21,7 +21,7 @@ _Value = TypeVar("_Value", int, float, datetime)
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class ReportSubject:
     """A log or a topic. `name` is its id; `logs` are the topic's partitions, or the log alone."""
 
     name: str
@@ -65,12 +65,12 @@ def subject_of(log_id: str) -> str:
     return log_id
 
 
-def subjects(logs: Iterable[LogFacts]) -> list[Subject]:
+def subjects(logs: Iterable[LogFacts]) -> list[ReportSubject]:
     """The subjects in the order of their first logs; partitions by number."""
     found: dict[str, list[LogFacts]] = {}
     for one in logs:
         found.setdefault(subject_of(one.log_id), []).append(one)
-    return [Subject(name, tuple(sorted(of, key=lambda one: _number(one.log_id)))) for name, of in found.items()]
+    return [ReportSubject(name, tuple(sorted(of, key=lambda one: _number(one.log_id)))) for name, of in found.items()]
 
 
 def _number(log_id: str) -> int:

@@ -31,14 +31,14 @@ TABLE_CHARACTERS: Final = 1000
 """Of a value in a table. A body may have megabytes, and nobody reads them on a terminal."""
 
 
-class Written(NamedTuple):
+class WrittenRows(NamedTuple):
     """How many rows, and whether there are more that were left out."""
 
     rows: int
     is_cut: bool = False
 
 
-Writer = Callable[[DataFrame, BinaryIO], Written]
+Writer = Callable[[DataFrame, BinaryIO], WrittenRows]
 
 
 def writer(form: Format, *, width: int | None, most: int | None = TABLE_CHARACTERS) -> Writer:
@@ -48,22 +48,22 @@ def writer(form: Format, *, width: int | None, most: int | None = TABLE_CHARACTE
     return {"csv": _csv, "json": _json, "parquet": _parquet}[form]
 
 
-def _table(frame: DataFrame, sink: BinaryIO, *, width: int | None, most: int | None) -> Written:
+def _table(frame: DataFrame, sink: BinaryIO, *, width: int | None, most: int | None) -> WrittenRows:
     found = first_cells(frame, TABLE_ROWS + 1, most)
     rows = found[:TABLE_ROWS]
     numeric = [isinstance(field.dataType, NumericType) for field in frame.schema]
     for line in TextTable(frame.columns, numeric, rows, most).lines(width):
         sink.write(f"{line}\n".encode())
-    return Written(len(rows), is_cut=len(found) > TABLE_ROWS)
+    return WrittenRows(len(rows), is_cut=len(found) > TABLE_ROWS)
 
 
-def _csv(frame: DataFrame, sink: BinaryIO) -> Written:
+def _csv(frame: DataFrame, sink: BinaryIO) -> WrittenRows:
     sink.write(_csv_line(frame.columns))
     rows = 0
     for row in cells(frame):
         sink.write(_csv_line(row))
         rows += 1
-    return Written(rows)
+    return WrittenRows(rows)
 
 
 def _csv_line(values: Sequence[str | None]) -> bytes:
@@ -79,18 +79,18 @@ def _csv_field(value: str | None) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
-def _json(frame: DataFrame, sink: BinaryIO) -> Written:
+def _json(frame: DataFrame, sink: BinaryIO) -> WrittenRows:
     _check_names(frame, "json")
     rows = 0
     for line in json_lines(frame):
         sink.write(f"{line}\n".encode())
         rows += 1
-    return Written(rows)
+    return WrittenRows(rows)
 
 
-def _parquet(frame: DataFrame, sink: BinaryIO) -> Written:
+def _parquet(frame: DataFrame, sink: BinaryIO) -> WrittenRows:
     _check_names(frame, "parquet")
-    return Written(write_parquet(frame, sink))
+    return WrittenRows(write_parquet(frame, sink))
 
 
 def _check_names(frame: DataFrame, form: Format) -> None:

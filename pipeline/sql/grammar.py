@@ -17,7 +17,7 @@ from pipeline.sql.statements import Statement
 from sources.errors import QueryError
 
 
-class Kind(Enum):
+class StatementKind(Enum):
     """What comes of a statement."""
 
     QUERY = "rows"
@@ -25,7 +25,7 @@ class Kind(Enum):
     SETTING = "nothing; the session is another"
 
 
-_RULES: Final = {"StatementDefault": Kind.QUERY, "Explain": Kind.DESCRIPTION} | dict.fromkeys(
+_RULES: Final = {"StatementDefault": StatementKind.QUERY, "Explain": StatementKind.DESCRIPTION} | dict.fromkeys(
     (
         "SetConfiguration",
         "SetQuotedConfiguration",
@@ -34,14 +34,14 @@ _RULES: Final = {"StatementDefault": Kind.QUERY, "Explain": Kind.DESCRIPTION} | 
         "ResetQuotedConfiguration",
         "CreateTempViewUsing",
     ),
-    Kind.SETTING,
+    StatementKind.SETTING,
 )
 _DESCRIPTIONS: Final = ("Show", "Describe")
 _RUN_WHILE_ANALYSED: Final = ("Call", "VisitExecuteImmediate", "ExecuteImmediate")
 _IF_TEMPORARY: Final = ("CreateView", "CreateUserDefinedFunction")
 
 
-def kind_of(spark: SparkSession, statement: Statement) -> Kind:
+def kind_of(spark: SparkSession, statement: Statement) -> StatementKind:
     """Raises QueryError where the statement would change more than the session.
 
     Raises PySpark's ParseException where Spark cannot read it.
@@ -62,12 +62,12 @@ def kind_of(spark: SparkSession, statement: Statement) -> Kind:
     return kind
 
 
-def _kind(rule: Any) -> Kind | None:
+def _kind(rule: Any) -> StatementKind | None:
     name = str(rule.getClass().getSimpleName()).removesuffix("Context")
     if name in _IF_TEMPORARY:
-        return Kind.SETTING if rule.TEMPORARY() is not None else None
+        return StatementKind.SETTING if rule.TEMPORARY() is not None else None
     if name.startswith(_DESCRIPTIONS):
-        return Kind.DESCRIPTION
+        return StatementKind.DESCRIPTION
     if name == "Explain" and str(rule.statement().getClass().getSimpleName()).startswith(_RUN_WHILE_ANALYSED):
         return None
     return _RULES.get(name)

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.sql.grammar import Kind
+from pipeline.sql.grammar import StatementKind
 from pipeline.sql.statements import Statement
 from sources.errors import QueryError
 
@@ -57,14 +57,14 @@ _KEY: Final = re.compile(
 )
 
 
-def frame_of(spark: SparkSession, statement: Statement, kind: Kind) -> DataFrame:
+def frame_of(spark: SparkSession, statement: Statement, kind: StatementKind) -> DataFrame:
     """The statement's answer, of Spark's own means alone. What it would reach is checked before anything of it runs.
 
     Raises QueryError naming what it would run; PySpark's exceptions where Spark cannot make a plan, or run a command.
     """
     state = spark._jsparkSession.sessionState()
     plan = _analysed(spark, state.sqlParser().parsePlan(statement.text))
-    if kind is Kind.QUERY:
+    if kind is StatementKind.QUERY:
         _check(plan, statement)
         dataset = getattr(cast(Any, spark._jvm).org.apache.spark.sql.classic, "Dataset$")
         return DataFrame(getattr(dataset, "MODULE$").ofRows(spark._jsparkSession, plan), spark)  # the very plan

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.config.configuration import Config
 from pipeline.spark.session import session_for
 from pipeline.sql.failures import failure, gone
-from pipeline.sql.grammar import Kind, kind_of
+from pipeline.sql.grammar import StatementKind, kind_of
 from pipeline.sql.past import Past
 from pipeline.sql.reach import frame_of
 from pipeline.sql.statements import Statement, split
@@ -50,7 +50,7 @@ class Checked:
     """A statement that Spark can read and that changes nothing but the session."""
 
     statement: Statement
-    kind: Kind
+    kind: StatementKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
-from pipeline.sql.formats import TABLE_CHARACTERS, Written, writer
-from pipeline.sql.grammar import Kind
+from pipeline.sql.formats import TABLE_CHARACTERS, WrittenRows, writer
+from pipeline.sql.grammar import StatementKind
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Checked, Reader
 from pipeline.system.console import err
@@ -27,14 +27,14 @@ def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int
     Raises QueryError, ReplicaError, and what `sink` raises.
     """
     checked = reader.check(text)
-    results = sum(one.kind is not Kind.SETTING for one in checked)
+    results = sum(one.kind is not StatementKind.SETTING for one in checked)
     if not checked:
         raise QueryError("there is no statement to run", hint="Give one with -e, -f or on standard input.")
     if form == "parquet" and results != 1:
         raise QueryError("a Parquet file holds one result", expected="one query", found=results)
     is_first = True
     for one in checked:
-        if one.kind is Kind.SETTING:
+        if one.kind is StatementKind.SETTING:
             reader.answer(one, lambda _: None)
             continue
         if not is_first and form in ("table", "csv"):
@@ -43,10 +43,12 @@ def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int
         run_one(reader, one, form, sink, width, tell)
 
 
-def run_one(reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say) -> Written:
+def run_one(
+    reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say
+) -> WrittenRows:
     """One statement. Tells where rows were left out."""
-    write = writer(form, width=width, most=TABLE_CHARACTERS if one.kind is Kind.QUERY else None)
-    written = reader.answer(one, lambda frame: write(frame, sink) if frame.columns else Written(0))
+    write = writer(form, width=width, most=TABLE_CHARACTERS if one.kind is StatementKind.QUERY else None)
+    written = reader.answer(one, lambda frame: write(frame, sink) if frame.columns else WrittenRows(0))
     sink.flush()
     if written.is_cut:
         tell(f"the first {written.rows:,} rows of more: --format csv, json and parquet write all")

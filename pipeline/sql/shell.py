@@ -133,7 +133,7 @@ class Shell:
         out.print(relation_table(listed(), self._reader.known()))
 
     def _run(self, text: str) -> None:
-        from pipeline.sql.grammar import Kind
+        from pipeline.sql.grammar import StatementKind
         from pipeline.sql.run import run_one
 
         for one in self._reader.check(text):
@@ -141,7 +141,7 @@ class Shell:
             written = run_one(self._reader, one, self._form, sys.stdout.buffer, out.width)
             rows = "1 row" if written.rows == 1 else f"{written.rows:,} rows"
             err.print(f"{rows}, {time.monotonic() - began_s:,.1f} s", highlight=False)
-            if one.kind is Kind.SETTING:
+            if one.kind is StatementKind.SETTING:
                 self._completer.names = known_names(self._reader)
 
 

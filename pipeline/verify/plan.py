@@ -36,7 +36,7 @@ class At(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ClaimSection:
     """Adjoining claims, what the master has of them, and the files that may hold their rows. Picklable."""
 
     claims: tuple[Claim, ...]
@@ -52,7 +52,7 @@ class Section:
         """How many bytes of the log are compared; none of a hole."""
         return sum(claim.bytes for claim in self.claims)
 
-    def halves(self) -> tuple[Section, Section]:
+    def halves(self) -> tuple[ClaimSection, ClaimSection]:
         """The same claims in two sections. There must be several."""
         middle = len(self.claims) // 2
         return replace(self, claims=self.claims[:middle]), replace(self, claims=self.claims[middle:])
@@ -65,7 +65,7 @@ def claims_of(ledger: Iterable[LedgerRow], holes: Iterable[OffsetRange], wanted:
     return sorted((one for one in claims if one.range.overlaps(wanted)), key=lambda one: one.range)
 
 
-def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[Part]) -> list[Section]:
+def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[Part]) -> list[ClaimSection]:
     """Group `claims`, which are in order, into sections of about SECTION_BYTES, each with its files.
 
     `held` is what the master holds; None if it cannot tell. If the files' offsets interleave, so that each file would
@@ -80,7 +80,7 @@ def sections(claims: Sequence[Claim], held: OffsetRange | None, parts: Sequence[
         size_bytes *= 2
 
 
-def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
+def sampled(found: Sequence[ClaimSection], share: float, seed: int) -> list[ClaimSection]:
     """Draw sections with at least `share` of all bytes, by `seed`; at least one, if there are any.
 
     The chance of each is in proportion to its bytes, so that the share is one of bytes, however sections differ in
@@ -88,7 +88,7 @@ def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
     random u, comes first.
     """
     wanted = share * sum(map(_weight, found))
-    chosen: list[Section] = []
+    chosen: list[ClaimSection] = []
     reached = 0
     for section in sorted(found, key=lambda section: -log(_drawn(section, seed)) / _weight(section)):
         if reached >= wanted:
@@ -98,28 +98,28 @@ def sampled(found: Sequence[Section], share: float, seed: int) -> list[Section]:
     return sorted(chosen, key=lambda section: section.range)
 
 
-def _weight(section: Section) -> int:
+def _weight(section: ClaimSection) -> int:
     """The bytes of a section, at least 1: files in a hole have to be looked at, too."""
     return max(1, section.compared_bytes)
 
 
-def _drawn(section: Section, seed: int) -> float:
+def _drawn(section: ClaimSection, seed: int) -> float:
     """A random number above 0 and up to 1, always the same for a section and a seed."""
     digest = hashlib.sha256(f"{seed} {section.range.start}".encode()).digest()
     return (int.from_bytes(digest[:8]) + 1) / 2**64
 
 
-def _cut(claims: Sequence[Claim], held: OffsetRange | None, size_bytes: int) -> Iterator[Section]:
+def _cut(claims: Sequence[Claim], held: OffsetRange | None, size_bytes: int) -> Iterator[ClaimSection]:
     for at, alike in groupby(claims, key=lambda claim: _at(claim, held)):
         together: list[Claim] = []
         together_bytes = 0
         for claim in alike:
             if together and (claim.range.start != together[-1].range.end or together_bytes + claim.bytes > size_bytes):
-                yield Section(tuple(together), at)
+                yield ClaimSection(tuple(together), at)
                 together, together_bytes = [], 0
             together.append(claim)
             together_bytes += claim.bytes
-        yield Section(tuple(together), at)
+        yield ClaimSection(tuple(together), at)
 
 
 def _at(claim: Claim, held: OffsetRange | None) -> At:
@@ -130,7 +130,7 @@ def _at(claim: Claim, held: OffsetRange | None) -> At:
     return At.BEYOND if claim.range.end > held.end else At.GONE
 
 
-def _with_parts(found: Iterable[Section], parts: Sequence[Part]) -> Iterator[Section]:
+def _with_parts(found: Iterable[ClaimSection], parts: Sequence[Part]) -> Iterator[ClaimSection]:
     """The sections `found`, in order, each with the parts that may hold its rows."""
     waiting = deque(sorted(parts, key=lambda part: part.range))
     near: list[Part] = []

@@ -20,14 +20,14 @@ from pyspark.sql import SparkSession
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from pipeline.config.configuration import Config
-from pipeline.inspect.selection import Subject, subjects
+from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
-from pipeline.verify.plan import Section, claims_of, sampled, sections
+from pipeline.verify.plan import ClaimSection, claims_of, sampled, sections
 from pipeline.verify.queues import Jump, has_queues, jumps
 from pipeline.verify.state import Asked, VerifyFile, VerifyState
-from pipeline.verify.summary import Summary, Tally, incident_of
+from pipeline.verify.summary import Tally, VerifySummary, incident_of
 from pipeline.verify.task import SectionComparer
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
@@ -83,7 +83,7 @@ class Scope:
         return self.share is None and self.start is None and self.end is None
 
 
-def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Summary]:
+def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[VerifySummary]:
     """Verify each log of a configuration, or only `log`; a terminal shows progress bars. Raises as `verify_log`."""
     spark = session_for(config)
     figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
@@ -102,10 +102,10 @@ def _bar(shown: Progress, name: str) -> OnProgress:
 def verify_log(
     spark: SparkSession,
     warehouse: str,
-    subject: Subject,
+    subject: ConfiguredLog,
     scope: Scope,
     on_progress: OnProgress = lambda done_bytes, all_bytes: None,
-) -> Summary:
+) -> VerifySummary:
     """Compare one log. Continues an unfinished run if that was to compare the same.
 
     Raises ConfigurationError (no replica), ReplicaError (contradictory tables), MasterError, and, if the master counts
@@ -119,7 +119,7 @@ def verify_log(
 class _Verification:
     """One verification run over one log. Driver only."""
 
-    def __init__(self, spark: SparkSession, warehouse: str, subject: Subject, scope: Scope) -> None:
+    def __init__(self, spark: SparkSession, warehouse: str, subject: ConfiguredLog, scope: Scope) -> None:
         self._began_s = time.monotonic()
         self._spark = spark
         self._scope = scope
@@ -142,7 +142,7 @@ class _Verification:
             )
         return found
 
-    def run(self, on_progress: OnProgress) -> Summary:
+    def run(self, on_progress: OnProgress) -> VerifySummary:
         stored, tally = self._stored, Tally()
         state = self._state()
         chosen = self._chosen(state)
@@ -158,7 +158,7 @@ class _Verification:
             on_progress(earlier_bytes + tally.bytes, all_bytes)
         is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._log_id)
         in_holes = sum(hole.size for hole in stored.holes.within(self._scope.range))
-        summary = Summary(
+        summary = VerifySummary(
             log_id=self._log_id,
             master=self.master.place,
             position=stored.position,
@@ -196,7 +196,7 @@ class _Verification:
             return found
         return VerifyState(asked=asked, begun_at=datetime.now(UTC).isoformat(timespec="seconds"))
 
-    def _chosen(self, state: VerifyState) -> list[Section]:
+    def _chosen(self, state: VerifyState) -> list[ClaimSection]:
         stored, nothing_beyond = self._stored, OffsetRange(self._stored.position, END)
         claims = claims_of(stored.proven, [*stored.holes.ranges, nothing_beyond], self._scope.range)
         found = sections(claims, self._bounds(), stored.parts)
@@ -211,7 +211,7 @@ class _Verification:
             _log.warning("%s", error)
             return None
 
-    def _jobs(self, waiting: Sequence[Section]) -> Iterator[list[tuple[Section, list[Compared]]]]:
+    def _jobs(self, waiting: Sequence[ClaimSection]) -> Iterator[list[tuple[ClaimSection, list[Compared]]]]:
         """Run one Spark job after the other, and yield what each found.
 
         Over HA a job has a single task, because connections count as replicas.

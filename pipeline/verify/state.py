@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
-from pipeline.verify.plan import Section
+from pipeline.verify.plan import ClaimSection
 from sinks.storage.small_file import SmallFile
 from sinks.warehouse import absolute
 
@@ -46,14 +46,14 @@ class VerifyState:
         values = json.loads(text)
         return cls(asked=Asked(**values["asked"]), begun_at=values["begun_at"], proven=frozenset(values["proven"]))
 
-    def holds(self, section: Section) -> bool:
+    def holds(self, section: ClaimSection) -> bool:
         return key_of(section) in self.proven
 
-    def with_proven(self, sections: Iterable[Section]) -> VerifyState:
+    def with_proven(self, sections: Iterable[ClaimSection]) -> VerifyState:
         return replace(self, proven=self.proven.union(map(key_of, sections)))
 
 
-def key_of(section: Section) -> str:
+def key_of(section: ClaimSection) -> str:
     """A hash of the section's claims, as 16 hex digits."""
     words = [f"{claim.range} {claim.checksum}" for claim in section.claims]
     return hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]

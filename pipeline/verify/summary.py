@@ -58,7 +58,7 @@ def incident_of(found: Compared, position: Offset) -> Incident | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class VerifySummary:
     """The result for one log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
 
     `bytes` and `claims` are what this run compared, `earlier_bytes` what an interrupted run before it had proven.
@@ -141,7 +141,7 @@ class Tally:
                 self.without_master_bytes += 0 if one.with_master else one.claim.bytes
 
 
-def lines(one: Summary) -> Iterator[tuple[str, str]]:
+def lines(one: VerifySummary) -> Iterator[tuple[str, str]]:
     """The result as lines of text for a person, each with its style."""
     compared = f"{size(one.bytes)} in {one.claims:,} ranges compared with {one.master}"
     yield f"{one.log_id}: {compared} in {one.seconds:,.1f} s, {_mb_per_s(one):,.0f} MB/s", "bold"
@@ -190,5 +190,5 @@ def _queue_problem(log_id: LogId, jump: Jump, count: int) -> Divergent:
     )
 
 
-def _mb_per_s(one: Summary) -> float:
+def _mb_per_s(one: VerifySummary) -> float:
     return one.bytes / 1e6 / one.seconds if one.seconds else 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from pipeline.verify.plan import At, Section
+from pipeline.verify.plan import At, ClaimSection
 from pipeline.verify.throttle import Throttle
 from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes
@@ -39,7 +39,7 @@ class SectionComparer:
     position: Offset
     bytes_per_s: float | None
 
-    def __call__(self, sections: Iterable[Section]) -> Iterator[tuple[Section, list[Compared]]]:
+    def __call__(self, sections: Iterable[ClaimSection]) -> Iterator[tuple[ClaimSection, list[Compared]]]:
         """Compare each section. Yields it with the results for its claims."""
         throttle = Throttle(self.bytes_per_s)
         for section in sections:
@@ -48,7 +48,7 @@ class SectionComparer:
             except LogtwinError as error:
                 raise RuntimeError(error.at(self.master.log_id).token()) from error
 
-    def compared(self, section: Section, throttle: Throttle) -> list[Compared]:
+    def compared(self, section: ClaimSection, throttle: Throttle) -> list[Compared]:
         """Compare one section. Raises MasterError or StorageUnreachable if master or storage is away."""
         try:
             return self._compare(section, throttle)
@@ -60,14 +60,14 @@ class SectionComparer:
             return [one for half in section.halves() for one in self.compared(half, throttle)]
         return [self._judged(section, failed, throttle)]
 
-    def _compare(self, section: Section, throttle: Throttle) -> list[Compared]:
+    def _compare(self, section: ClaimSection, throttle: Throttle) -> list[Compared]:
         columns = tuple(dict.fromkeys(("offset", *self.master.restored_from, *self.master.measured_by)))
         rows = self._paced(read(self.folder, section.parts, self.master.log_id, section.range, columns), throttle)
         with master_bytes(self.master, section.range, self.position) as held:
             found = list(compare(section.claims, rows, held if section.at is At.MASTER else None, self.master))
         return [_unless_worse(one, Verdict.MASTER_LACKS) for one in found] if section.at is At.BEYOND else found
 
-    def _judged(self, section: Section, error: LogtwinError, throttle: Throttle) -> Compared:
+    def _judged(self, section: ClaimSection, error: LogtwinError, throttle: Throttle) -> Compared:
         """The result for a single claim that could not be read from the replica or the master."""
         if isinstance(error, ReplicaError):
             return Compared(claim=section.claims[0], verdict=Verdict.UNREADABLE, error=str(error))

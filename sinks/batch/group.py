@@ -25,7 +25,7 @@ from sinks.batch.handshake import Replay
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.reading_turns import entered, leave
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, Step, no_step
+from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.split_job import discard_files, run_splits
 from sinks.batch.split_report import SplitReport
@@ -56,7 +56,7 @@ class Group:
         self,
         spark: SparkSession,
         warehouse: str,
-        on_step: Callable[[Step], None] = no_step,
+        on_step: Callable[[BatchStep], None] = no_step,
         *,
         table: TableSpec = LOG,
         patience_s: float | None = None,
@@ -92,14 +92,14 @@ class Group:
         self._free(_open(parts), out)
         discard_files(self._warehouse, [report for part in out for report in part.reports])
         if moving := _open(parts):
-            self._step(Step.FILES, clock)
+            self._step(BatchStep.FILES, clock)
             self._commit(on, moving)
         moving = _open(parts)
         if moving:
-            self._step(Step.COMMIT, clock)
+            self._step(BatchStep.COMMIT, clock)
             self._follow(moving, clock)
         elif any(isinstance(part.outcome, BatchResult) for part in parts):
-            self._on_step(Step.ACKNOWLEDGE)
+            self._on_step(BatchStep.ACKNOWLEDGE)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -146,16 +146,16 @@ class Group:
         """After the commit: acknowledge, then write what is owed to other tables."""
         for part in parts:
             part.replica.acknowledge()
-        self._step(Step.ACKNOWLEDGE, clock)
+        self._step(BatchStep.ACKNOWLEDGE, clock)
         self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
         for part in parts:
             with part.owning():
                 part.replica.follow()
-        self._step(Step.LEDGER, clock)
+        self._step(BatchStep.LEDGER, clock)
         self._positions.run_hooks()
         self._bookkeeping.run_hooks()
 
-    def _step(self, step: Step, clock: _Clock) -> None:
+    def _step(self, step: BatchStep, clock: _Clock) -> None:
         clock.lap(step)
         self._on_step(step)
 
@@ -255,10 +255,10 @@ class _Clock:
     """Measures the seconds that each step takes."""
 
     def __init__(self) -> None:
-        self.durations_s: dict[Step, float] = {}
+        self.durations_s: dict[BatchStep, float] = {}
         self._since = time.monotonic()
 
-    def lap(self, step: Step) -> None:
+    def lap(self, step: BatchStep) -> None:
         now = time.monotonic()
         self.durations_s[step] = now - self._since
         self._since = now

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered, one_batch, prove
 from sinks.batch.handshake import Replay, decide
-from sinks.batch.result import BatchResult, Step
-from sinks.batch.split_report import Damaged, SplitReport, Written
+from sinks.batch.result import BatchResult, BatchStep
+from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.incident import Action, Incident
 from sinks.books.ledger_row import STREAM, LedgerRow
 from sinks.delta.data_file import DataFile
@@ -32,7 +32,7 @@ class ProvenBatch:
 
     range: OffsetRange
     is_overlap: bool
-    written: tuple[Written, ...]
+    written: tuple[WrittenStretch, ...]
     damaged: tuple[Damaged, ...]
     quarantined: tuple[DataFile, ...]
     late: tuple[SplitReport, ...] = ()
@@ -71,7 +71,7 @@ class ProvenBatch:
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
 
-    def result(self, to: LogState, durations_s: Mapping[Step, float] | None = None) -> BatchResult:
+    def result(self, to: LogState, durations_s: Mapping[BatchStep, float] | None = None) -> BatchResult:
         """The batch's result, once it is committed and the log is at `to`."""
         return BatchResult(
             range=self.range,
@@ -156,7 +156,7 @@ def _incident(stretch: Sequence[Damaged], detected_at_us: int) -> Incident:
     )
 
 
-def _ledger_row(piece: Written, committed_at_us: int, origin: str) -> LedgerRow:
+def _ledger_row(piece: WrittenStretch, committed_at_us: int, origin: str) -> LedgerRow:
     return LedgerRow(
         start=piece.covered.range.start,
         end=piece.covered.range.end,

@@ -10,7 +10,7 @@ from sinks.books.incident import Incident
 from sources.offsets import Offset, OffsetRange
 
 
-class Step(Enum):
+class BatchStep(Enum):
     """What a batch has just done; members are in order. A replay does only ACKNOWLEDGE."""
 
     FILES = "files"
@@ -19,7 +19,7 @@ class Step(Enum):
     LEDGER = "ledger"
 
 
-def no_step(step: Step) -> None:
+def no_step(step: BatchStep) -> None:
     """The default listener: it does nothing."""
 
 
@@ -31,7 +31,7 @@ class BatchResult:
     records: int
     bytes: int
     is_overlap: bool
-    durations_s: dict[Step, float] = field(default_factory=dict)
+    durations_s: dict[BatchStep, float] = field(default_factory=dict)
     incidents: Sequence[Incident] = ()
 
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from sinks.batch.continuity import Link, written
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
 from sinks.batch.shared_file import HELD_BYTES, SharedFile, StretchFile
-from sinks.batch.split_report import Damaged, SplitReport, Written
+from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
@@ -170,9 +170,9 @@ class _Stretch:
             self._last_raw = bytes(chunk.raw[len(chunk.raw) - int(lengths[-1]) :])
         self._times.add(chunk.records.column(self._stored_at))
 
-    def written(self, file: DataFile | None) -> Written:
+    def written(self, file: DataFile | None) -> WrittenStretch:
         last = self._last_record or OffsetRange(Offset(self._end - 1), self._end)
-        return Written(
+        return WrittenStretch(
             covered=Covered(OffsetRange(self.start, self._end), last.start),
             checksum=written(self._digest),
             bytes=self.bytes,

@@ -17,7 +17,7 @@ from sources.offsets import Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenStretch:
     """A stretch of records, read and written: what it covers, number and checksum of its records and bytes.
 
     `link` is the last record where records join, `mark` and `epochs` are those of the chunk which ends it. Times are
@@ -56,7 +56,7 @@ class SplitReport:
     log_id: str
     split: OffsetRange
     batch: OffsetRange
-    written: tuple[Written, ...] = ()
+    written: tuple[WrittenStretch, ...] = ()
     damaged: tuple[Damaged, ...] = ()
     quarantined: DataFile | None = None
     error: LogtwinError | None = None

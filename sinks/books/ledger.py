@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
-from sinks.books.ledger_row import BACKFILL, Entry, LedgerRow
+from sinks.books.ledger_row import BACKFILL, LedgerEntry, LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, discard, new_name
 from sinks.tables import LEDGER, LEDGER_SCHEMA
@@ -77,7 +77,7 @@ class Ledger:
         discard(self._table.path, [file.name for file in (written[:-1] if added else written)])
         return {positions[app] for app in added}
 
-    def append_topic(self, topic: LogId, commits: int, rows: Sequence[Entry]) -> bool:
+    def append_topic(self, topic: LogId, commits: int, rows: Sequence[LedgerEntry]) -> bool:
         """Add the rows of `topic`'s commit number `commits`, unless they are there. For an older version's table."""
         return self._append(f"logtwin/ledger/{topic}", commits, rows)
 
@@ -85,7 +85,7 @@ class Ledger:
         """Add the rows of fill number `fills`, unless they are there; `position` is any one in the log's epoch."""
         return self._append(fill_app_id(position.log_id), fills, _of(position.log_id, position.epoch, rows))
 
-    def _append(self, app: str, version: int, rows: Sequence[Entry]) -> bool:
+    def _append(self, app: str, version: int, rows: Sequence[LedgerEntry]) -> bool:
         if not rows:
             return False
         written: list[DataFile] = []
@@ -102,7 +102,7 @@ class Ledger:
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
-    def _write(self, rows: Sequence[Entry]) -> DataFile:
+    def _write(self, rows: Sequence[LedgerEntry]) -> DataFile:
         values = [{"log_id": str(one.log_id), "epoch": one.epoch, **one.row.as_dict()} for one in rows]
         batch = pa.RecordBatch.from_pylist(values, schema=LEDGER_SCHEMA.remove_metadata())
         try:
@@ -113,5 +113,5 @@ class Ledger:
             raise self._table.failure(error) from error
 
 
-def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[Entry]:
-    return [Entry(log_id, epoch, row) for row in rows]
+def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[LedgerEntry]:
+    return [LedgerEntry(log_id, epoch, row) for row in rows]

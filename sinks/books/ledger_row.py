@@ -40,7 +40,7 @@ class LedgerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """A row of the ledger, with its log and the log's history that it belongs to."""
 
     log_id: LogId

@@ -22,7 +22,7 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable, Overlap, Partition
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Rows, TakingOut, rows_of
+from sinks.healing.rewrite import RowSelection, TakingOut, rows_of
 from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
@@ -127,7 +127,7 @@ class LedgerRows:
             self._table.run_hooks()
         return sum(count for _, count in owing)
 
-    def _deleted(self, file: StoredFile, rows: Rows, at: datetime) -> DataFile:
+    def _deleted(self, file: StoredFile, rows: RowSelection, at: datetime) -> DataFile:
         """The file anew, with `deleted_at` in those of its rows that are among `rows`."""
         column = _SCHEMA.get_field_index("deleted_at")
         with FileWriter(LEDGER, self._table.path, new_name(rows.start)) as writer:
@@ -140,10 +140,10 @@ class LedgerRows:
     def _rows_of(self, file: StoredFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return rows_of(self._table.path, LEDGER, file, self._log_id, columns)
 
-    def _rows(self, wanted: Sequence[OffsetRange], condition: pc.Expression) -> Rows:
+    def _rows(self, wanted: Sequence[OffsetRange], condition: pc.Expression) -> RowSelection:
         each = ((pc.field("start") < one.end) & (pc.field("end") > one.start) for one in wanted)
         overlaps = reduce(or_, each, pc.scalar(False))
-        return Rows(
+        return RowSelection(
             places=tuple((self._log_id, Overlap(one, "start", "end")) for one in wanted),
             columns=(LOG_ID.name, "epoch", "start", "end", "deleted_at"),
             condition=(pc.field(LOG_ID.name) == str(self._log_id)) & overlaps & condition,

@@ -23,7 +23,7 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.owners import offsets_of, others_in
-from sinks.healing.rewrite import Rows, rows_of
+from sinks.healing.rewrite import RowSelection, rows_of
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import TakenOut, joined
 from sinks.state.position import Held, LogTable
@@ -36,7 +36,7 @@ _START, _END = attrgetter("start"), attrgetter("end")
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class FoundDamage:
     """What has to be taken out: `taken` of the log itself, which may be empty, of `others`, and the files in `lost`."""
 
     taken: TakenOut
@@ -71,7 +71,7 @@ class DamageSearch:
     books: Callable[[LogId], Books]
     _can_be_read: dict[str, bool] = field(default_factory=dict)
 
-    def damage_in(self, doubtful: OffsetRange) -> Damage | None:
+    def damage_in(self, doubtful: OffsetRange) -> FoundDamage | None:
         """The damage in the rows of the ledger in `doubtful`; None if all are whole.
 
         Files that cannot be read come first; other damage is found once they are gone. Raises RepairPending if another
@@ -83,14 +83,14 @@ class DamageSearch:
         lost = [file for row in rows for file in self._lost(self.log_id, row.range)]
         if lost:
             return self._without(lost)
-        return Damage(self._taken(self.log_id, rows)) if rows else None
+        return FoundDamage(self._taken(self.log_id, rows)) if rows else None
 
-    def unreadable(self, wanted: OffsetRange) -> Damage | None:
+    def unreadable(self, wanted: OffsetRange) -> FoundDamage | None:
         """The damage by files that cannot be read and may have rows in `wanted`. Raises as `damage_in` does."""
         lost = self._lost(self.log_id, wanted)
         return self._without(lost) if lost else None
 
-    def _without(self, lost: Sequence[StoredFile]) -> Damage:
+    def _without(self, lost: Sequence[StoredFile]) -> FoundDamage:
         """The damage by the `lost` files. A ledger row that is taken out may have records in further files that cannot
         be read: these are taken out as well, and so on."""
         gone: defaultdict[LogId, dict[OffsetRange, LedgerRow]] = defaultdict(dict)
@@ -108,7 +108,7 @@ class DamageSearch:
                 ranges = joined(row.range for row in new)
                 waiting += [further for wanted in ranges for further in self._lost(log_id, wanted)]
         others = sorted(log_id for log_id, rows in gone.items() if rows and log_id != self.log_id)
-        return Damage(
+        return FoundDamage(
             self._taken(self.log_id, gone[self.log_id].values()),
             tuple(self._taken(log_id, gone[log_id].values()) for log_id in others),
             tuple(files.values()),
@@ -148,12 +148,12 @@ class DamageSearch:
 
     def _there(self, log_id: LogId, wanted: OffsetRange, lost: Collection[str]) -> npt.NDArray[np.int64]:
         """The offsets of a log's records in `wanted`, in order."""
-        rows = Rows.of_log(log_id, wanted)
+        rows = RowSelection.of_log(log_id, wanted)
         files = [file for file in rows.files(self.table, self.on) if file.path not in lost]
         found = [offsets for file in files for offsets in self._offsets_of(file, log_id, rows)]
         return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
-    def _offsets_of(self, file: StoredFile, log_id: LogId, rows: Rows) -> list[npt.NDArray[np.int64]]:
+    def _offsets_of(self, file: StoredFile, log_id: LogId, rows: RowSelection) -> list[npt.NDArray[np.int64]]:
         """The offsets of the wanted records; empty if the file cannot be read. Raises StorageUnreachable."""
         try:
             batches = rows_of(self.table.path, log_table(log_id), file, log_id, rows.columns)
@@ -164,7 +164,7 @@ class DamageSearch:
             return []
 
     def _lost(self, log_id: LogId, wanted: OffsetRange) -> list[StoredFile]:
-        files = Rows.of_log(log_id, wanted).files(self.table, self.on)
+        files = RowSelection.of_log(log_id, wanted).files(self.table, self.on)
         return [file for file in files if not self._is_readable(file)]
 
     def _is_readable(self, file: StoredFile) -> bool:

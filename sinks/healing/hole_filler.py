@@ -51,7 +51,7 @@ def no_step(step: FillStep) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class FilledRange:
     """One batch of a fill: all of `range` was read, and the records of `ranges` were committed.
 
     `link` is the last record, `bytes` the size of the records in the master's log.
@@ -91,7 +91,7 @@ class HoleFiller:
 
     def fill(
         self, held: Held, batch: OffsetRange, source: MasterLog, link: Link | None, free: OffsetRange | None = None
-    ) -> Filled | None:
+    ) -> FilledRange | None:
         """Fill `batch`, which begins in a hole of `held` at a record, from `source`; None if the hole is gone by now.
 
         `link` is the record before the batch, if the source has it. `free` are the ids at the end of the hole that no
@@ -113,7 +113,7 @@ class HoleFiller:
         rows = _reaching_over(free, proven.ledger(time.time_ns() // 1000, BACKFILL))
         if rows and not self._commit(held, proven, rows):
             return None
-        return Filled(
+        return FilledRange(
             range=proven.range,
             ranges=joined(row.range for row in rows),
             records=proven.records,

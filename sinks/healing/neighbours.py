@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sinks.batch.continuity import Link
-from sinks.proof.stored_log import Record, StoredLog
+from sinks.proof.stored_log import StoredLog, StoredRecord
 from sources.errors import Rewritten
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -52,7 +52,7 @@ def compare(
     return Neighbours(Link.of(before[0].range, before[0].raw) if before else None, bool(after))
 
 
-def _before(stored: StoredLog, end: Offset) -> Record | None:
+def _before(stored: StoredLog, end: Offset) -> StoredRecord | None:
     """The record that ends at `end`, searched for in growing steps, because its start is not known."""
     for size in _sizes(end):
         records = list(stored.records(OffsetRange(Offset(end - size), end)))
@@ -70,7 +70,7 @@ def _sizes(end: Offset) -> Iterator[int]:
         yield end
 
 
-def _check(source: MasterLog, record: Record, committed: Offset) -> None:
+def _check(source: MasterLog, record: StoredRecord, committed: Offset) -> None:
     found = b"".join(map(bytes, source.raw(record.range, committed=committed)))
     if found != record.raw:
         raise Rewritten(

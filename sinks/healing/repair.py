@@ -19,9 +19,9 @@ from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
-from sinks.healing.damage import Books, Damage, DamageSearch
+from sinks.healing.damage import Books, DamageSearch, FoundDamage
 from sinks.healing.divergence import Divergence
-from sinks.healing.repair_steps import RepairSteps, Step, damaged_in
+from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in
 from sinks.healing.rule import ComparisonByRule
 from sinks.proof.stored_log import StoredLog
 from sinks.state.fence import this_writer
@@ -78,7 +78,7 @@ _FOR_A_PERSON: Final = {
 """Conditions that are repaired only if the master was accepted; else the error to raise, and its words."""
 
 
-def _taken_out(damages: Iterable[Damage]) -> tuple[OffsetRange, ...]:
+def _taken_out(damages: Iterable[FoundDamage]) -> tuple[OffsetRange, ...]:
     return joined(one for damage in damages for one in damage.taken.ranges)
 
 
@@ -90,7 +90,7 @@ def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
     return tuple(TakenOut(*which, ranges) for which, ranges in sorted(found.items()))
 
 
-def _no_step(step: Step) -> None:
+def _no_step(step: RepairStep) -> None:
     """The default listener: it does nothing."""
 
 
@@ -106,7 +106,7 @@ class Repair:
         warehouse: str,
         master: MasterLog,
         writer: Writer | None = None,
-        on_step: Callable[[Step], None] = _no_step,
+        on_step: Callable[[RepairStep], None] = _no_step,
     ) -> None:
         self._spark = spark
         self._warehouse = absolute(warehouse)
@@ -202,7 +202,7 @@ class Repair:
 
         return DamageSearch(self._master.log_id, self._files, held.snapshot, self._stored, books)
 
-    def _take_out_damaged(self) -> list[Damage]:
+    def _take_out_damaged(self) -> list[FoundDamage]:
         """Take out the damaged rows that incidents report and that are still damaged."""
         taken_out = []
         for row in damaged_in(self._incidents):
@@ -211,7 +211,7 @@ class Repair:
                 taken_out.append(damage)
         return taken_out
 
-    def _take_out_unreadable(self, start: Offset) -> Damage | None:
+    def _take_out_unreadable(self, start: Offset) -> FoundDamage | None:
         """Take out the rows from `start` on that going back there could not copy or rewrite."""
         damage = self._search(self._table.read(), self._steps.settle).unreadable(OffsetRange(start, END))
         if damage is not None:

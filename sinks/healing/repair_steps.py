@@ -37,25 +37,25 @@ from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.healing.damage import Damage
+from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence
 from sinks.healing.owed import settle_holes
 from sinks.healing.removed import Removed
-from sinks.healing.rewrite import Rows
+from sinks.healing.rewrite import RowSelection
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, log_table
 from sources.epochs import Epochs, below
-from sources.loss import Condition, Way
+from sources.loss import Condition, WayPast
 from sources.master import MasterLog
 from sources.offsets import END, LogId, Offset, OffsetRange
 
 _OTHER_EPOCHS: Final = (Condition.EPOCHS_CONTRADICT, Condition.RECREATED)
 
 
-class Step(Enum):
+class RepairStep(Enum):
     """What a repair has just done; members are in order."""
 
     MARK = "mark"
@@ -79,7 +79,12 @@ class RepairSteps:
     """Repairs one log, which `writer` has claimed. `on_step` is called after each step."""
 
     def __init__(
-        self, spark: SparkSession, warehouse: str, master: MasterLog, writer: Writer, on_step: Callable[[Step], None]
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        master: MasterLog,
+        writer: Writer,
+        on_step: Callable[[RepairStep], None],
     ) -> None:
         self._spark = spark
         self._warehouse = warehouse
@@ -117,7 +122,7 @@ class RepairSteps:
         incident = _repaired(found.condition, found.out, found.cause)
         pending = PendingRepair(to=found.common, epoch=state.epoch + 1, found=incident)
         self._table.mark(held, replace(state, repair=pending, commit=uuid.uuid4().hex))
-        self._on_step(Step.MARK)
+        self._on_step(RepairStep.MARK)
 
     def accept(self) -> None:
         """Follow the log that now has the name. It has everything that the replica holds, which may be nothing."""
@@ -134,12 +139,12 @@ class RepairSteps:
                 self._go_back(held, state, state.repair)
             self._follow()
 
-    def take_out(self, damage: Damage) -> None:
+    def take_out(self, damage: FoundDamage) -> None:
         """Turn `damage` into holes, in all logs that have it. Readable rows are copied first. Raises RepairPending."""
         held, state = self._held()
         for one in damage.of_each:
             self._keep(one, damage, held.snapshot)
-        self._on_step(Step.AUDIT)
+        self._on_step(RepairStep.AUDIT)
         at = Offset(state.offset or 0)
         out = _span(damage.taken.ranges) if damage.taken.ranges else OffsetRange(at, at)
         found = _repaired(Condition.REPLICA_DAMAGED, out, "damaged rows were taken out")
@@ -147,14 +152,14 @@ class RepairSteps:
         after = replace(state, repair=pending, commit=uuid.uuid4().hex)
         taken = {self._table_of(one.log_id): one for one in damage.of_each}
         self._table.take_out(held, after, taken, damage.lost)
-        self._on_step(Step.CUT)
+        self._on_step(RepairStep.CUT)
         self._follow()
 
-    def _keep(self, taken: TakenOut, damage: Damage, on: Snapshot) -> None:
+    def _keep(self, taken: TakenOut, damage: FoundDamage, on: Snapshot) -> None:
         """Report what is taken out of one log, and copy the rows that can be read."""
         if not taken.ranges:
             return
-        lost, rows = {file.path for file in damage.lost}, Rows.taken_out([taken])
+        lost, rows = {file.path for file in damage.lost}, RowSelection.taken_out([taken])
         Removed(self._spark, self._warehouse, taken.log_id).keep(
             [file for file in rows.files(self._files, on) if file.path not in lost],
             rows.condition,
@@ -190,7 +195,7 @@ class RepairSteps:
         self._settle_holes(self._table, held)  # a fill may have come just before the mark, which keeps others out
         kept = self._kept_below(pending.out.start)
         above = OffsetRange(kept.end, END)
-        out = Rows.of_log(self._log_id, above)
+        out = RowSelection.of_log(self._log_id, above)
         self._removed.keep(
             out.files(self._files, held.snapshot),
             out.condition,
@@ -198,7 +203,7 @@ class RepairSteps:
             app_id=f"logtwin/removed/{self._log_id}",
             version=pending.epoch,
         )
-        self._on_step(Step.AUDIT)
+        self._on_step(RepairStep.AUDIT)
         after = replace(
             state,
             epoch=pending.epoch,
@@ -216,7 +221,7 @@ class RepairSteps:
         )
         lost = OffsetRange(kept.end, pending.to)
         self._table.cut(held, after, above, lambda holes: holes.below(pending.to).with_lost([lost]))
-        self._on_step(Step.CUT)
+        self._on_step(RepairStep.CUT)
 
     def _kept_below(self, to: Offset) -> _Kept:
         rows = self._ledger.overlapping(OffsetRange(Offset(to - 1), to)) if to else []
@@ -243,12 +248,12 @@ class RepairSteps:
         if pending.goes_back:
             self._ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
         self._books.settle({self._log_id: state})
-        self._on_step(Step.LEDGER)
+        self._on_step(RepairStep.LEDGER)
         if pending.goes_back:
             self._end_incidents(pending)
-        self._on_step(Step.INCIDENTS)
+        self._on_step(RepairStep.INCIDENTS)
         self._table.mark(held, replace(state, repair=None, commit=uuid.uuid4().hex))
-        self._on_step(Step.FINISH)
+        self._on_step(RepairStep.FINISH)
         self._table.run_hooks()
         self._books.run_hooks()
 
@@ -274,7 +279,7 @@ def _span(ranges: Sequence[OffsetRange]) -> OffsetRange:
     return OffsetRange(ranges[0].start, ranges[-1].end)
 
 
-def _cause(damage: Damage) -> str:
+def _cause(damage: FoundDamage) -> str:
     if not damage.lost:
         return "the rows do not give the bytes that were replicated, and are taken out"
     files = ", ".join(file.path for file in damage.lost)
@@ -312,5 +317,5 @@ def _is_over(row: IncidentRow, pending: PendingRepair) -> bool:
     """
     if row.epoch >= pending.epoch or row.found.end <= pending.out.start:
         return False
-    is_divergence = row.found.condition.way is Way.REPAIR and row.found.condition is not Condition.REPLICA_DAMAGED
+    is_divergence = row.found.condition.way is WayPast.REPAIR and row.found.condition is not Condition.REPLICA_DAMAGED
     return is_divergence or row.found.start >= pending.out.start

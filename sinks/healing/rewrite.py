@@ -1,8 +1,9 @@
 """Take rows out of a table: remove files that hold nothing else, and rewrite the others without them.
 
-The rows are described twice, and both have to agree: `Rows.files` finds by statistics every file that may hold some of
-them, `Rows.condition` says of each row whether it is one. A file whose statistics prove that all its rows are taken out
-is never opened. A file that cannot be read is removed if the states of the table's logs prove the same.
+The rows are described twice, and both have to agree: `RowSelection.files` finds by statistics every file that may hold
+some of them, `RowSelection.condition` says of each row whether it is one. A file whose statistics prove that all its
+rows are taken out is never opened. A file that cannot be read is removed if the states of the table's logs prove the
+same.
 No commit names files written here before the exchange is committed; VACUUM removes what a kill leaves of them.
 """
 
@@ -33,7 +34,7 @@ _ROWS_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class RowSelection:
     """Rows of some logs in one table: which files may hold them, and which rows of a file they are.
 
     `condition` is on `columns`. `holds_all` says by a file's statistics whether it has no other rows. `owns` says the
@@ -48,7 +49,7 @@ class Rows:
     lost: tuple[StoredFile, ...] = ()
 
     @classmethod
-    def of_log(cls, log_id: LogId, wanted: OffsetRange) -> Rows:
+    def of_log(cls, log_id: LogId, wanted: OffsetRange) -> RowSelection:
         """The records of table `log` that start in `wanted`."""
         return cls(
             places=((log_id, Overlap(wanted, "offset")),),
@@ -59,7 +60,7 @@ class Rows:
         )
 
     @classmethod
-    def taken_out(cls, taken: Sequence[TakenOut], lost: Sequence[StoredFile] = ()) -> Rows:
+    def taken_out(cls, taken: Sequence[TakenOut], lost: Sequence[StoredFile] = ()) -> RowSelection:
         """The records of table `log` that start in the ranges of `taken`, and `lost` files, which have no others."""
         places = [(one.log_id, wanted) for one in taken for wanted in one.ranges]
         paths = {file.path for file in lost}
@@ -105,7 +106,7 @@ class TakingOut:
     Files written for an exchange that was tried stay: a refused writer cannot always tell whether the commit was made.
     """
 
-    def __init__(self, table: KernelTable, spec: TableSpec, rows: Rows) -> None:
+    def __init__(self, table: KernelTable, spec: TableSpec, rows: RowSelection) -> None:
         self._table = table
         self._spec = spec
         self._rows = rows

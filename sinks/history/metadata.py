@@ -31,7 +31,7 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
 from sinks.delta.kernel import KernelTable, Partition, Snapshot
 from sinks.delta.retries import retrying
-from sinks.history.metadata_versions import Change, Row, compare
+from sinks.history.metadata_versions import Row, VersionChange, compare
 from sinks.storage.errors import failed_by
 from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
 from sinks.warehouse import absolute, ensure_table
@@ -101,7 +101,7 @@ class MetadataTable:
         return 0
 
     def _commit(
-        self, snapshot: Snapshot, files: Sequence[StoredFile], change: Change, at: datetime, version: int
+        self, snapshot: Snapshot, files: Sequence[StoredFile], change: VersionChange, at: datetime, version: int
     ) -> None:
         parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
         added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]

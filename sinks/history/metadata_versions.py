@@ -23,7 +23,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """A change of the stored versions.
 
     `current` are all versions that are current now, ordered by key; `opened` counts those that have just begun.
@@ -35,7 +35,7 @@ class Change:
     closed: Sequence[Row]
 
 
-def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at: datetime) -> Change | None:
+def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at: datetime) -> VersionChange | None:
     """The change from the `current` versions to `items`, all items at the time `at`; None if nothing changes."""
     known = {_key(kind, row): row for row in current}
     found = {_key(kind, item): item for item in [*_left_out(kind, current, items), *items]}
@@ -44,7 +44,7 @@ def compare(kind: MetadataKind, current: Sequence[Row], items: Sequence[Row], at
         return None
     opened = {key: {**found[key], "valid_from": at, "valid_to": None} for key in found.keys() - kept.keys()}
     now = kept | opened
-    return Change(
+    return VersionChange(
         current=[now[key] for key in sorted(now)],
         opened=len(opened),
         closed=[{**known[key], "valid_to": at} for key in sorted(known.keys() - kept.keys())],

@@ -21,7 +21,7 @@ from sinks.batch.continuity import written
 from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.master_bytes import MasterBytes
 from sinks.proof.rows_in_order import RowsInOrder
-from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
+from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import CorruptRecord
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -120,7 +120,7 @@ class _Comparison:
         self._rows += batch.num_rows
         if self._claim.is_hole:
             for offset in batch.column("offset").to_pylist():
-                self._note(offset, Kind.SURPLUS)
+                self._note(offset, DifferenceKind.SURPLUS)
             return
         self._add(batch)
 
@@ -221,14 +221,16 @@ class _Comparison:
             if theirs is None:
                 self._compacted += 1
             elif mine != theirs:
-                self._note(offset, Kind.MISSING if mine is None else Kind.CHANGED, Offset(offset + 1))
+                self._note(
+                    offset, DifferenceKind.MISSING if mine is None else DifferenceKind.CHANGED, Offset(offset + 1)
+                )
 
     def _add_differing(self, master: MasterBytes, records: _Records, first: int, stop: int) -> None:
         """Add the records from `first` up to `stop`, of which at least one differs from the master's."""
         if stop - first == 1:
             wanted = records.range(first, stop)
             self._digests.add(records.bytes(first, stop), b"".join(map(bytes, master.parts(wanted))))
-            self._note(wanted.start, Kind.CHANGED, wanted.end)
+            self._note(wanted.start, DifferenceKind.CHANGED, wanted.end)
             return
         middle = (first + stop) // 2
         for begin, end in ((first, middle), (middle, stop)):
@@ -242,7 +244,7 @@ class _Comparison:
         """Add a row that does not follow the one before it, or is no record."""
         offset = row.column("offset")[0].as_py()
         if offset < self._at or offset == self._last:
-            self._note(offset, Kind.TWICE if offset == self._last else Kind.SURPLUS)
+            self._note(offset, DifferenceKind.TWICE if offset == self._last else DifferenceKind.SURPLUS)
             self._digests.add(self._restored(row) or _NO_RECORD, b"")
             return
         self._pass_over(offset)
@@ -250,7 +252,7 @@ class _Comparison:
         if rebuilt is not None:
             self._add_records(row, rebuilt)
             return
-        self._note(offset, Kind.CHANGED)
+        self._note(offset, DifferenceKind.CHANGED)
         self._digests.add(_NO_RECORD, b"")
         self._last, self._is_open = offset, True
 
@@ -260,7 +262,7 @@ class _Comparison:
             lacking = OffsetRange(self._at, offset)
             is_lacked = self._take(lacking)
             if is_lacked and not self._is_open:
-                self._note(lacking.start, Kind.MISSING, lacking.end)
+                self._note(lacking.start, DifferenceKind.MISSING, lacking.end)
             self._at = offset
         self._is_open = False
 
@@ -272,7 +274,7 @@ class _Comparison:
             found = found or len(part) > 0
         return found or self._master is None or self._log.log_id.counts_bytes
 
-    def _note(self, offset: Offset, kind: Kind, end: Offset | None = None) -> None:
+    def _note(self, offset: Offset, kind: DifferenceKind, end: Offset | None = None) -> None:
         """Note a difference of the record at `offset`, which ends at `end`, if that is known."""
         self._differing += 1
         if len(self._differences) < LISTED:

@@ -36,13 +36,13 @@ def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> I
     """Open the master's bytes in `wanted`. Reading them raises what `master.raw` raises."""
     if not master.log_id.counts_bytes:
         dropping = Dropping(master, committed) if master.has_free_offsets else None
-        yield Ranges(lambda part: master.raw(part, committed=committed), dropping)
+        yield RangedBytes(lambda part: master.raw(part, committed=committed), dropping)
         return
     with closing(master.raw(wanted, committed=committed)) as pieces:
-        yield Stream(pieces)
+        yield StreamedBytes(pieces)
 
 
-class Stream:
+class StreamedBytes:
     """The bytes of a log whose offsets count bytes, from `pieces`, each valid until the next is requested."""
 
     dropping = None
@@ -82,7 +82,7 @@ class Stream:
         return bool(len(self._rest))
 
 
-class Ranges:
+class RangedBytes:
     """The bytes of any log; `raw` gives those of a range."""
 
     def __init__(self, raw: Callable[[OffsetRange], Generator[memoryview]], dropping: Dropping | None = None) -> None:

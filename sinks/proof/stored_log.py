@@ -23,7 +23,7 @@ _AT_ONCE_BYTES = 64 * 1024 * 1024  # of the master's log: rows of it are sorted 
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class StoredRecord:
     """A record: its range, its bytes at the master, and when the master stored it (µs since 1970; None for a blank)."""
 
     range: OffsetRange
@@ -42,7 +42,7 @@ class StoredLog:
         # In a log with free offsets a record takes only its own offset.
         self._placed_by = ("offset",) if master.has_free_offsets else ("offset", "size")
 
-    def records(self, wanted: OffsetRange) -> Iterator[Record]:
+    def records(self, wanted: OffsetRange) -> Iterator[StoredRecord]:
         """The records that start in `wanted`, in order. Raises ReplicaError, CorruptRecord (of a damaged row)."""
         master = self._master
         columns = dict.fromkeys((*self._placed_by, self._stored_at, *master.restored_from, *master.measured_by))
@@ -104,12 +104,12 @@ class StoredLog:
     def _read(self, files: Sequence[Part], wanted: OffsetRange, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return read(self._table.path, files, self._master.log_id, wanted, columns)
 
-    def _records(self, batch: pa.RecordBatch, raw: bytes, lengths: Sequence[int]) -> Iterator[Record]:
+    def _records(self, batch: pa.RecordBatch, raw: bytes, lengths: Sequence[int]) -> Iterator[StoredRecord]:
         at = 0
         offsets, *sizes = (batch.column(name).to_pylist() for name in self._placed_by)
         stored = batch.column(self._stored_at).cast(pa.int64()).to_pylist()
         for offset, size, stored_us, length in zip(
             offsets, *(sizes or [[1] * len(offsets)]), stored, lengths, strict=True
         ):
-            yield Record(OffsetRange(offset, Offset(offset + size)), raw[at : at + length], stored_us)
+            yield StoredRecord(OffsetRange(offset, Offset(offset + size)), raw[at : at + length], stored_us)
             at += length

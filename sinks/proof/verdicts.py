@@ -42,7 +42,7 @@ _CONDITIONS = {
 }
 
 
-class Kind(Enum):
+class DifferenceKind(Enum):
     """How a record differs."""
 
     CHANGED = "changed"  # its row gives other bytes than the master's, or no record at all
@@ -59,7 +59,7 @@ class Difference:
     """
 
     offset: Offset
-    kind: Kind
+    kind: DifferenceKind
     entry_id: int | None = None
 
     def __str__(self) -> str:

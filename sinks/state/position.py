@@ -20,7 +20,7 @@ from sinks.delta.delta_log import StoredFile, Version
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
 from sinks.state.fence import DOMAIN, contradiction, said_at, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
@@ -245,7 +245,7 @@ class LogTable:
         versions. Raises TakenOver as `commit` does, ReplicaError naming a file that cannot be read; nothing has changed
         then.
         """
-        taking = self._taking(Rows.of_log(self.log_id, out))
+        taking = self._taking(RowSelection.of_log(self.log_id, out))
         self._move(held, state, lambda on: {self._holes_domain: holes(on.holes).as_json()}, taking)
 
     def take_out(
@@ -260,7 +260,7 @@ class LogTable:
         def holes(on: Held) -> dict[str, str]:
             return dict(log.without(one, on.snapshot) for log, one in taken.items())
 
-        self._move(held, state, holes, self._taking(Rows.taken_out(list(taken.values()), lost)))
+        self._move(held, state, holes, self._taking(RowSelection.taken_out(list(taken.values()), lost)))
 
     def without(self, taken: TakenOut, on: Snapshot) -> tuple[str, str]:
         """The holes' metadata of this log after a commit on that version that takes out what is `taken` of it.
@@ -305,7 +305,7 @@ class LogTable:
                         raise taken_over(self.log_id, state.writer, on.state) from None
                     raise
 
-    def _taking(self, rows: Rows) -> TakingOut:
+    def _taking(self, rows: RowSelection) -> TakingOut:
         return TakingOut(self._table, log_table(self.log_id), rows)
 
     def forget(self, below: Offset) -> int:
@@ -315,7 +315,7 @@ class LogTable:
         0 where all of the range is a hole already. Raises ReplicaError naming a file that cannot be read.
         """
         out = OffsetRange(Offset(0), below)
-        taking = self._taking(Rows.of_log(self.log_id, out))
+        taking = self._taking(RowSelection.of_log(self.log_id, out))
         exchange = Exchange()
         for attempt in retrying(self.refused):
             with attempt:

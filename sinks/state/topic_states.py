@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from sinks.books.incident import Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import Entry, LedgerRow
+from sinks.books.ledger_row import LedgerEntry, LedgerRow
 from sinks.delta.delta_log import Version, newest
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import retrying
@@ -112,7 +112,7 @@ class _Whole:
         """Write what the topic's newest commit owes to other tables, unless it is there."""
         partitions = self.values["partitions"]
         rows = [
-            Entry(partition_log(self.topic, number), partitions[str(number)]["epoch"], LedgerRow.from_dict(row))
+            LedgerEntry(partition_log(self.topic, number), partitions[str(number)]["epoch"], LedgerRow.from_dict(row))
             for number, row in self.values["ledger"]
         ]
         Ledger(spark, LEDGER.path(warehouse)).append_topic(self.topic, self.values["commits"], rows)

@@ -162,7 +162,7 @@ def _as_metadata(one: Column) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Place:
+class MessagePlace:
     """The place of a message. Places order the messages of a log as the log does, and logs by their ids."""
 
     log_id: str
@@ -171,18 +171,18 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenValues:
     """A field that has no column: for each kind of its values, the place of the first one."""
 
     field: str
-    first: Mapping[str, Place]
+    first: Mapping[str, MessagePlace]
 
-    def and_also(self, other: Seen) -> Seen:
+    def and_also(self, other: SeenValues) -> SeenValues:
         """Combine what two tasks have seen of the same field."""
         places = dict(self.first)
         for kind, place in other.first.items():
             places[kind] = min(place, places.get(kind, place))
-        return Seen(self.field, places)
+        return SeenValues(self.field, places)
 
     @property
     def kind(self) -> str:
@@ -191,12 +191,12 @@ class Seen:
         return "double" if found == "bigint" and "double" in self.first else found
 
     @property
-    def place(self) -> Place:
+    def place(self) -> MessagePlace:
         return min(self.first.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class ColumnChange:
     """A change of a column, and the message that caused it."""
 
     column: str
@@ -211,14 +211,19 @@ class Change:
 
 
 def with_found(
-    columns: Sequence[Column], seen: Iterable[Seen], *, renamed: Mapping[str, str], masks: Mapping[str, str], most: int
-) -> tuple[tuple[Column, ...], tuple[Change, ...]]:
+    columns: Sequence[Column],
+    seen: Iterable[SeenValues],
+    *,
+    renamed: Mapping[str, str],
+    masks: Mapping[str, str],
+    most: int,
+) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...]]:
     """`columns` with a new one for each field that has none and can have one, and the changes.
 
     A field gets no column if no column can have its name, if one has it already (ignoring case), or if there are `most`
     columns: its values are in `_rest`.
     """
-    found, changes = list(columns), list[Change]()
+    found, changes = list(columns), list[ColumnChange]()
     taken = {one.name.casefold() for one in columns} | {one.name.casefold() for one in (*PLACE, REST)}
     for one in sorted(seen, key=lambda one: one.place):  # a stable sort: fields of one message stay in their order
         name = column_name(one.field, renamed)
@@ -238,17 +243,21 @@ def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
     return name if is_name(name) else None
 
 
-def _added(column: Column, at: Place) -> Change:
-    return Change(column=column.name, change="added", was=None, kind=column.kind, log_id=at.log_id, offset=at.offset)
+def _added(column: Column, at: MessagePlace) -> ColumnChange:
+    return ColumnChange(
+        column=column.name, change="added", was=None, kind=column.kind, log_id=at.log_id, offset=at.offset
+    )
 
 
-def widened(columns: Sequence[Column], fractions: Mapping[str, Place]) -> tuple[tuple[Column, ...], tuple[Change, ...]]:
+def widened(
+    columns: Sequence[Column], fractions: Mapping[str, MessagePlace]
+) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...]]:
     """`columns` with those in `fractions` widened from integers to double, and the changes.
 
     `fractions` has the place of the first fraction by column.
     """
     changes = tuple(
-        Change(
+        ColumnChange(
             column=one.name, change="widened", was=one.kind, kind="double",
             log_id=fractions[one.name].log_id, offset=fractions[one.name].offset,
         )

@@ -22,7 +22,7 @@ from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import open_parquet
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Snapshot
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, UNFIT
 from sinks.typed.state import TypedState
@@ -145,14 +145,14 @@ class DeadLetters:
         ranges = [(log_id, one) for log_id, several in out.items() for one in several]
         return TakingOut(self._table, UNFIT, self._rows(ranges, since, before)) if ranges else None
 
-    def _rows(self, ranges: Sequence[tuple[LogId, OffsetRange]], since: int, before: int) -> Rows:
+    def _rows(self, ranges: Sequence[tuple[LogId, OffsetRange]], since: int, before: int) -> RowSelection:
         generation, offset = pc.field("generation"), pc.field("offset")
         mine = (pc.field("table") == self._name) & (generation >= since) & (generation < before)
         there = (
             (pc.field(LOG_ID.name) == str(log_id)) & (offset >= one.start) & (offset < one.end)
             for log_id, one in ranges
         )
-        return Rows(
+        return RowSelection(
             places=tuple((log_id, Overlap(one, "offset")) for log_id, one in ranges),
             columns=("table", "generation", LOG_ID.name, "offset"),
             condition=mine & reduce(or_, there),

@@ -46,9 +46,9 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 
 
 def _of_registry(how: Reading) -> Reader:
-    from sinks.typed.registry import Registry
+    from sinks.typed.registry import SchemaRegistry
 
-    registry = Registry(how.registry or "", how.username, how.password)
+    registry = SchemaRegistry(how.registry or "", how.username, how.password)
     if how.format == "json":
         return framed("JSON", registry.schema, lambda _: fields_of)
     if how.format == "avro":

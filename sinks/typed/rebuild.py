@@ -28,7 +28,7 @@ from sinks.typed.table import ANEW, TypedTable, TypedView
 from sources.errors import ReplicaError
 
 
-class Rebuild:
+class TypedRebuild:
     """A rebuild in progress: run steps of `follower` up to its last one, then `exchange`.
 
     Messages that come meanwhile are left to the job. Driver only; one thread. Raises ReplicaError, ConfigurationError,
@@ -99,9 +99,9 @@ class Rebuild:
 def rebuild(spark: SparkSession, warehouse: str, wanted: Definition) -> TypedState | None:
     """Rebuild the table of `wanted`, and return its state; None, and no change, if there is no table or no log for it.
 
-    Raises as `Rebuild` does.
+    Raises as `TypedRebuild` does.
     """
-    anew = Rebuild.begun(spark, warehouse, wanted)
+    anew = TypedRebuild.begun(spark, warehouse, wanted)
     if anew is None:
         return None
     anew.follower.bring_to_end()

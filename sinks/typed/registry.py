@@ -29,7 +29,7 @@ _NOT_FOUND: Final = (40401, 40402, 40403)
 """The error codes for a missing subject, version or schema, which come with status 404."""
 
 
-class Registry:
+class SchemaRegistry:
     """The registry at `url`, which may have a path; with basic authentication if username and password are given."""
 
     def __init__(self, url: str, username: Secret | None = None, password: Secret | None = None) -> None:

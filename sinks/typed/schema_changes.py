@@ -13,7 +13,7 @@ from sinks.books.follow_up_table import FollowingTable
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter
 from sinks.tables import SCHEMA_CHANGES
-from sinks.typed.columns import Change
+from sinks.typed.columns import ColumnChange
 from sinks.warehouse import absolute
 
 
@@ -26,7 +26,7 @@ class SchemaChanges:
         self._table = FollowingTable(spark, SCHEMA_CHANGES, self._path)
         self._known = 0
 
-    def bring(self, table_id: str, changes: Sequence[Change]) -> None:
+    def bring(self, table_id: str, changes: Sequence[ColumnChange]) -> None:
         """Add the changes that are not there yet. `changes` are all since the table with this Delta id was created."""
         if len(changes) <= self._known:
             return
@@ -38,7 +38,7 @@ class SchemaChanges:
             self._table.run_hooks()
         self._known = len(changes)
 
-    def _file(self, changes: Sequence[Change], known: int) -> DataFile:
+    def _file(self, changes: Sequence[ColumnChange], known: int) -> DataFile:
         at_us = time.time_ns() // 1000
         rows = [
             {

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from sinks.state.holes import cut, joined, numbers_of, ranges_of
-from sinks.typed.columns import Change
+from sinks.typed.columns import ColumnChange
 from sources.offsets import LogId, Offset, OffsetRange
 
 DOMAIN: Final = "logtwin.table"
@@ -50,7 +50,7 @@ class TypedState:
     generation: int = 1
     number: int = 0
     logs: Mapping[LogId, Followed] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[ColumnChange, ...] = ()
 
     def as_json(self) -> str:
         logs = {
@@ -71,10 +71,10 @@ class TypedState:
         """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
         values = json.loads(text)
         logs = {LogId.parse(log_id): _followed(one) for log_id, one in values["logs"].items()}
-        changes = tuple(Change(**one) for one in values["changes"])
+        changes = tuple(ColumnChange(**one) for one in values["changes"])
         return cls(values["columns"], values["generation"], values["number"], logs, changes)
 
-    def moved(self, logs: Mapping[LogId, Followed], changes: Sequence[Change] = ()) -> TypedState:
+    def moved(self, logs: Mapping[LogId, Followed], changes: Sequence[ColumnChange] = ()) -> TypedState:
         return replace(self, number=self.number + 1, logs={**self.logs, **logs}, changes=(*self.changes, *changes))
 
 
@@ -83,7 +83,7 @@ def _followed(values: Mapping[str, Any]) -> Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class TableWork:
     """What one step has to do for one log: remove rows that start in `out`, or add messages in `into`; never both.
 
     Afterwards the table is at `to`. `back_to` is where the log went back to, if it did: everything known above it
@@ -96,7 +96,9 @@ class Way:
     back_to: Offset | None = None
 
 
-def way(was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRange], branched_at: Offset | None) -> Way:
+def way(
+    was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRange], branched_at: Offset | None
+) -> TableWork:
     """The way from `was` towards `end` of a log in `epoch` with these `holes`: first removals, then additions.
 
     `branched_at` is where the log left the history of `was`; it is used if the epochs differ. `end` may lie below the
@@ -109,10 +111,10 @@ def way(was: Followed | None, epoch: int, end: Offset, holes: Sequence[OffsetRan
     before, now = cut(was.holes, start), cut(holes, start)
     out = joined([OffsetRange(start, was.offset), *without(now, before)])
     if out or back_to is not None:
-        return Way(Followed(epoch, start, joined([*before, *now])), out=out, back_to=back_to)
+        return TableWork(Followed(epoch, start, joined([*before, *now])), out=out, back_to=back_to)
     end = max(end, start)
     come = joined([*without(before, now), *without([OffsetRange(start, end)], holes)])
-    return Way(Followed(epoch, end, joined(cut(holes, end))), into=come)
+    return TableWork(Followed(epoch, end, joined(cut(holes, end))), into=come)
 
 
 def without(ranges: Sequence[OffsetRange], holes: Sequence[OffsetRange]) -> list[OffsetRange]:

@@ -36,7 +36,7 @@ class Keep:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DeletionPlan:
     """The range to delete, the bytes of the master's log that the replica holds before, and those that are deleted."""
 
     out: OffsetRange
@@ -72,7 +72,7 @@ def _newest_us(ranges: pa.Table) -> npt.NDArray[np.int64]:
     return newest
 
 
-class Retention:
+class ReplicaRetention:
     """The retention of one log. Driver only, without a Spark job."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId) -> None:
@@ -80,18 +80,18 @@ class Retention:
         self._log = LogTable(spark, log_table(log_id).path(absolute(warehouse)), log_id)
         self._ledger = LedgerRows(spark, warehouse, log_id)
 
-    def plan(self, keep: Keep, now: datetime) -> Plan:
+    def plan(self, keep: Keep, now: datetime) -> DeletionPlan:
         """Say what `apply` would delete, which may be nothing. Raises ReplicaError."""
         held, gone, position = self._front()
         if keep == Keep() and self._log_id.counts_bytes:  # the ledger need not be read
             in_holes = sum(hole.size for hole in held.holes.within(OffsetRange(Offset(0), position)))
-            return Plan(OffsetRange(gone, gone), position - in_holes)
+            return DeletionPlan(OffsetRange(gone, gone), position - in_holes)
         ranges = self._ledger.within(OffsetRange(gone, position), _COLUMNS)
         below = boundary(ranges, keep, now) or gone
         out = ranges.filter(pc.less_equal(ranges["end"], below))
-        return Plan(OffsetRange(gone, below), _bytes(ranges), _bytes(out))
+        return DeletionPlan(OffsetRange(gone, below), _bytes(ranges), _bytes(out))
 
-    def apply(self, plan: Plan, now: datetime) -> int:
+    def apply(self, plan: DeletionPlan, now: datetime) -> int:
         """Delete what was planned. Returns the number of records. Raises ReplicaError."""
         if plan.out.is_empty:
             return 0

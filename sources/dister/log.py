@@ -27,7 +27,7 @@ from sources.dister.state import KEY_VALUES
 from sources.errors import naming
 from sources.keyed_state import KeyedState
 from sources.master import Chunk, Damage, Known, MasterView, Session
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
 from sources.silent_session import SilentSession
@@ -191,7 +191,7 @@ class DisterLog:
     def keyed_state(self) -> KeyedState | None:
         return KEY_VALUES
 
-    def metadata(self) -> Iterator[Fetched]:
+    def metadata(self) -> Iterator[FetchedMetadata]:
         return fetch(self.path, self._listed_at())
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:

@@ -11,40 +11,42 @@ import pyarrow as pa
 from sources.dister import whole_states
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import NodeInfo
-from sources.dister.services import Node, Registry, Service, parse_key
+from sources.dister.services import Node, Service, ServiceRegistry, parse_key
 from sources.errors import LogtwinError
-from sources.metadata import DISTER_PEERS, DISTER_SERVICES, Fetched, MetadataKind
+from sources.metadata import DISTER_PEERS, DISTER_SERVICES, FetchedMetadata, MetadataKind
 
 _STATUSES: Final = range(-(2**31), 2**31)
 
 _Row = dict[str, Any]
 
 
-def fetch(path: str, peers: str | None) -> Iterator[Fetched]:
+def fetch(path: str, peers: str | None) -> Iterator[FetchedMetadata]:
     """Yield both kinds: the services of the leader that keeps its data in `path`, and the nodes listed in `peers`.
 
     If a kind fails, its result holds the error. Without `peers` nobody knows the nodes.
     """
     yield _fetched(DISTER_SERVICES, lambda: services_of(read_services(Path(path))))
-    yield _fetched(DISTER_PEERS, lambda: Fetched(DISTER_PEERS, None) if peers is None else nodes_of(read_nodes(peers)))
+    yield _fetched(
+        DISTER_PEERS, lambda: FetchedMetadata(DISTER_PEERS, None) if peers is None else nodes_of(read_nodes(peers))
+    )
 
 
-def services_of(registry: Registry) -> Fetched:
+def services_of(registry: ServiceRegistry) -> FetchedMetadata:
     """Return a registry as rows. Raises ProtocolViolation for invalid text."""
     rows = (_service(key, one, registry.id) for key, one in registry.services.items())
-    return Fetched(DISTER_SERVICES, _table(DISTER_SERVICES, rows), registry.id)
+    return FetchedMetadata(DISTER_SERVICES, _table(DISTER_SERVICES, rows), registry.id)
 
 
-def nodes_of(nodes: Iterable[NodeInfo]) -> Fetched:
+def nodes_of(nodes: Iterable[NodeInfo]) -> FetchedMetadata:
     """Return nodes as rows. Raises ProtocolViolation for invalid text."""
-    return Fetched(DISTER_PEERS, _table(DISTER_PEERS, map(_node, nodes)))
+    return FetchedMetadata(DISTER_PEERS, _table(DISTER_PEERS, map(_node, nodes)))
 
 
-def _fetched(kind: MetadataKind, ask: Callable[[], Fetched]) -> Fetched:
+def _fetched(kind: MetadataKind, ask: Callable[[], FetchedMetadata]) -> FetchedMetadata:
     try:
         return ask()
     except LogtwinError as error:
-        return Fetched(kind, error)
+        return FetchedMetadata(kind, error)
 
 
 def _table(kind: MetadataKind, rows: Iterable[_Row]) -> pa.Table:

@@ -37,24 +37,24 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Registry:
+class ServiceRegistry:
     """Every service by its key, and the id of this state (`LastServiceLogId`, ms); 0 before the first change."""
 
     id: int = 0
     services: Mapping[str, Service] = field(default_factory=dict)
 
-    def with_nodes(self, name: str, kind: str, nodes: Sequence[Node], now_ms: int) -> Registry:
+    def with_nodes(self, name: str, kind: str, nodes: Sequence[Node], now_ms: int) -> ServiceRegistry:
         """Replace all nodes of `name` with these; without nodes, the service is removed."""
         kept = self._without([name])
         if not nodes and len(kept) == len(self.services):
             return self
         new = {key_of(index, name): Service(kind, node) for index, node in enumerate(nodes)}
-        return Registry(self._next_id(now_ms), kept | new)
+        return ServiceRegistry(self._next_id(now_ms), kept | new)
 
-    def without(self, names: Collection[str], now_ms: int) -> Registry:
+    def without(self, names: Collection[str], now_ms: int) -> ServiceRegistry:
         """Remove all nodes of these names; return this same registry if there are none."""
         kept = self._without(names)
-        return self if len(kept) == len(self.services) else Registry(self._next_id(now_ms), kept)
+        return self if len(kept) == len(self.services) else ServiceRegistry(self._next_id(now_ms), kept)
 
     def _without(self, names: Collection[str]) -> dict[str, Service]:
         return {key: one for key, one in self.services.items() if parse_key(key)[1] not in names}
@@ -74,16 +74,16 @@ def parse_key(key: str) -> tuple[int | None, str | None]:
     return (None, None) if match is None else (int(match["index"]), match["name"])
 
 
-def decode(data: bytes) -> Registry:
+def decode(data: bytes) -> ServiceRegistry:
     """Decode a service file. Raises MasterSilent (half-written), ProtocolViolation (another shape)."""
     found = whole_states.decode(data, SERVICE_FILE)
     match found:
         case {"LastServiceLogId": int(last), "Service": dict(services)} if 0 <= last < 2**63:
-            return Registry(last, {key: _service(key, value) for key, value in services.items()})
+            return ServiceRegistry(last, {key: _service(key, value) for key, value in services.items()})
     raise whole_states.other_shape(SERVICE_FILE, '{"LastServiceLogId":<ms>,"Service":{…}}', found)
 
 
-def encode(registry: Registry) -> bytes:
+def encode(registry: ServiceRegistry) -> bytes:
     """Encode a registry as a service file."""
     services = {key: {"type": one.type, "node": one.node} for key, one in registry.services.items()}
     return whole_states.encode({"LastServiceLogId": registry.id, "Service": services})

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sources.dister.format.entries import ACT_REMOVE, ACT_SET, decode_items
 from sources.errors import CorruptRecord
-from sources.keyed_state import Change, Changes, KeyedState
+from sources.keyed_state import Changes, KeyChange, KeyedState
 
 _COLUMNS: Final = ("offset", "size", "flag", "body")
 
@@ -37,8 +37,8 @@ def _changes(offset: int, size: int, act: int, body: bytes | None) -> Changes:
         raise CorruptRecord(error.problem, offset=offset, expected=error.expected, found=error.found) from error
     entry_id = offset + size - 1
     if isinstance(items, dict):
-        return {key: Change(entry_id, value) for key, value in items.items()}
-    return {key: Change(entry_id, None) for key in items or ()}
+        return {key: KeyChange(entry_id, value) for key, value in items.items()}
+    return {key: KeyChange(entry_id, None) for key in items or ()}
 
 
 KEY_VALUES: Final = KeyedState(made_from=_COLUMNS, changes=changes_of)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sources.bounds import check_within
 from sources.errors import LogtwinError
-from sources.group.standing import Place
+from sources.group.standing import ReadingPlace
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, StartingOffset
@@ -19,7 +19,7 @@ from sources.starting import resolved
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LookResult:
     """The result of a look: what the master holds of a log, and where reading begins or continues."""
 
     held: OffsetRange
@@ -27,14 +27,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class LookRequest:
     """What to look for in one log: `place` is its position, `known` where the log ended at an earlier look."""
 
-    place: Place
+    place: ReadingPlace
     known: Offset | None
 
 
-Found = Mapping[str, Seen | LogtwinError]
+Found = Mapping[str, LookResult | LogtwinError]
 """The results of a look by log id."""
 
 
@@ -44,7 +44,7 @@ class Lookout(Protocol):
     def log(self, log_id: str) -> MasterLog | None:
         """Return the log with that id; None if it is another master's."""
 
-    def look(self, wanted: Mapping[str, Looking]) -> Found:
+    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
         """Return what the master holds of each `wanted` log. Raises LogtwinError if one error concerns all of them."""
 
     def is_waited_for(self) -> bool:
@@ -65,7 +65,7 @@ class LogLookout:
     def log(self, log_id: str) -> MasterLog | None:
         return self._log if log_id == str(self._log.log_id) else None
 
-    def look(self, wanted: Mapping[str, Looking]) -> Found:
+    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
         return {log_id: self._look(one.place.position, one.known) for log_id, one in wanted.items()}
 
     def is_waited_for(self) -> bool:
@@ -75,9 +75,9 @@ class LogLookout:
     def may_begin_later(self) -> bool:
         return self._starting_offset == EARLIEST
 
-    def _look(self, start: Offset | None, known: Offset | None) -> Seen:
+    def _look(self, start: Offset | None, known: Offset | None) -> LookResult:
         bounds = self._log.bounds(known)
         if start is None:
-            return Seen(bounds, resolved(self._starting_offset, bounds, self._log))
+            return LookResult(bounds, resolved(self._starting_offset, bounds, self._log))
         check_within(OffsetRange(start, start), bounds, log=self._log.log_id)
-        return Seen(bounds, start)
+        return LookResult(bounds, start)

@@ -19,7 +19,7 @@ from sources.offsets import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ReadingPlace:
     """Where a log is committed up to (None: nothing yet) and reading continues. `identity` is that of `Known`.
 
     The job increases `turn` each time it lists the log anew. So a reader that checks the file too rarely to see the log
@@ -37,7 +37,7 @@ class Standing:
     after which no batch begins.
     """
 
-    positions: Mapping[str, Place]
+    positions: Mapping[str, ReadingPlace]
     budget_bytes: int
     is_stopping: bool = False
 
@@ -68,5 +68,5 @@ def read(path: str | os.PathLike[str]) -> Standing:
 @functools.lru_cache(maxsize=1)
 def _parsed(text: bytes) -> Standing:
     said = json.loads(text)
-    places = {log: Place(*place) for log, place in said["positions"].items()}
+    places = {log: ReadingPlace(*place) for log, place in said["positions"].items()}
     return Standing(MappingProxyType(places), said["budget_bytes"], said["is_stopping"])

@@ -21,7 +21,7 @@ from sources.group.asking import Asker
 from sources.group.lookout import Lookout
 from sources.group.shares import shares
 from sources.group.standing import Standing
-from sources.group.watched import Watched
+from sources.group.watched import WatchedLog
 from sources.master import MasterLog
 from sources.offsets import OffsetRange
 
@@ -35,7 +35,7 @@ Kind = Literal["look", "role"]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """What to read of each log, and what kept others from being planned, by log id. Never are both empty."""
 
     batches: Mapping[str, OffsetRange]
@@ -60,7 +60,7 @@ class GroupWatch:
 
     def __init__(self, lookouts: Sequence[Lookout], path: Path, pace: Pace) -> None:
         self._lookouts = lookouts
-        self._logs: dict[str, Watched] = {}
+        self._logs: dict[str, WatchedLog] = {}
         self._of: dict[int, list[str]] = {at: [] for at in range(len(lookouts))}  # the logs of each lookout
         self._path = path
         self._pace = pace
@@ -79,7 +79,7 @@ class GroupWatch:
         self._stand()
         self._see_all()
 
-    def next(self) -> Batch | None:
+    def next(self) -> PlannedBatch | None:
         """Return the next batch as soon as one is worth beginning; None after about an interval without one.
 
         Returns None at once if the job is stopping, or if everything was read after `prepare_to_end`.
@@ -87,7 +87,7 @@ class GroupWatch:
         """
         return self._next_of_the_rest() if self._ends else self._next()
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> PlannedBatch | None:
         ends_s = time.monotonic() + self._pace.interval_s
         is_first = True
         while True:
@@ -104,7 +104,7 @@ class GroupWatch:
             self._hear(self._until(now_s, ends_s))
             is_first = False
 
-    def _next_of_the_rest(self) -> Batch | None:
+    def _next_of_the_rest(self) -> PlannedBatch | None:
         if self._stand().is_stopping:
             return None
         self._see_all()
@@ -124,7 +124,7 @@ class GroupWatch:
     def _add(self, log_id: str) -> None:
         for at, lookout in enumerate(self._lookouts):
             if (log := lookout.log(log_id)) is not None:
-                self._logs[log_id] = Watched(log, lookout.may_begin_later)
+                self._logs[log_id] = WatchedLog(log, lookout.may_begin_later)
                 self._of[at].append(log_id)
 
     def _ask(self, now_s: float, *, is_first: bool) -> None:
@@ -140,7 +140,7 @@ class GroupWatch:
             for at, lookout in enumerate(self._lookouts):
                 self._asker.ask(("role", at), lookout.is_waited_for)
 
-    def _look(self, at: int, due: Sequence[Watched], now_s: float, *, is_gathered: bool) -> None:
+    def _look(self, at: int, due: Sequence[WatchedLog], now_s: float, *, is_gathered: bool) -> None:
         """Ask one master about all that is due. A batch waits for the answer, unless the last one was late."""
         if not due or self._asker.is_asking(("look", at)):
             return
@@ -206,7 +206,7 @@ class GroupWatch:
             if watched.end is None:
                 watched.end = watched.held_end
 
-    def _plan(self) -> Batch | None:
+    def _plan(self) -> PlannedBatch | None:
         budget_bytes = self._said.budget_bytes
         backlogs = {log_id: one.backlog for log_id, one in self._logs.items()}
         found = {log_id: backlog for log_id, backlog in backlogs.items() if backlog is not None}
@@ -221,16 +221,16 @@ class GroupWatch:
         errors = {log_id: error for log_id, error in news.items() if error is not None}
         for log_id in errors:
             self._logs[log_id].told()
-        return Batch(batches, errors) if batches or errors else None
+        return PlannedBatch(batches, errors) if batches or errors else None
 
-    def _watched(self, at: int) -> list[Watched]:
+    def _watched(self, at: int) -> list[WatchedLog]:
         return [self._logs[log_id] for log_id in self._of[at]]
 
-    def _listed(self) -> list[Watched]:
+    def _listed(self) -> list[WatchedLog]:
         return [watched for watched in self._logs.values() if watched.place is not None]
 
 
-def _size_bytes(watched: Watched, backlog: OffsetRange, budget_bytes: int) -> int:
+def _size_bytes(watched: WatchedLog, backlog: OffsetRange, budget_bytes: int) -> int:
     """Return how many bytes it has to read; if nobody knows, it may take a whole share."""
     size_bytes = watched.log.size_bytes(backlog)
     return budget_bytes if size_bytes is None else size_bytes
@@ -240,7 +240,7 @@ def _part(log: MasterLog, backlog: OffsetRange, share_bytes: int) -> OffsetRange
     return OffsetRange(backlog.start, log.end_of_batch(backlog.start, backlog.end, share_bytes))
 
 
-def _silent(watched: Watched, deadline_s: float) -> LogtwinError:
+def _silent(watched: WatchedLog, deadline_s: float) -> LogtwinError:
     return MasterSilent(
         "the master did not say what it holds",
         log=watched.log.log_id,

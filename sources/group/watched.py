@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sources.errors import LogtwinError
-from sources.group.lookout import Looking, Seen
-from sources.group.standing import Place
+from sources.group.lookout import LookRequest, LookResult
+from sources.group.standing import ReadingPlace
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
@@ -25,26 +25,26 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedLog:
     """What is known of one log. `place` is None while the log is not to be read."""
 
     log: MasterLog
     may_begin_later: bool = True  # if retention has deleted where it was to begin
-    place: Place | None = None
+    place: ReadingPlace | None = None
     is_waited_for: bool = False
     is_late: bool = False
     asked_s: float | None = None  # when the pending look began
     is_gathered: bool = False  # a batch waits for that look
     error: LogtwinError | None = None
     end: Offset | None = None  # read nothing beyond this
-    _asked_at: Place | None = None
-    _seen: Seen | None = None
+    _asked_at: ReadingPlace | None = None
+    _seen: LookResult | None = None
     _start: Offset | None = None  # where a log without a position begins, if that may not move
     _is_told: bool = False
     _pause_s: float = BUSY_S
     _due_s: float = 0.0
 
-    def stand(self, place: Place | None) -> None:
+    def stand(self, place: ReadingPlace | None) -> None:
         """Set where it is to be read from; None for not at all. A log that is listed anew is looked at anew."""
         if self.place is None or place is None or place.turn != self.place.turn:
             self._seen = self.error = None
@@ -66,26 +66,26 @@ class Watched:
         """When to look at it, apart from the beat."""
         return self._due_s if self.is_waited_for and self._can_be_asked else None
 
-    def looking(self, now_s: float, *, is_gathered: bool) -> Looking:
+    def looking(self, now_s: float, *, is_gathered: bool) -> LookRequest:
         """Begin a look; return what to look for. Give the outcome to `hear`."""
         place = self.place
         if place is None:
             raise ValueError(f"{self.log.log_id} is not to be read")
         self.asked_s, self._asked_at, self.is_gathered = now_s, place, is_gathered
         known = None if self._seen is None else self._seen.held.end
-        return Looking(replace(place, position=self._start if place.position is None else place.position), known)
+        return LookRequest(replace(place, position=self._start if place.position is None else place.position), known)
 
     def hear(self, outcome: object, at_s: float, deadline_s: float) -> None:
-        """Take the outcome of the look, a `Seen` or a LogtwinError, and when it came."""
+        """Take the outcome of the look, a `LookResult` or a LogtwinError, and when it came."""
         took_s, self.asked_s, self.is_gathered = at_s - (self.asked_s or at_s), None, False
         self._hear_lateness(took_s, deadline_s)
-        if isinstance(outcome, Seen) and self._is_same_turn:
+        if isinstance(outcome, LookResult) and self._is_same_turn:
             self._see(outcome, at_s)
         elif isinstance(outcome, LogtwinError) and self.place == self._asked_at:
             # An error from another place means nothing: retention may have passed the place where the log was then.
             self.error = outcome.at(self.log.log_id)
 
-    def _see(self, seen: Seen, at_s: float) -> None:
+    def _see(self, seen: LookResult, at_s: float) -> None:
         has_news = self._seen is None or seen.held.end > self._seen.held.end
         self._pause_s = BUSY_S if has_news else min(2 * self._pause_s, QUIET_S)
         self._due_s = at_s + self._pause_s

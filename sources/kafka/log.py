@@ -26,7 +26,7 @@ from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
 from sources.master_topic import partition_log, topic_and_number
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 
 RECORD_BYTES: Final = 1024
@@ -170,7 +170,7 @@ class KafkaLog:
     def keyed_state(self) -> None:
         """None: a compacted topic is a map, but of any bytes."""
 
-    def metadata(self) -> Iterator[Fetched]:
+    def metadata(self) -> Iterator[FetchedMetadata]:
         """Yield nothing: all metadata concerns the topic (`sources.kafka.metadata`)."""
         return iter(())
 

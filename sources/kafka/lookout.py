@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sources.errors import LogtwinError
-from sources.group.lookout import Found, Looking, Seen
+from sources.group.lookout import Found, LookRequest, LookResult
 from sources.kafka.held import check_position
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import ReplicatedTopicOptions
@@ -27,7 +27,7 @@ class TopicLookout:
         topic, number = topic_and_number(LogId.parse(log_id))
         return KafkaLog(topic=self._topic, number=number) if topic == self._topic.log_id else None
 
-    def look(self, wanted: Mapping[str, Looking]) -> Found:
+    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
         """Look. Raises Recreated if the topic is not the one that the positions are of, and as `KafkaTopic.bounds`."""
         identity = next((one.place.identity for one in wanted.values() if one.place.identity is not None), None)
         held = self._topic.bounds(None if identity is None else uuid.UUID(identity)).held
@@ -42,13 +42,13 @@ class TopicLookout:
         """True, without effect: each partition has a position."""
         return True
 
-    def _seen(self, log_id: str, wanted: Looking, held: Mapping[int, OffsetRange]) -> Seen | LogtwinError:
+    def _seen(self, log_id: str, wanted: LookRequest, held: Mapping[int, OffsetRange]) -> LookResult | LogtwinError:
         number, at = topic_and_number(LogId.parse(log_id))[1], wanted.place.position or Offset(0)
         try:
             check_position(number, at, held, log=log_id)
         except LogtwinError as error:
             return error
-        return Seen(held[number], at)
+        return LookResult(held[number], at)
 
 
 def lookouts(topics: Sequence[Mapping[str, Any]]) -> list[TopicLookout]:

@@ -19,15 +19,15 @@ from sources.kafka.cluster.retries import ask_again
 from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
 from sources.kafka.isolation import Isolation
 from sources.kafka.topic import KafkaTopic
-from sources.metadata import KAFKA_PARTITIONS, Fetched
+from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
 from sources.offsets import Offset
 
 _Row = dict[str, Any]
 
 
-def fetched(topic: KafkaTopic) -> Iterator[Fetched]:
+def fetched(topic: KafkaTopic) -> Iterator[FetchedMetadata]:
     """Yield the only kind that a topic has, its partitions. An error is in the result."""
-    yield Fetched(KAFKA_PARTITIONS, _partitions(topic))
+    yield FetchedMetadata(KAFKA_PARTITIONS, _partitions(topic))
 
 
 def _partitions(topic: KafkaTopic) -> pa.Table | LogtwinError:

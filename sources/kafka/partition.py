@@ -22,7 +22,7 @@ from typing import NoReturn
 from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, naming
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.cluster.connection import Cluster
-from sources.kafka.cluster.fetch import Fetched, fetch
+from sources.kafka.cluster.fetch import FetchedBatches, fetch
 from sources.kafka.cluster.leadership import Leadership, following
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, TopicPartition
@@ -142,7 +142,7 @@ class KafkaPartition:
                 return self._chunk(OffsetRange(wanted.start, Offset(error.offset)), fetched)
             return damage_at(fetched.records, wanted, error)
 
-    def _chunk(self, wanted: OffsetRange, fetched: Fetched) -> Chunk:
+    def _chunk(self, wanted: OffsetRange, fetched: FetchedBatches) -> Chunk:
         decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
         if decoded.reached <= wanted.start:
             raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
@@ -157,7 +157,9 @@ class KafkaPartition:
         records = located(decoded.records, self.topic, self.partition)
         return Chunk(covered, records, memoryview(canonical(records)), decoded.epoch)
 
-    def _refuse_silence(self, wanted: OffsetRange, fetched: Fetched, cluster: Cluster, leader: Leader) -> NoReturn:
+    def _refuse_silence(
+        self, wanted: OffsetRange, fetched: FetchedBatches, cluster: Cluster, leader: Leader
+    ) -> NoReturn:
         check_held(wanted, self._bounds(cluster, leader))
         raise MasterSilent(
             "the leader returns no records from here on, although its log goes on",

@@ -35,7 +35,7 @@ from sources.access.address import Address
 from sources.errors import ProtocolViolation
 from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
-from sources.retention import Retention
+from sources.retention import MasterRetention
 from sources.rocketmq.format.layout import Files
 from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.ha import Dialect, Plain
@@ -134,13 +134,13 @@ def files(config: Words) -> Files | None:
     return Files(0, size) if size else None
 
 
-def retention(info: Words, config: Words) -> Retention | None:
+def retention(info: Words, config: Words) -> MasterRetention | None:
     """Return how the broker deletes; None if it does not tell the size of its files."""
     file_size_bytes = _number(config, "mappedFileSizeCommitLog")
     if not file_size_bytes:
         return None
     hours = _number(config, "fileReservedTime")
-    return Retention(
+    return MasterRetention(
         file_size_bytes=file_size_bytes,
         keeps_s=None if hours is None else hours * 3600.0,
         room_bytes=_room_bytes(info, config),

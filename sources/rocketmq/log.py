@@ -33,7 +33,7 @@ from sources.epochs import Parting, below, parting
 from sources.errors import ConfigurationError, naming
 from sources.keyed_state import KeyedState
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
@@ -52,10 +52,10 @@ from sources.rocketmq.files.segments import SETTLE_S, Segments
 from sources.rocketmq.format.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.metadata import fetch
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker, RemoteBroker
-from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.session.ha_connection import confirmed_end, epochs_of
 from sources.rocketmq.session.session import HASession
-from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
@@ -327,7 +327,7 @@ class RocketMQLog:
     def keyed_state(self) -> KeyedState | None:
         return None
 
-    def metadata(self) -> Iterator[Fetched]:
+    def metadata(self) -> Iterator[FetchedMetadata]:
         broker = self._broker()
         if broker is not None:
             yield from fetch(broker.answer)
@@ -375,7 +375,7 @@ class RocketMQLog:
         self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
     ) -> Iterator[Chunk | Damage]:
         with self._stream(broker, owned, committed) as (pieces, bounds, config, dialect):
-            reader = StreamReader(
+            reader = ChunkReader(
                 chunk_bytes=self.chunk_bytes,
                 limits=replace(self._limits(), files=files(config)),
                 log_end=LogEnd(bounds.end, ask=lambda: self._settled_end(broker)),
@@ -416,8 +416,8 @@ class RocketMQLog:
     def _limits(self) -> Limits:
         return Limits(max_record_bytes=self.max_record_bytes)
 
-    def _read_options(self, config: Mapping[str, str]) -> ReadOptions:
-        return ReadOptions(
+    def _read_options(self, config: Mapping[str, str]) -> HAReadOptions:
+        return HAReadOptions(
             connect_timeout_ms=self.connect_timeout_ms,
             connect_attempts=self.connect_attempts,
             silence_timeout_ms=self.silence_timeout_ms,

@@ -40,7 +40,7 @@ from sources.metadata import (
     TIMER_CHECKPOINT,
     TIMER_METRICS,
     TOPICS,
-    Fetched,
+    FetchedMetadata,
     MetadataKind,
 )
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, accepted, loads
@@ -82,16 +82,16 @@ _GROUP_KEYS: Final = {
 }
 
 
-def fetch(ask: Callable[[Command], Command]) -> Iterator[Fetched]:
+def fetch(ask: Callable[[Command], Command]) -> Iterator[FetchedMetadata]:
     """Yield every kind in turn. `ask` sends a request and returns the answer of any code; it raises LogtwinError.
 
     If a kind fails, its result holds the error, and the others are still asked for.
     """
     for kind in _REQUESTS:
         try:
-            yield Fetched(kind, _fetch(kind, ask))
+            yield FetchedMetadata(kind, _fetch(kind, ask))
         except LogtwinError as error:
-            yield Fetched(kind, error)
+            yield FetchedMetadata(kind, error)
 
 
 def _fetch(kind: MetadataKind, ask: Callable[[Command], Command]) -> pa.Table | None:

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
-from pipeline.demo.s3_server import OWNER, Server
+from pipeline.demo.s3_server import OWNER, S3Server
 from pipeline.monitoring.display import size
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
@@ -56,7 +56,7 @@ class Twin:
     end: int
     warehouse: str
     job: Path
-    server: Server
+    server: S3Server
     link: FaultProxy
 
     @property

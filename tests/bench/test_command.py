@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from bench import __main__ as command
 from bench.results import Results, read_results
-from bench.run import Outcome
+from bench.run import BenchOutcome
 from tests.bench.figures import figure
 
 IN_ORDER = [
@@ -38,10 +38,10 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
     """Every work that was run, with its rounds and scale; that of memory fails after its first figure."""
     done: list[tuple[str, int, float]] = []
 
-    def run(module: str, *, rounds: int, scale: float) -> Outcome:
+    def run(module: str, *, rounds: int, scale: float) -> BenchOutcome:
         done.append((module, rounds, scale))
         figures = (figure(module, float(rounds)),)
-        return Outcome(figures, "OSError: no space" if module == "bench.memory" else None)
+        return BenchOutcome(figures, "OSError: no space" if module == "bench.memory" else None)
 
     monkeypatch.setattr(command, "run", run)
     monkeypatch.setattr(command, "machine", lambda: {"cores": 2})

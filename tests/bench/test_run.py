@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from bench.contest import Round
-from bench.run import Outcome, run
+from bench.run import BenchOutcome, run
 from tests.patience import wait_until
 
-Ran = Callable[[str], Outcome]
+Ran = Callable[[str], BenchOutcome]
 
 HEAD = """
 import os, sys
@@ -40,7 +40,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     name = f"work_{request.node.name.split('[')[0]}"
     monkeypatch.syspath_prepend(tmp_path)  # a new process gets our path
 
-    def _ran(lines: str) -> Outcome:
+    def _ran(lines: str) -> BenchOutcome:
         (tmp_path / f"{name}.py").write_text(f"{HEAD}    {lines}\n")
         return run(name, rounds=2, scale=0.5)
 
@@ -83,7 +83,7 @@ def test_what_was_measured_before_a_failure_is_kept(
 
 
 def test_a_work_that_is_not_there_is_a_failure_of_its_own() -> None:
-    assert run("bench.no_such_work", rounds=1, scale=1.0) == Outcome(
+    assert run("bench.no_such_work", rounds=1, scale=1.0) == BenchOutcome(
         (), "ModuleNotFoundError: No module named 'bench.no_such_work'"
     )
 

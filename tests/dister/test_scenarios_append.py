@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import entries_of
 from sources.dister.format.entries import ACT_REMOVE, ACT_SET
 from sources.errors import CorruptRecord, Gap
@@ -68,13 +68,13 @@ def test_scenario_04_a_batch_that_does_not_continue_the_replica_is_refused(twin:
 def test_scenario_05_a_crash_between_the_tables_doubles_and_loses_nothing(twin: Twin) -> None:
     """DI-34, DI-35: after each step, with the batch that comes again. DI-52: it is in the table as a whole, or not."""
     written = 0
-    for step in (Step.FILES, Step.COMMIT, Step.ACKNOWLEDGE, Step.LEDGER):
+    for step in (BatchStep.FILES, BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER):
         in_map = len(twin.kv())
         append_log(twin.folder, leader(7, first=written + 1))
         with pytest.raises(Killed):
             twin.take(0, on_step=dying_after(step))
-        assert len(twin.ids()) == (written if step is Step.FILES else written + 7)
-        assert len(twin.kv()) == (in_map + 7 if step is Step.LEDGER else in_map)
+        assert len(twin.ids()) == (written if step is BatchStep.FILES else written + 7)
+        assert len(twin.kv()) == (in_map + 7 if step is BatchStep.LEDGER else in_map)
         twin.take(0)
         written += 7
         twin.assert_equal()

@@ -8,7 +8,7 @@ from bisect import bisect_left
 import pytest
 
 from pipeline.job.replicate import Job
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.datasource import register
 from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
@@ -52,7 +52,7 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_at_2000
     ids = leader(25_000)
     write_log(twin.folder, ids)
     with pytest.raises(Killed):
-        twin.replicate(dying_after(Step.COMMIT, times=2))
+        twin.replicate(dying_after(BatchStep.COMMIT, times=2))
     assert twin.position == ids[19_999] + 1
     twin.replicate()
     assert twin.batches() == [10_000, 10_000, 5_000]
@@ -90,8 +90,8 @@ def test_scenario_20_a_leader_that_cannot_be_read_is_asked_again_and_not_all_the
     write_log(twin.folder, leader(5))
     attempts: list[float] = []
 
-    def fail_twice(step: Step) -> None:
-        if step is Step.FILES:
+    def fail_twice(step: BatchStep) -> None:
+        if step is BatchStep.FILES:
             attempts.append(time.monotonic())
             if len(attempts) <= 2:
                 raise MasterSilent("the leader's file cannot be read")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import CorruptRecord, MissingSegment
 from tests.dister.twin import Twin
@@ -89,9 +89,9 @@ def test_scenario_16_two_files_grow_while_a_batch_is_under_way(twin: Twin) -> No
     write_log(twin.folder, leader(3, first=99_990))
     grown = False
 
-    def grow(step: Step) -> None:
+    def grow(step: BatchStep) -> None:
         nonlocal grown
-        if step is Step.FILES and not grown:
+        if step is BatchStep.FILES and not grown:
             append_log(twin.folder, leader(20, first=99_993))
             grown = True
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Progress
-from sinks.healing.repair_steps import Step as RepairStep
+from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
 from sources.datasource import register
 from sources.dister.check_and_fix import walk_back

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader import DATA_FILE
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 def test_scenario_50_killed_at_any_step_the_table_alone_tells(twin: Twin) -> None:
     """DI-34: the position in the table alone keeps every entry from coming in twice, or not at all."""
     written = 0
-    for step in Step:
+    for step in BatchStep:
         append_log(twin.folder, leader(5, first=written + 1))
         written += 5
         with pytest.raises(Killed):

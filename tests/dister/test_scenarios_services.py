@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from sinks.history.metadata import MetadataTable
 from sources.dister.peers import LEADER, PEERS_FILE, NodeInfo, encode
-from sources.dister.services import SERVICE_FILE, Registry, Service
+from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.dister.services import encode as service_file
 from sources.errors import LogtwinError, MasterError, MasterSilent
 from tests.dister.twin import Twin
@@ -45,7 +45,7 @@ class Tables:
 
     def write(self, registry_id: int, services: Mapping[str, str]) -> None:
         """The leader's service file: key -> type."""
-        registry = Registry(registry_id, {key: Service(kind, {"host": kind}) for key, kind in services.items()})
+        registry = ServiceRegistry(registry_id, {key: Service(kind, {"host": kind}) for key, kind in services.items()})
         (self._twin.folder / SERVICE_FILE).write_bytes(service_file(registry))
 
     def list_nodes(self, *nodes: NodeInfo) -> None:

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.healing.repair import Repair, Repaired
-from sinks.healing.repair_steps import Step as RepairStep
+from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
@@ -72,7 +72,7 @@ class Twin:
     def config(self, **options: Any) -> Config:
         return job_config(self.lake, **{"id": str(self.log_id), "path": str(self.folder), **options})
 
-    def replicate(self, on_step: Callable[[Step], None] = no_step, **options: Any) -> None:
+    def replicate(self, on_step: Callable[[BatchStep], None] = no_step, **options: Any) -> None:
         """What there is, by a job. Raises what ended it."""
         replicate_now(self.spark, self.config(**options), on_step)
 
@@ -81,7 +81,7 @@ class Twin:
         start: int | None = None,
         end: int | None = None,
         *,
-        on_step: Callable[[Step], None] = no_step,
+        on_step: Callable[[BatchStep], None] = no_step,
         on_loss: OnLoss = "fail",
     ) -> None:
         """One batch, given to the sink by hand: [start, end) of the log, by default all that is not there yet."""

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from sources.errors import CorruptRecord
-from sources.kafka.format.batches import Decoded, Limits, decode
+from sources.kafka.format.batches import BatchLimits, DecodedBatches, decode
 from sources.kafka.format.columns import canonical
 from sources.offsets import END, Offset, OffsetRange
 from tests.fuzz.mutations import mutated, text
@@ -28,7 +28,7 @@ from tests.sources.kafka.batches import (
 )
 from tests.sources.kafka.broker_logs import extract
 
-LIMITS = Limits(max_batch_bytes=1 << 22, max_decompressed_bytes=1 << 22)
+LIMITS = BatchLimits(max_batch_bytes=1 << 22, max_decompressed_bytes=1 << 22)
 
 
 @functools.cache
@@ -67,7 +67,7 @@ def check(rng: random.Random) -> None:
         assert "makes its decoder fail" not in str(error)
 
 
-def _check_columns(found: Decoded, wanted: OffsetRange) -> None:
+def _check_columns(found: DecodedBatches, wanted: OffsetRange) -> None:
     found.records.validate(full=True)
     offsets = found.records.column("offset").to_pylist()
     assert offsets == sorted(set(offsets))

@@ -19,7 +19,7 @@ from sources.rocketmq.columns import codec, restore
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.commitlog import V1, V2, Compression, Host, Message, body_crc
 from sources.rocketmq.format.layout import Limits
-from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from tests import truth
 from tests.fuzz.mutations import in_pieces, mutated, text
 from tests.sources.rocketmq import plain_decoder
@@ -144,7 +144,7 @@ def _plainly(data: bytes, start: Offset) -> tuple[list[plain_decoder.Row], int, 
 def _check_past_damage(data: bytes, start: Offset, rng: random.Random) -> None:
     """All of the bytes come, as records that give them back, or as damage with an error."""
     end = Offset(start + len(data))
-    reader = StreamReader(
+    reader = ChunkReader(
         chunk_bytes=rng.choice((1, 300, 1 << 20)),
         limits=LIMITS,
         log_end=LogEnd(end, ask=lambda: end),

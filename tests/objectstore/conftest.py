@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
 from sinks.storage.settings import VARIABLE
@@ -18,41 +18,41 @@ from tests.objectstore.server import at, s3_server, with_own_bucket
 
 
 @pytest.fixture(scope="session")
-def s3_process() -> Iterator[Server]:
+def s3_process() -> Iterator[S3Server]:
     """A real server, which lets everyone in."""
     with s3_server("lakes") as server:
         yield server
 
 
 @pytest.fixture
-def s3(s3_process: Server) -> Server:
+def s3(s3_process: S3Server) -> S3Server:
     """It, with a bucket of the test's own."""
     return with_own_bucket(s3_process)
 
 
 @pytest.fixture(scope="session")
-def s3_way(s3_process: Server) -> Iterator[FaultProxy]:
+def s3_way(s3_process: S3Server) -> Iterator[FaultProxy]:
     """One for all tests: where another way is said Spark starts Python workers anew, which takes seconds."""
     with FaultProxy(s3_process.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def s3_link(s3: Server, s3_way: FaultProxy) -> Iterator[FaultProxy]:
+def s3_link(s3: S3Server, s3_way: FaultProxy) -> Iterator[FaultProxy]:
     """A way to it that can be made to fail."""
     yield s3_way
     s3_way.heal()
 
 
 @pytest.fixture(scope="module")
-def s3_guarded() -> Iterator[Server]:
+def s3_guarded() -> Iterator[S3Server]:
     """A server that lets in only OWNER and READER of `pipeline.demo.s3_server`, each with a sound signature."""
     with s3_server("guarded", checks_access=True) as server:
         yield server
 
 
 @pytest.fixture
-def lake(spark: SparkSession, s3: Server, s3_link: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
+def lake(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
     """A warehouse on it, by way of the link, that Spark, Kernel and tasks can reach."""
     monkeypatch.setenv(VARIABLE, at(s3_link.endpoint).as_text())
     warehouse = f"s3a://{s3.bucket}/lake"

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from sources.offsets import Offset
 from tests.objectstore.server import PlainClient
 from tests.sinks.groups import assert_ledger, named
@@ -19,7 +19,7 @@ from tests.sinks.memory_master import MemoryMaster, RecordingSession
 class Lake:
     """The warehouse ``lake`` in the server's bucket."""
 
-    server: Server
+    server: S3Server
 
     def table(self, name: str) -> DeltaTable:
         options = {

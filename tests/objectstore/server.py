@@ -10,7 +10,7 @@ from typing import Self
 
 import urllib3
 
-from pipeline.demo.s3_server import Server, running_server
+from pipeline.demo.s3_server import S3Server, running_server
 from sinks.storage.settings import Storage
 
 _NUMBERS = itertools.count(1)
@@ -43,7 +43,7 @@ class PlainClient:
         } | ({"x-amz-security-token": token} if token else {})
 
     @classmethod
-    def of(cls, server: Server) -> Self:
+    def of(cls, server: S3Server) -> Self:
         return cls(server.endpoint, server.bucket)
 
     def __call__(self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Reply:
@@ -65,7 +65,7 @@ def at(endpoint: str, **more: object) -> Storage:
 
 
 @contextmanager
-def s3_server(bucket: str, *, checks_access: bool = False) -> Iterator[Server]:
+def s3_server(bucket: str, *, checks_access: bool = False) -> Iterator[S3Server]:
     """A server with a bucket; what it does not keep in memory lies in the system's folder for temporary files.
 
     Hadoop keeps its connection to a bucket as long as its JVM lives, whichever server has the name then: of those that
@@ -75,7 +75,7 @@ def s3_server(bucket: str, *, checks_access: bool = False) -> Iterator[Server]:
         yield server
 
 
-def with_own_bucket(server: Server) -> Server:
+def with_own_bucket(server: S3Server) -> S3Server:
     """The same server, and a bucket that nobody else uses."""
     own = replace(server, bucket=f"lake-{next(_NUMBERS)}")
     if PlainClient.of(own)("PUT", "").status != 200:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
@@ -91,7 +91,7 @@ def newest(table: KernelTable) -> Snapshot:
 
 @pytest.mark.parametrize("fault", [CutAfter(), soak(CutBefore()), INTERNAL_ERROR, soak(SLOW_DOWN), CONFLICT], ids=str)
 def test_one_version_each_whatever_is_answered(
-    s3: Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
+    s3: S3Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
 ) -> None:
     before = len(Lake(s3).versions())
     for number in range(4):
@@ -103,7 +103,7 @@ def test_one_version_each_whatever_is_answered(
     assert [one["domainMetadata"]["configuration"] for one in versions] == ["0", "1", "2", "3"]
 
 
-def test_answers_that_never_come(s3: Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_answers_that_never_come(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
     before = len(Lake(s3).versions())
     with s3_link.faulty(CutAfter(), PUT_VERSION) as rule:
         assert table.commit(newest(table), domains={"a": "1"}) == before
@@ -113,7 +113,7 @@ def test_answers_that_never_come(s3: Server, s3_link: FaultProxy, table: KernelT
 
 @pytest.mark.parametrize("fault", [INTERNAL_ERROR, soak(SLOW_DOWN), soak(CutBefore()), CONFLICT, Held(8.0)], ids=str)
 def test_a_store_that_is_away_is_said_to_be_within_patience(
-    s3: Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
+    s3: S3Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
 ) -> None:
     before, on = len(Lake(s3).versions()), newest(table)
     begin = time.monotonic()
@@ -128,7 +128,7 @@ def test_a_store_that_is_away_is_said_to_be_within_patience(
     assert len(Lake(s3).versions()) == before + 1 + isinstance(fault, Held)
 
 
-def test_a_silent_store_hangs_nobody(s3: Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_a_silent_store_hangs_nobody(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
     begin = time.monotonic()
     with s3_link.faulty(Late(5.0), which(Kind.LIST)), pytest.raises(StorageUnreachable):
         newest(table)
@@ -139,7 +139,7 @@ def test_a_silent_store_hangs_nobody(s3: Server, s3_link: FaultProxy, table: Ker
     assert time.monotonic() - begin < HANGS_S / 2
 
 
-def test_whose_a_version_is_cannot_be_found_out(s3: Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_whose_a_version_is_cannot_be_found_out(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
     before, on = len(Lake(s3).versions()), newest(table)
     with (
         s3_link.faulty(CutAfter(), PUT_VERSION),
@@ -170,7 +170,7 @@ def test_another_version_is_a_conflict_also_for_who_tries_once(table: KernelTabl
         table.set_properties(on, {"delta.logRetentionDuration": "interval 9 days"})
 
 
-def test_a_version_that_is_no_json_is_somebody_elses(s3: Server, table: KernelTable) -> None:
+def test_a_version_that_is_no_json_is_somebody_elses(s3: S3Server, table: KernelTable) -> None:
     on = newest(table)
     assert PlainClient.of(s3).put_if_absent(f"lake/log/_delta_log/{on.version + 1:020d}.json", b"\xff{") == 200
     with pytest.raises(ReplicaError):
@@ -178,7 +178,7 @@ def test_a_version_that_is_no_json_is_somebody_elses(s3: Server, table: KernelTa
     assert len(Lake(s3).versions()) == on.version + 2
 
 
-def test_a_snapshot_of_the_past_commits_as_carefully(s3: Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_a_snapshot_of_the_past_commits_as_carefully(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
     on = newest(table)
     table.commit(on, domains={"a": "1"})
     with s3_link.counted() as seen:
@@ -191,7 +191,7 @@ def test_a_snapshot_of_the_past_commits_as_carefully(s3: Server, s3_link: FaultP
 
 
 @pytest.fixture
-def in_parts(spark: SparkSession, s3: Server) -> Iterator[None]:
+def in_parts(spark: SparkSession, s3: S3Server) -> Iterator[None]:
     """Whatever has more than 5 MiB is an upload in parts."""
     names = [f"fs.s3a.bucket.{s3.bucket}.multipart.{name}" for name in ("size", "threshold")]
     configuration = spark._jsc.hadoopConfiguration()
@@ -202,7 +202,7 @@ def in_parts(spark: SparkSession, s3: Server) -> Iterator[None]:
         configuration.unset(name)
 
 
-def test_a_large_version_is_one_request(s3: Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_a_large_version_is_one_request(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
     with s3_link.counted() as seen:
         version = table.commit(newest(table), domains={"a": LARGE * 3})
     assert [one.request.is_conditional for one in seen.of(Kind.PUT, Kind.COMPLETE, key=VERSION)] == [True]
@@ -210,7 +210,7 @@ def test_a_large_version_is_one_request(s3: Server, s3_link: FaultProxy, table: 
 
 
 def test_an_upload_in_parts_has_the_condition(
-    in_parts: None, s3: Server, s3_link: FaultProxy, table: KernelTable
+    in_parts: None, s3: S3Server, s3_link: FaultProxy, table: KernelTable
 ) -> None:
     on = newest(table)
     with s3_link.counted() as seen:
@@ -228,7 +228,7 @@ def test_an_upload_in_parts_has_the_condition(
     [(INTERNAL_ERROR, Kind.INITIATE), (INTERNAL_ERROR, Kind.PART), (INTERNAL_ERROR, Kind.COMPLETE)],
 )
 def test_what_of_a_large_version_came_through_is_not_there(
-    in_parts: None, s3: Server, s3_link: FaultProxy, table: KernelTable, fault: Fault, kind: Kind
+    in_parts: None, s3: S3Server, s3_link: FaultProxy, table: KernelTable, fault: Fault, kind: Kind
 ) -> None:
     before, on = len(Lake(s3).versions()), newest(table)
     with s3_link.faulty(fault, which(kind, key=VERSION)), pytest.raises(StorageUnreachable):
@@ -246,7 +246,7 @@ def test_what_of_a_large_version_came_through_is_not_there(
 @pytest.mark.parametrize("fault", [Unconditional(), NOT_IMPLEMENTED, INVALID_ARGUMENT], ids=str)
 def test_a_store_without_the_condition_is_refused_unless_one_alone_writes(
     spark: SparkSession,
-    s3: Server,
+    s3: S3Server,
     s3_link: FaultProxy,
     lake: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -267,7 +267,7 @@ def test_a_store_without_the_condition_is_refused_unless_one_alone_writes(
 
 @pytest.mark.parametrize("fault", [CutAfter(), CONFLICT, soak(SLOW_DOWN), EXPIRED_TOKEN], ids=str)
 def test_a_store_that_fails_while_it_is_tried_is_not_one_without_the_condition(
-    spark: SparkSession, s3: Server, s3_link: FaultProxy, lake: str, fault: Fault
+    spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str, fault: Fault
 ) -> None:
     tried = which(Kind.PUT, key="_tries_")
     with s3_link.faulty(fault, tried, times=1):
@@ -313,7 +313,7 @@ class Job:
 
 
 @pytest.fixture
-def job(spark: SparkSession, lake: str, s3: Server) -> Job:
+def job(spark: SparkSession, lake: str, s3: S3Server) -> Job:
     started = Job(spark, lake, Lake(s3))
     for records in (1, 2):
         assert started.bring(records) is None
@@ -363,7 +363,7 @@ def test_a_store_that_is_away_is_waited_for(s3_link: FaultProxy, job: Job, reque
 @pytest.mark.parametrize("is_token_new", [True, soak(False)])
 def test_keys_that_expire_and_are_renewed(
     spark: SparkSession,
-    s3: Server,
+    s3: S3Server,
     s3_link: FaultProxy,
     lake: str,
     tmp_path: Path,

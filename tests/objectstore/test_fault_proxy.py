@@ -14,7 +14,7 @@ import pyarrow.fs
 import pytest
 import urllib3
 
-from pipeline.demo.s3_server import OWNER, READER, Server
+from pipeline.demo.s3_server import OWNER, READER, S3Server
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import (
     ACCESS_DENIED,
@@ -47,20 +47,20 @@ LARGE = bytes(range(256)) * 50_000
 
 
 @pytest.fixture
-def s3_link(s3: Server) -> Iterator[FaultProxy]:
+def s3_link(s3: S3Server) -> Iterator[FaultProxy]:
     """Of the test's own: connections are counted."""
     with FaultProxy(s3.port) as proxy:
         yield proxy
 
 
 @pytest.fixture
-def client(s3: Server, s3_link: FaultProxy) -> PlainClient:
+def client(s3: S3Server, s3_link: FaultProxy) -> PlainClient:
     """Asks by way of the link."""
     return PlainClient(s3_link.endpoint, s3.bucket)
 
 
 @pytest.fixture
-def behind(s3: Server) -> PlainClient:
+def behind(s3: S3Server) -> PlainClient:
     """Asks the server itself."""
     return PlainClient.of(s3)
 
@@ -100,7 +100,7 @@ def test_only_what_begins_meanwhile_is_counted(client: PlainClient, s3_link: Fau
     assert (outer.kinds(), inner.kinds()) == ({Kind.GET: 1, Kind.HEAD: 1}, {Kind.HEAD: 1})
 
 
-def test_files_of_arrow_pass_in_parts(s3: Server, s3_link: FaultProxy) -> None:
+def test_files_of_arrow_pass_in_parts(s3: S3Server, s3_link: FaultProxy) -> None:
     files = arrow(s3_link.address)
     with s3_link.counted() as seen:
         with files.open_output_stream(f"{s3.bucket}/large") as out:
@@ -111,7 +111,7 @@ def test_files_of_arrow_pass_in_parts(s3: Server, s3_link: FaultProxy) -> None:
     assert sum(one.sent_bytes for one in seen.of(Kind.PART)) > len(LARGE)  # checksums are in between
 
 
-def test_a_signature_still_holds(s3_guarded: Server) -> None:
+def test_a_signature_still_holds(s3_guarded: S3Server) -> None:
     with FaultProxy(s3_guarded.port) as proxy:
         with arrow(proxy.address).open_output_stream("guarded/a") as out:
             out.write(b"x")
@@ -207,7 +207,7 @@ def test_a_request_that_is_held_arrives_though_nobody_waits_for_it(
     wait_until(lambda: behind("GET", "b").body == b"y", "the held request")
 
 
-def test_a_late_answer_keeps_nobody_from_ending(s3: Server) -> None:
+def test_a_late_answer_keeps_nobody_from_ending(s3: S3Server) -> None:
     with FaultProxy(s3.port) as proxy:
         proxy.inject(Late(600.0))
         asking = threading.Thread(target=lambda: _ignoring(lambda: PlainClient(proxy.endpoint, s3.bucket)("HEAD", "a")))
@@ -249,7 +249,7 @@ def test_the_first_rule_that_fits_is_taken_and_ends(client: PlainClient, s3_link
     assert client("HEAD", "a").status == 404
 
 
-def test_credentials_that_expire_and_are_renewed(s3: Server, s3_link: FaultProxy) -> None:
+def test_credentials_that_expire_and_are_renewed(s3: S3Server, s3_link: FaultProxy) -> None:
     first, second = Credentials("ASIAOLD", "t/1+="), Credentials("ASIANEW", "t2")
     old, new, half = (
         PlainClient(s3_link.endpoint, s3.bucket, access_key=at.access_key, token=at.session_token)
@@ -264,7 +264,7 @@ def test_credentials_that_expire_and_are_renewed(s3: Server, s3_link: FaultProxy
     assert old("GET", "a").status == 200
 
 
-def test_what_arrow_makes_of_it(s3: Server, s3_link: FaultProxy) -> None:
+def test_what_arrow_makes_of_it(s3: S3Server, s3_link: FaultProxy) -> None:
     """The words by which its errors are told apart."""
     files = arrow(s3_link.address)
     for fault, words in (
@@ -275,7 +275,7 @@ def test_what_arrow_makes_of_it(s3: Server, s3_link: FaultProxy) -> None:
             files.get_file_info(pyarrow.fs.FileSelector(f"{s3.bucket}/t"))
 
 
-def test_many_clients_at_once(s3: Server, s3_link: FaultProxy) -> None:
+def test_many_clients_at_once(s3: S3Server, s3_link: FaultProxy) -> None:
     def ask(number: int) -> None:
         client = PlainClient(s3_link.endpoint, s3.bucket)
         for key in range(20):
@@ -293,7 +293,7 @@ def test_many_clients_at_once(s3: Server, s3_link: FaultProxy) -> None:
     assert {one.status for one in seen} == {200}
 
 
-def test_it_speaks_to_a_client_that_closes(s3: Server, s3_link: FaultProxy) -> None:
+def test_it_speaks_to_a_client_that_closes(s3: S3Server, s3_link: FaultProxy) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", s3_link.port, timeout=PATIENCE_S)
     connection.request("HEAD", f"/{s3.bucket}/a", headers={"Connection": "close"})
     assert connection.getresponse().status in (403, 404)

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from sources.master import RECORD_SCHEMA
 from sources.rocketmq.columns import codec
 from tests.objectstore.fault_proxy import FaultProxy
@@ -50,7 +50,7 @@ def job(tmp_path: Path, master: Served, lake: str, s3_link: FaultProxy) -> Path:
     "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
 )
 def test_a_restart_gives_exactly_one_copy(
-    spark: SparkSession, master: Served, fixture_550: Fixture, s3: Server, job: Path, step: str
+    spark: SparkSession, master: Served, fixture_550: Fixture, s3: S3Server, job: Path, step: str
 ) -> None:
     with master.watched() as acknowledged:
         kill_after(step, job)

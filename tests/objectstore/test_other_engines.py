@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.demo.s3_server import OWNER, Server
+from pipeline.demo.s3_server import OWNER, S3Server
 from pipeline.sql.reader import Reader
 from sinks.state.position import LogTable
 from sources.offsets import LogId
@@ -40,7 +40,7 @@ def log(tmp_path: Path) -> FaultyLog:
     return written
 
 
-def job(scheme: str, server: Server, endpoint: str, log: FaultyLog) -> Config:
+def job(scheme: str, server: S3Server, endpoint: str, log: FaultyLog) -> Config:
     storage = {"endpoint": endpoint, "access_key": "env:HOME", "secret_key": "env:HOME", "patience_s": 4.0}
     logs = [{"id": str(LOG), "path": str(log.path)}]
     given = {"warehouse": f"{scheme}://{server.bucket}/lake", "storage": storage, "logs": logs}
@@ -58,7 +58,7 @@ def asked(config: Config, text: str) -> list[list[dict[str, Any]]]:
 
 
 def test_both_schemes_and_other_engines(
-    spark: SparkSession, lake: str, s3: Server, s3_link: FaultProxy, log: FaultyLog, monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession, lake: str, s3: S3Server, s3_link: FaultProxy, log: FaultyLog, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     one, other = (job(scheme, s3, s3_link.endpoint, log) for scheme in ("s3a", "s3"))
@@ -91,7 +91,7 @@ def left_by(block: str, place: str, folder: Path) -> dict[str, Any]:
     return runpy.run_path(str(program))
 
 
-def test_delta_rs_writes_a_version_only_where_there_is_none(s3: Server, s3_link: FaultProxy) -> None:
+def test_delta_rs_writes_a_version_only_where_there_is_none(s3: S3Server, s3_link: FaultProxy) -> None:
     """So docs/object-stores.md calls it safe beside logtwin."""
     options = {
         "AWS_ACCESS_KEY_ID": OWNER.access_key, "AWS_SECRET_ACCESS_KEY": OWNER.secret_key, "AWS_REGION": s3.region,

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from pipeline.system.child_process import child_process
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.spark_schemas import spark_schema
@@ -43,7 +43,7 @@ _NUMBERS = count(1)
 
 
 @pytest.fixture
-def s3_lake(lake: str, s3: Server, s3_link: FaultProxy) -> tuple[str, Callable[[], list[Version]]]:
+def s3_lake(lake: str, s3: S3Server, s3_link: FaultProxy) -> tuple[str, Callable[[], list[Version]]]:
     """Versions take a moment to get there, in which others can look whether there is one."""
     s3_link.inject(Held(0.02), which(Kind.PUT, Kind.COPY, key=r"/_delta_log/\d+\.json$"))
     return lake, lambda: versions_on_s3(s3)
@@ -74,7 +74,7 @@ def versions_in(folder: str) -> list[Version]:
     return [contents(filesystem.open_input_file(path).read()) for path in paths]
 
 
-def versions_on_s3(s3: Server) -> list[Version]:
+def versions_on_s3(s3: S3Server) -> list[Version]:
     client, found = PlainClient.of(s3), list[Version]()
     while (reply := client("GET", f"lake/log/_delta_log/{len(found):020d}.json")).status == 200:
         found.append(contents(reply.body))
@@ -170,7 +170,7 @@ def assert_one_owner_at_a_time(versions: list[Version]) -> None:
         owner = state["writer"]
 
 
-def test_of_jobs_that_make_a_table_at_once_one_makes_it(lake: str, s3: Server, spark: SparkSession) -> None:
+def test_of_jobs_that_make_a_table_at_once_one_makes_it(lake: str, s3: S3Server, spark: SparkSession) -> None:
     start = threading.Barrier(4)
 
     def make(number: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from sinks.storage.removal import remove_files
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import ACCESS_DENIED
@@ -18,7 +18,7 @@ NAMES = [f"part-{number}.parquet" for number in range(300)]
 REQUESTS = 2  # of 250 names at most
 
 
-def test_many_in_a_request(spark: SparkSession, s3: Server, s3_link: FaultProxy, lake: str) -> None:
+def test_many_in_a_request(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str) -> None:
     client = PlainClient.of(s3)
     for name in (*NAMES[1:], "other"):
         assert client("PUT", f"lake/log/{name}", b"1").status == 200
@@ -28,7 +28,7 @@ def test_many_in_a_request(spark: SparkSession, s3: Server, s3_link: FaultProxy,
     assert [client("HEAD", f"lake/log/{name}").status for name in (NAMES[1], NAMES[-1], "other")] == [404, 404, 200]
 
 
-def test_one_that_is_refused_is_said(spark: SparkSession, s3: Server, s3_link: FaultProxy, lake: str) -> None:
+def test_one_that_is_refused_is_said(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str) -> None:
     client = PlainClient.of(s3)
     for name in NAMES:
         assert client("PUT", f"lake/log/{name}", b"1").status == 200

@@ -18,7 +18,7 @@ import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import OWNER, READER, Keys, Server
+from pipeline.demo.s3_server import OWNER, READER, Keys, S3Server
 from pipeline.system.cache import cache_folder
 from sinks.storage.check import check_storage
 from sinks.storage.hadoop import reach
@@ -48,7 +48,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
 def job_file(
-    folder: Path, server: Server, log: Path, warehouse: str, more: Mapping[str, str] = MappingProxyType({})
+    folder: Path, server: S3Server, log: Path, warehouse: str, more: Mapping[str, str] = MappingProxyType({})
 ) -> Path:
     """A job whose secrets are in its environment."""
     events = folder / "events"
@@ -88,7 +88,7 @@ def own_cache(folder: Path) -> Path:
     return cache
 
 
-def objects(server: Server) -> dict[str, bytes]:
+def objects(server: S3Server) -> dict[str, bytes]:
     filesystem = pafs.S3FileSystem(
         access_key=OWNER.access_key, secret_key=OWNER.secret_key, endpoint_override=server.address, scheme="http",
         region=server.region,
@@ -102,7 +102,7 @@ def objects(server: Server) -> dict[str, bytes]:
     return contents
 
 
-def test_no_secret_stays(s3: Server, fixture_550: Fixture, tmp_path: Path) -> None:
+def test_no_secret_stays(s3: S3Server, fixture_550: Fixture, tmp_path: Path) -> None:
     """Spark's event log is what its UI shows: properties, plans, what tasks said."""
     warehouse = f"s3a://{s3.bucket}/twin"
     job = job_file(tmp_path / "job", s3, fixture_550.commitlog_path, warehouse, {"session_token": "env:LAKE_TOKEN"})
@@ -126,7 +126,7 @@ def test_no_secret_stays(s3: Server, fixture_550: Fixture, tmp_path: Path) -> No
 
 
 def test_who_may_only_read_is_told_that_he_may_not_write(
-    spark: SparkSession, s3_guarded: Server, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, s3_guarded: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("READER_KEY", READER.access_key)
     monkeypatch.setenv("READER_SECRET", READER.secret_key)
@@ -150,7 +150,7 @@ def test_who_may_only_read_is_told_that_he_may_not_write(
     ],
 )
 def test_a_wrong_bucket_and_a_wrong_key_end_a_verb_within_seconds(
-    s3_guarded: Server, tmp_path: Path, verb: str, keys: Keys, warehouse: str, words: str
+    s3_guarded: S3Server, tmp_path: Path, verb: str, keys: Keys, warehouse: str, words: str
 ) -> None:
     """No JVM has been started then."""
     job = job_file(tmp_path / "job", s3_guarded, tmp_path, warehouse)

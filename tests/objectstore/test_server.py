@@ -16,7 +16,7 @@ import pyarrow.fs
 import pytest
 
 from pipeline.demo import s3_server
-from pipeline.demo.s3_server import OWNER, READER, Keys, Server, running_server
+from pipeline.demo.s3_server import OWNER, READER, Keys, S3Server, running_server
 from sources.errors import ConfigurationError
 from tests.objectstore.server import PlainClient
 from tests.patience import PATIENCE_S, wait_until
@@ -25,7 +25,7 @@ WRITERS = 8
 SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, Signature=0"}
 
 
-def arrow(server: Server, keys: Keys = OWNER) -> pyarrow.fs.S3FileSystem:
+def arrow(server: S3Server, keys: Keys = OWNER) -> pyarrow.fs.S3FileSystem:
     return pyarrow.fs.S3FileSystem(
         access_key=keys.access_key, secret_key=keys.secret_key, endpoint_override=server.address, scheme="http",
         region=server.region, retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=1),
@@ -50,13 +50,13 @@ def race(rounds: int, write: Callable[[int, int], int]) -> list[Counter[int]]:
 @pytest.mark.parametrize(
     ("size", "rounds"), [(100, 30), pytest.param(100, 200, marks=pytest.mark.soak), (2_000_000, 5)]
 )
-def test_of_writers_that_put_a_new_key_at_once_one_is_the_first(s3: Server, size: int, rounds: int) -> None:
+def test_of_writers_that_put_a_new_key_at_once_one_is_the_first(s3: S3Server, size: int, rounds: int) -> None:
     client = PlainClient.of(s3)
     said = race(rounds, lambda number, writer: client.put_if_absent(f"log/{number}", bytes([writer]) * size))
     assert said == [Counter({200: 1, 412: WRITERS - 1})] * rounds
 
 
-def test_the_first_writers_bytes_stay(s3: Server) -> None:
+def test_the_first_writers_bytes_stay(s3: S3Server) -> None:
     client = PlainClient.of(s3)
     winners: dict[int, int] = {}
 
@@ -70,7 +70,7 @@ def test_the_first_writers_bytes_stay(s3: Server) -> None:
     assert {number: int(client("GET", f"log/{number}").body) for number in range(20)} == winners
 
 
-def test_of_uploads_that_are_completed_at_once_one_is_the_first(s3: Server) -> None:
+def test_of_uploads_that_are_completed_at_once_one_is_the_first(s3: S3Server) -> None:
     client = PlainClient.of(s3)
 
     def write(number: int, _: int) -> int:
@@ -83,7 +83,7 @@ def test_of_uploads_that_are_completed_at_once_one_is_the_first(s3: Server) -> N
     assert race(20, write) == [Counter({200: 1, 412: WRITERS - 1})] * 20
 
 
-def test_a_list_while_keys_come_and_go(s3: Server) -> None:
+def test_a_list_while_keys_come_and_go(s3: S3Server) -> None:
     client = PlainClient.of(s3)
 
     def one(number: int) -> set[int]:
@@ -95,7 +95,7 @@ def test_a_list_while_keys_come_and_go(s3: Server) -> None:
         assert set().union(*threads.map(one, range(100))) == {200, 204}
 
 
-def test_a_connection_is_kept_whatever_is_answered(s3: Server) -> None:
+def test_a_connection_is_kept_whatever_is_answered(s3: S3Server) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", s3.port, timeout=PATIENCE_S)
     connection.connect()
     kept = connection.sock
@@ -111,7 +111,7 @@ def test_a_connection_is_kept_whatever_is_answered(s3: Server) -> None:
     connection.close()
 
 
-def test_a_body_in_chunks(s3: Server) -> None:
+def test_a_body_in_chunks(s3: S3Server) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", s3.port, timeout=PATIENCE_S)
     for _ in range(2):
         connection.request("PUT", f"/{s3.bucket}/a", iter([b"x" * 70_000, b"y"]), SIGNED, encode_chunked=True)
@@ -120,7 +120,7 @@ def test_a_body_in_chunks(s3: Server) -> None:
     connection.close()
 
 
-def test_files_of_arrow_come_back_as_they_were(s3: Server) -> None:
+def test_files_of_arrow_come_back_as_they_were(s3: S3Server) -> None:
     files = arrow(s3)
     large = bytes(range(256)) * 50_000  # more than one part
     for name, content in (("small", b"x"), ("empty", b""), ("large", large), ("day=2026-01-01/a b+c%20ü", b"named")):
@@ -133,7 +133,7 @@ def test_files_of_arrow_come_back_as_they_were(s3: Server) -> None:
         assert file.read(1000) == large[12_000_000:12_001_000]
 
 
-def test_it_lets_go_of_bodies(s3_process: Server, s3: Server) -> None:
+def test_it_lets_go_of_bodies(s3_process: S3Server, s3: S3Server) -> None:
     client, process = PlainClient.of(s3), psutil.Process(s3_process.pid)
     body = b"x" * 8_000_000
     client("PUT", "first", body)
@@ -145,7 +145,7 @@ def test_it_lets_go_of_bodies(s3_process: Server, s3: Server) -> None:
         client("DELETE", f"large/{number}")
 
 
-def test_the_owner_may_write_and_a_reader_read(s3_guarded: Server) -> None:
+def test_the_owner_may_write_and_a_reader_read(s3_guarded: S3Server) -> None:
     with arrow(s3_guarded).open_output_stream("guarded/a") as out:
         out.write(b"x")
     with arrow(s3_guarded, READER).open_input_file("guarded/a") as file:
@@ -162,7 +162,7 @@ def test_the_owner_may_write_and_a_reader_read(s3_guarded: Server) -> None:
         (Keys(OWNER.access_key, "wrong"), "SIGNATURE_DOES_NOT_MATCH"),
     ],
 )
-def test_others_are_refused(s3_guarded: Server, keys: Keys, word: str) -> None:
+def test_others_are_refused(s3_guarded: S3Server, keys: Keys, word: str) -> None:
     with pytest.raises(OSError, match=word), arrow(s3_guarded, keys).open_output_stream("guarded/b") as out:
         out.write(b"x")
 

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 import trustme
 
-from pipeline.demo.s3_server import OWNER, READER, Server
+from pipeline.demo.s3_server import OWNER, READER, S3Server
 from sinks.storage import settings as storage
 from sinks.storage.check import check_storage
 from sinks.storage.place import placed
@@ -75,7 +75,7 @@ def refused(chosen: Storage, warehouse: str = "s3a://lake/twin") -> LogtwinError
 
 
 @pytest.mark.parametrize("who", ["OWNER", "READER"])
-def test_who_is_let_in_is_not_refused(s3_guarded: Server, who: str) -> None:
+def test_who_is_let_in_is_not_refused(s3_guarded: S3Server, who: str) -> None:
     use(at(s3_guarded.endpoint, access_key=f"env:{who}_KEY", secret_key=f"env:{who}_SECRET"))
     check_storage(placed("s3://guarded/twin"))
 
@@ -89,7 +89,7 @@ def test_who_is_let_in_is_not_refused(s3_guarded: Server, who: str) -> None:
         ({"secret_key": "file:/nowhere"}, "cannot read the secret in file:/nowhere"),
     ],
 )
-def test_wrong_keys(s3_guarded: Server, wrong: dict[str, str], words: str) -> None:
+def test_wrong_keys(s3_guarded: S3Server, wrong: dict[str, str], words: str) -> None:
     use(owner(s3_guarded.endpoint, **wrong))
     with pytest.raises(ConfigurationError, match=words) as caught:
         check_storage(placed("s3a://guarded/twin"))
@@ -123,7 +123,7 @@ def test_what_a_store_says(s3_link: FaultProxy, fault: Fault, kind: type[Logtwin
     assert re.search(words, str(error))
 
 
-def test_a_bucket_that_is_not_there(s3: Server) -> None:
+def test_a_bucket_that_is_not_there(s3: S3Server) -> None:
     error = refused(owner(s3.endpoint), "s3a://no-such-bucket/twin")
     assert type(error) is ConfigurationError
     assert error.exit_code == 2
@@ -192,7 +192,7 @@ def test_an_endpoint_that_is_no_s3(
     assert re.search(words, str(error))
 
 
-def test_https_where_there_is_http(s3: Server) -> None:
+def test_https_where_there_is_http(s3: S3Server) -> None:
     """All attempts, as they are: it takes seconds and no minutes."""
     error = refused(owner(f"https://{s3.address}"))
     assert type(error) is ConfigurationError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from sinks.typed.rebuild import drop, rebuild
 from sources.datasource import register
 from tests.objectstore.lake import Lake
@@ -16,7 +16,7 @@ from tests.pipeline.typed.world import definition, fields, world_of
 pytestmark = pytest.mark.spark
 
 
-def test_columns_keys_and_a_table_made_anew(spark: SparkSession, tmp_path: Path, lake: str, s3: Server) -> None:
+def test_columns_keys_and_a_table_made_anew(spark: SparkSession, tmp_path: Path, lake: str, s3: S3Server) -> None:
     register(spark)
     by_key = {"key": ("id",), "deleted": {"op": ("d",)}}
     with world_of(spark, tmp_path, lake) as world:

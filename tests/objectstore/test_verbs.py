@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
-from pipeline.demo.s3_server import Server
+from pipeline.demo.s3_server import S3Server
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.incidents import Incidents
 from pipeline.inspect.selection import OneLog
@@ -64,7 +64,7 @@ class LinkedTwin(Twin):
 
 @pytest.fixture(scope="module")
 def twin(
-    spark: SparkSession, s3_process: Server, s3_way: FaultProxy, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, s3_process: S3Server, s3_way: FaultProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LinkedTwin]:
     """Replicated by way of a link, without one of the master's files, which was lost."""
     server, link = with_own_bucket(s3_process), s3_way

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.selection import OneLog
-from pipeline.operate.maintain import Maintenance, Step
+from pipeline.operate.maintain import Maintenance, MaintenanceStep
 from pipeline.verify.run import OnProgress, Scope, verify_log
-from pipeline.verify.summary import Summary
+from pipeline.verify.summary import VerifySummary
 from tests.pipeline.faulty_log import FaultyLog
 
 
@@ -45,11 +45,11 @@ class Twin:
         path.write_text(f"{_lines({'warehouse': said['warehouse']})}{text}[[logs]]\n{_lines(one)}")
         return str(path)
 
-    def verify(self, on_progress: OnProgress = lambda done, of: None) -> Summary:
+    def verify(self, on_progress: OnProgress = lambda done, of: None) -> VerifySummary:
         config = self.config()
         return verify_log(self.spark, config.warehouse, OneLog(config.logs[0]), Scope(), on_progress)
 
-    def maintain(self) -> dict[tuple[str, str], Step]:
+    def maintain(self) -> dict[tuple[str, str], MaintenanceStep]:
         config = self.config(min_files=3, vacuum_hours=1e-4, log_hours=1e-4)
         return {(one.table, one.step): one for one in Maintenance(self.spark, config, dry_run=False).run()}
 

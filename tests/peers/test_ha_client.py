@@ -15,7 +15,7 @@ from sources.errors import AboveMaximum, MasterSilent
 from sources.master import Chunk
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, Serialization
 from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
@@ -117,7 +117,7 @@ def test_a_range_beyond_the_end_is_an_error_within_seconds(broker: Broker) -> No
 
 def test_asking_beyond_the_end_all_the_same_is_the_stall_it_is_known_for(broker_550: Broker) -> None:
     end = log_over_ha(broker_550).bounds().end
-    options = ReadOptions(silence_timeout_ms=7000)  # heartbeats come every 5 s
+    options = HAReadOptions(silence_timeout_ms=7000)  # heartbeats come every 5 s
 
     with (
         closing(read_stream(Address("127.0.0.1", broker_550.ha_port), Offset(end), options)) as pieces,

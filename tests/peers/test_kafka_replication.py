@@ -17,7 +17,7 @@ from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
 from pipeline.job import topic_replication
 from pipeline.job.replicate import Job
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.state.topic_states import topics_held
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
@@ -262,7 +262,7 @@ def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: K
         config = config_of(broker, tmp_path, "taken", max_offsets_per_trigger=10)
         first = Job(spark, config, available_now=False)
         first.start()
-        steps: list[Step] = []
+        steps: list[BatchStep] = []
         second = Job(spark, config, available_now=True, take_over=True, on_step=steps.append)
         second.start()
         second.run()
@@ -271,7 +271,7 @@ def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: K
             first.run()
     replicate_now(spark, config)
     assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["taken"]))
-    assert Step.COMMIT in steps
+    assert BatchStep.COMMIT in steps
     assert_accounted(spark, tmp_path, "taken")
 
 

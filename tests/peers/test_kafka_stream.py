@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.datasource import register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, Recreated, find_error
 from sources.group import standing
-from sources.group.standing import Place, Standing
+from sources.group.standing import ReadingPlace, Standing
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.topics import topics_matching
 from sources.kafka.isolation import Isolation
@@ -216,7 +216,7 @@ def test_ranges_are_what_is_to_be_read_from_where_the_job_says(
     batches = list[list[tuple[Any, ...]]]()
 
     def say(*positions: int, identity: str = of_topic) -> None:
-        logs = {f"kafka/east/ranges/{at}": Place(Offset(one), 0, identity) for at, one in enumerate(positions)}
+        logs = {f"kafka/east/ranges/{at}": ReadingPlace(Offset(one), 0, identity) for at, one in enumerate(positions)}
         standing.write(tmp_path / "standing", Standing(logs, 10**9))
 
     def keep(batch: DataFrame, number: int) -> None:

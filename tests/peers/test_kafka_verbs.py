@@ -20,7 +20,7 @@ from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
 from pipeline.operate.repair import repair_logs
 from pipeline.verify.run import Scope, verify_log
-from pipeline.verify.summary import Summary
+from pipeline.verify.summary import VerifySummary
 from sinks.proof.verdicts import Verdict
 from sources.datasource import register
 from sources.errors import LogtwinError, Recreated
@@ -70,7 +70,7 @@ def sent(broker: KafkaBroker, topic: str, count: int, partitions: int = 2) -> No
                 send(transactional, topic, records[:5], number)
 
 
-def verified(spark: SparkSession, config: Config) -> dict[str, Summary]:
+def verified(spark: SparkSession, config: Config) -> dict[str, VerifySummary]:
     return {str(one.log_id): verify_log(spark, config.warehouse, one, Scope(restart=True)) for one in subjects(config)}
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pipeline.job.replicate import Job
 from sources.access.address import Address
 from sources.datasource import register
-from sources.rocketmq.producer.workload import Summary, send_workload, workload
+from sources.rocketmq.producer.workload import WorkloadSummary, send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from tests.peers.replicating import assert_same_as_files
 from tests.peers.rocketmq import Broker
@@ -36,7 +36,7 @@ def test_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tm
     lake = tmp_path / "lake"
     config = job_config(lake, master=f"127.0.0.1:{broker_550.ha_port}", remoting=str(remoting))
     job = Job(spark, config, available_now=False)
-    summaries: list[Summary] = []
+    summaries: list[WorkloadSummary] = []
     producer = threading.Thread(target=lambda: summaries.append(send_workload(remoting, workload(11), count=count)))
     job.start()
     producer.start()

@@ -13,7 +13,7 @@ from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import LogId
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.remote_broker import NamedBroker
 from tests.patience import eventually
 from tests.peers.name_server import NameServer
@@ -48,7 +48,7 @@ def send(broker: Broker, count: int) -> None:
 
         def are_stored() -> bool:
             nonlocal left
-            messages = (Message("moves", b"x" * 1000) for _ in range(left))
+            messages = (OutgoingMessage("moves", b"x" * 1000) for _ in range(left))
             left -= sum(result.is_stored for result in producer.send_all(messages))
             return not left
 

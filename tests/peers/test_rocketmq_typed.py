@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import parse
 from sources.access.address import Address
 from sources.datasource import register
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.peers.rocketmq import Broker
 from tests.peers.typed_orders import fields, model, read, value
 from tests.pipeline.running import replicate_now
@@ -45,7 +45,9 @@ def test_a_topic_is_a_table_with_what_does_not_fit_apart(
         for step in range(STEPS):
             bodies = [value(chance, step) or b"none" for _ in range(messages // STEPS)]
             with Producer(Address("127.0.0.1", broker.port), window=64) as producer:
-                answers = producer.send_all(Message("orders", body, queue_id=n % 4) for n, body in enumerate(bodies))
+                answers = producer.send_all(
+                    OutgoingMessage("orders", body, queue_id=n % 4) for n, body in enumerate(bodies)
+                )
                 # a message's id ends with the physical offset
                 places = [int(answer.msg_id[-16:], 16) for answer in answers]
             given += [

@@ -10,7 +10,7 @@ import pytest
 
 from sources.access.address import Address
 from sources.offsets import LogId
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session.session import HASession
 from sources.rocketmq.wire.remoting import ResponseCode
@@ -31,7 +31,7 @@ def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
         master = BrokerAt(master=Address("127.0.0.1", proxy.port), broker=remoting)
         with closing(HASession(master, LogId("rocketmq", "b1"), renew_after_s=0.1)) as session:
             with Producer(remoting) as producer:
-                assert producer.send(Message("renewed", b"alone")).code == ResponseCode.SLAVE_NOT_AVAILABLE
+                assert producer.send(OutgoingMessage("renewed", b"alone")).code == ResponseCode.SLAVE_NOT_AVAILABLE
             session.acknowledge(master.maximum())
             assert eventually(lambda: session.state.connected_since is not None)
             is_over = threading.Event()
@@ -40,7 +40,7 @@ def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
             codes = []
             with Producer(remoting) as producer:
                 while proxy.connections < RENEWALS:
-                    codes.append(producer.send(Message("renewed", b"held")).code)
+                    codes.append(producer.send(OutgoingMessage("renewed", b"held")).code)
             is_over.set()
             follower.join()
             assert session.state.reconnects == 0

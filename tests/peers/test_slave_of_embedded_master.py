@@ -11,7 +11,7 @@ import pytest
 from sources.access.address import Address
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, loads
@@ -140,7 +140,7 @@ def test_a_real_name_server_knows_the_master_while_it_runs(tmp_path: Path, versi
         settings = registered_master(tmp_path / "master", names, register_every_s=0.2)
         with running_master(settings) as master:
             with Producer(master.address) as producer:
-                assert producer.send(Message("orders", b"x", queues=3)).is_stored
+                assert producer.send(OutgoingMessage("orders", b"x", queues=3)).is_stored
             wait_until(lambda: route(names, "orders") is not None, "the topic at the name server")
             found = route(names, "orders")
             assert found is not None
@@ -194,7 +194,7 @@ def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
         ):
 
             def codes(count: int) -> set[int]:
-                return {result.code for result in producer.send_all([Message("orders", b"x" * 500)] * count)}
+                return {result.code for result in producer.send_all([OutgoingMessage("orders", b"x" * 500)] * count)}
 
             assert codes(1) == {ResponseCode.SLAVE_NOT_AVAILABLE}
             with slave_by_name(names, tmp_path / "slave", version) as slave:

@@ -11,13 +11,13 @@ from contextlib import ExitStack, closing
 import pytest
 
 from sources.access.address import Address
-from sources.datasource import SourceOptions, StreamReader, to_json
+from sources.datasource import OffsetStreamReader, SourceOptions, to_json
 from sources.errors import ConfigurationError
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.ha import encode_report
@@ -64,7 +64,9 @@ def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
 
 def send_waiting(broker: Broker, codes: list[int]) -> None:
     with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
-        codes += [result.code for result in producer.send_all(Message("turns", b"x" * 500) for _ in range(MESSAGES))]
+        codes += [
+            result.code for result in producer.send_all(OutgoingMessage("turns", b"x" * 500) for _ in range(MESSAGES))
+        ]
 
 
 def test_alone_it_never_passes_for_two(broker: Broker) -> None:
@@ -99,7 +101,7 @@ def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_
         Producer(Address("127.0.0.1", broker.port)) as producer,
         ThreadPoolExecutor(1) as pool,
     ):
-        answer = pool.submit(producer.send, Message("turns", b"both"))
+        answer = pool.submit(producer.send, OutgoingMessage("turns", b"both"))
         assert eventually(lambda: log.bounds().end > start)
         end = log.bounds().end
         slave.sendall(encode_report(end))
@@ -147,11 +149,11 @@ def test_a_count_that_is_changed_is_heeded_at_the_next_batch(broker: Broker) -> 
 def test_a_stream_of_records_is_counted_for_nothing(broker: Broker) -> None:
     """Whoever streams records has committed nothing, so no producer may be answered for it."""
     with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
-        list(producer.send_all(Message("stream", b"x" * 500) for _ in range(20)))
+        list(producer.send_all(OutgoingMessage("stream", b"x" * 500) for _ in range(20)))
     log = log_of(broker)
     end = log.bounds().end
     options = parse_options(SourceOptions, {"path": "elsewhere"}, where="test")
-    reader = StreamReader(log, options)
+    reader = OffsetStreamReader(log, options)
     with counting(broker) as counts, pytest.raises(ConfigurationError) as caught:
         list(itertools.chain(*map(reader.read, reader.partitions(to_json(Offset(end - 600)), to_json(end)))))
     error = caught.value

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from pipeline.job.replicate import Job
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.healing.repair import Repair
 from sources.datasource import register
 from sources.dister.embedded.leader import EmbeddedLeader
@@ -80,7 +80,7 @@ class Making:
             for partition in range(2):
                 send(through, "orders", [Record(b"%d" % n, b"k") for n in range(first, first + MESSAGES)], partition)
 
-    def _replicate(self, *only: str, on_step: Callable[[Step], None] | None = None) -> None:
+    def _replicate(self, *only: str, on_step: Callable[[BatchStep], None] | None = None) -> None:
         job = Job(self.spark, self._config(*only), available_now=True, on_step=on_step)
         job.start()
         job.run(poll_interval_s=0.02)
@@ -97,8 +97,8 @@ class Making:
         return parse({"warehouse": str(self.lake), "logs": wanted, "topics": topics}, where="made")
 
 
-def _die_after_the_commit(step: Step) -> None:
-    if step is Step.COMMIT:
+def _die_after_the_commit(step: BatchStep) -> None:
+    if step is BatchStep.COMMIT:
         raise Killed("killed")
 
 

@@ -12,7 +12,7 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
-from pipeline.operate.maintain import Maintenance, Step
+from pipeline.operate.maintain import Maintenance, MaintenanceStep
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable
@@ -74,7 +74,7 @@ def replicate_a_day(
     return old.version
 
 
-def maintain(spark: SparkSession, warehouse: Path, log_hours: float) -> list[Step]:
+def maintain(spark: SparkSession, warehouse: Path, log_hours: float) -> list[MaintenanceStep]:
     log = {"id": str(MASTER.log_id), "path": str(warehouse)}
     config = {"warehouse": str(warehouse), "maintain": {"log_hours": log_hours}, "logs": [log]}
     return list(Maintenance(spark, parse(config, where="test"), dry_run=False).run())

@@ -25,14 +25,14 @@ from pipeline.inspect.selection import OneLog
 from pipeline.job.replicate import Job
 from pipeline.operate.backfill import run_backfill
 from sinks.batch.continuity import checksum_of
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.healing.repair import Repair
 from sinks.state.position import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import LogtwinError, Recreated
 from sources.offsets import LogId, Offset
 from sources.registry import open_log
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.dister.twin import Twin
 from tests.pipeline.faulty_link import Fault, Link
 from tests.pipeline.faulty_log import FaultyLog
@@ -154,7 +154,7 @@ class Linked:
 
     def write(self, moments: random.Random) -> str:
         for _ in range(moments.randrange(1, 20)):
-            self._producer.send(Message("orders", moments.randbytes(moments.randrange(500)), queue_id=0))
+            self._producer.send(OutgoingMessage("orders", moments.randbytes(moments.randrange(500)), queue_id=0))
         return f"messages, up to {self._served.end}"
 
     def _fail(self, moments: random.Random) -> str:
@@ -266,7 +266,7 @@ class World:
 
         self._tell(f"replicate, killed after step {after}: {self._replicated(die)}")
 
-    def _replicated(self, on_step: Callable[[Step], None] | None = None, *log_ids: str) -> dict[str, str]:
+    def _replicated(self, on_step: Callable[[BatchStep], None] | None = None, *log_ids: str) -> dict[str, str]:
         """By a job: what ended which log."""
         job = Job(self.spark, self._config(*log_ids), available_now=True, on_step=on_step)
         try:

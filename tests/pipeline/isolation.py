@@ -18,7 +18,7 @@ from pipeline.monitoring.progress import Phase
 from sources.datasource import register
 from sources.errors import LogtwinError
 from sources.offsets import Offset
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.patience import wait_until
 from tests.pipeline.faulty_link import Link
 from tests.pipeline.faulty_log import FaultyLog
@@ -87,7 +87,7 @@ class World:
 
     def write(self, name: str, count: int = 1) -> None:
         for _ in range(count):
-            self._producers[name].send(Message("orders", random.randbytes(300), queue_id=0))
+            self._producers[name].send(OutgoingMessage("orders", random.randbytes(300), queue_id=0))
 
     def config_of(self, *log_ids: str) -> Config:
         whole = self._config()

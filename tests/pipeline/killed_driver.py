@@ -14,7 +14,7 @@ from pathlib import Path
 from pipeline.config import configuration
 from pipeline.job.replicate import Job
 from pipeline.spark.session import session_for
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 
 
 def die() -> None:
@@ -28,7 +28,7 @@ class DieAtSecond:
         self._step = step
         self._times = 0
 
-    def __call__(self, done: Step) -> None:
+    def __call__(self, done: BatchStep) -> None:
         self._times += done.name.lower() == self._step
         if self._times == 2:
             die()
@@ -47,5 +47,5 @@ def main(config_file: str, step: str) -> None:
 
 
 if __name__ == "__main__":
-    Step[sys.argv[2].upper()]  # a typo must not look like a driver that survived
+    BatchStep[sys.argv[2].upper()]  # a typo must not look like a driver that survived
     main(*sys.argv[1:])

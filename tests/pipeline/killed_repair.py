@@ -10,14 +10,14 @@ from pathlib import Path
 
 from pipeline.spark.session import build_session
 from sinks.healing.repair import Repair
-from sinks.healing.repair_steps import Step
+from sinks.healing.repair_steps import RepairStep
 from sources.registry import open_log
 from tests.pipeline.running import job_config
 
 
 def main(lake: str, path: str, last: str) -> None:
-    def die(done: Step) -> None:
-        if done is Step(last):
+    def die(done: RepairStep) -> None:
+        if done is RepairStep(last):
             os.kill(os.getpid(), signal.SIGKILL)
 
     config = job_config(Path(lake), path=path)

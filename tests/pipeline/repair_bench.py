@@ -16,7 +16,7 @@ from pipeline.config.configuration import Config
 from sinks.books.incident import Action, Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import Repair, Repaired
-from sinks.healing.repair_steps import Step
+from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sources.loss import Condition
@@ -33,8 +33,8 @@ class Killed(BaseException):
     """The end of the process, as far as the code under test can tell."""
 
 
-def dying_after(step: Step) -> Callable[[Step], None]:
-    def die(done: Step) -> None:
+def dying_after(step: RepairStep) -> Callable[[RepairStep], None]:
+    def die(done: RepairStep) -> None:
         if done is step:
             raise Killed
 
@@ -64,13 +64,15 @@ class Bench:
     def replicate(self) -> None:
         replicate_now(self.spark, self.config)
 
-    def repair(self, on_step: Callable[[Step], None] = lambda step: None, *, accept_master: bool = False) -> Repaired:
+    def repair(
+        self, on_step: Callable[[RepairStep], None] = lambda step: None, *, accept_master: bool = False
+    ) -> Repaired:
         return self._repair(on_step).run(accept_master=accept_master)
 
     def look(self, *, accept_master: bool = False) -> Repaired:
         return self._repair(lambda step: None).look(accept_master=accept_master)
 
-    def _repair(self, on_step: Callable[[Step], None]) -> Repair:
+    def _repair(self, on_step: Callable[[RepairStep], None]) -> Repair:
         return Repair(self.spark, str(self.lake), open_log(self.config.logs[0]), on_step=on_step)
 
     def state(self, log_id: LogId | None = None) -> LogState:

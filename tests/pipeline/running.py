@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Progress
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.tables import LOG_SCHEMA
 from sources.datasource import register
 from sources.master import RECORD_SCHEMA
@@ -27,7 +27,7 @@ def job_config(warehouse: Path | str, **log: Any) -> Config:
     return parse({**job, "logs": [{"id": "rocketmq/test", **log}]}, where="test")
 
 
-def replicate_now(spark: SparkSession, config: Config, on_step: Callable[[Step], None] | None = None) -> None:
+def replicate_now(spark: SparkSession, config: Config, on_step: Callable[[BatchStep], None] | None = None) -> None:
     """``logtwin replicate --available-now``. Raises what ended a log."""
     register(spark)
     job = Job(spark, config, available_now=True, on_step=on_step)

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, TableProgress
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.master import SessionState
 from sources.offsets import Offset
 from sources.retention import UntilLoss
@@ -41,7 +41,7 @@ KNOWN = Progress(
     bytes=499,
     batches=7,
     commits=6,
-    stage_s={Step.FILES: 1.5, Step.COMMIT: 0.75},
+    stage_s={BatchStep.FILES: 1.5, BatchStep.COMMIT: 0.75},
     incidents={"checksum_failure": 4},
     failures={"MasterSilent": 2},
 )

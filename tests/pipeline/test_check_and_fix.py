@@ -24,7 +24,7 @@ from pipeline.monitoring.progress import Phase
 from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import Repair, Repaired
-from sinks.healing.repair_steps import Step
+from sinks.healing.repair_steps import RepairStep
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
@@ -114,7 +114,7 @@ class Bench:
         replicate_now(self.spark, self.config(**logs))
 
     def repair(
-        self, name: str, step: Step | None = None, *, accept_master: bool = False, mode: str = "safe"
+        self, name: str, step: RepairStep | None = None, *, accept_master: bool = False, mode: str = "safe"
     ) -> Repaired:
         """By hand, killed after `step`."""
         (one,) = self.config(**{name: {"check_and_fix": mode}}).logs
@@ -309,7 +309,7 @@ def test_with_off_a_person_decides(spark: SparkSession, tmp_path: Path) -> None:
     assert bench.table("log", "a")["queue_offset"].to_pylist() == mine
     assert bench.state("a").epoch == 0
     with pytest.raises(Killed):
-        bench.repair("a", Step.CUT, mode="off")
+        bench.repair("a", RepairStep.CUT, mode="off")
     with pytest.raises(RepairPending):
         bench.replicate(a=off)
     assert bench.repair("a", mode="off").position == leader(10)[-1] + 1
@@ -321,8 +321,8 @@ def test_with_off_a_person_decides(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("step", Step)
-def test_40_killed_after_any_step_it_is_taken_to_its_end(bench: Bench, step: Step) -> None:
+@pytest.mark.parametrize("step", RepairStep)
+def test_40_killed_after_any_step_it_is_taken_to_its_end(bench: Bench, step: RepairStep) -> None:
     """By the job that starts next, as with the one that died. `make test` has 40 in `tests/dister`."""
     name = f"40-{step.value}"
     write_log(bench.leader(name), leader(20) + dirty(21, 9999, 5))
@@ -330,9 +330,9 @@ def test_40_killed_after_any_step_it_is_taken_to_its_end(bench: Bench, step: Ste
     write_log(bench.leader(name), leader(40))
     with pytest.raises(Killed):
         bench.repair(name, step)
-    if step is Step.CUT:
+    if step is RepairStep.CUT:
         bench.replicate(**{name: {}})
-    elif step is not Step.FINISH:
+    elif step is not RepairStep.FINISH:
         with pytest.raises(RepairPending):
             Follower(bench, name)
         bench.repair(name)

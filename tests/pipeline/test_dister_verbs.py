@@ -25,8 +25,8 @@ from pipeline.operate.rebuild_commit_log import CommitLogRebuild
 from pipeline.verify.run import Scope, verify_log
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_row import BACKFILL
-from sinks.proof.verdicts import Difference, Kind, Verdict
-from sinks.upkeep.retention import Keep, Retention
+from sinks.proof.verdicts import Difference, DifferenceKind, Verdict
+from sinks.upkeep.retention import Keep, ReplicaRetention
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import ConfigurationError, Divergent, Rewritten
 from sources.loss import Condition
@@ -131,7 +131,7 @@ def test_coverage_status_and_verify_tell_the_same_log(
     assert f"0 to {position:,}, {position:,} ids" in capsys.readouterr().out
 
 
-def of(ids: list[int], number: int, kind: Kind) -> Difference:
+def of(ids: list[int], number: int, kind: DifferenceKind) -> Difference:
     """That the entry with that number differs."""
     return Difference(Offset(ids[number - 1] + 1), kind, ids[number])
 
@@ -150,10 +150,10 @@ def test_rows_of_the_replica_are_changed(spark: SparkSession, leader: Path, ids:
     summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
     assert {one.verdict for one in summary.differences} == {Verdict.REPLICA_DAMAGED}
     assert [one.differences for one in summary.differences] == [
-        (of(ids, changed, Kind.CHANGED),),
-        (of(ids, longer, Kind.CHANGED),),
-        (of(ids, gone, Kind.MISSING),),
-        (Difference(Offset(ids[doubled - 1] + 1), Kind.TWICE),),
+        (of(ids, changed, DifferenceKind.CHANGED),),
+        (of(ids, longer, DifferenceKind.CHANGED),),
+        (of(ids, gone, DifferenceKind.MISSING),),
+        (Difference(Offset(ids[doubled - 1] + 1), DifferenceKind.TWICE),),
     ]
     assert isinstance(summary.problem, Divergent)
     assert f"{ids[changed - 1] + 1} (id {ids[changed]}) changed" in str(summary.problem)
@@ -173,8 +173,8 @@ def test_lines_of_the_leader_are_changed(spark: SparkSession, copied: Path, ids:
     summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
     assert [one.verdict for one in summary.differences] == [Verdict.REWRITTEN] * 2
     assert [one.differences for one in summary.differences] == [
-        (of(ids, number, Kind.CHANGED),),
-        (of(ids, behind, Kind.CHANGED),),
+        (of(ids, number, DifferenceKind.CHANGED),),
+        (of(ids, behind, DifferenceKind.CHANGED),),
     ]
     (log / "0/2").write_bytes(b"".join(files(copied)["0/2"].splitlines(True)[:-1]))
     cut = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(start=ids[-2]))
@@ -216,7 +216,7 @@ def test_a_copy_of_another_log_fills_nothing(spark: SparkSession, holed: Path, t
 
 def test_what_exceeds_so_many_bytes_goes(spark: SparkSession, leader: Path, lake: Path) -> None:
     held_bytes = sum(map(len, files(leader).values()))
-    retention = Retention(spark, str(lake), LOG_ID)
+    retention = ReplicaRetention(spark, str(lake), LOG_ID)
     now = datetime.now(UTC)
     assert retention.plan(Keep(), now).held_bytes == held_bytes
     plan = retention.plan(Keep(size_bytes=held_bytes // 2), now)

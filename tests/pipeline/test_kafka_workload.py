@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from pipeline.demo.kafka_broker import VERSION
-from pipeline.demo.kafka_workload import Record, Sender, Transaction, orders
+from pipeline.demo.kafka_workload import OrderRecord, Sender, Transaction, orders
 from sources.errors import MasterError
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import create_topic
@@ -19,8 +19,8 @@ from tests.peers.kafka_traffic import create_topic
 STATUSES = ["placed", "paid", "packed", "shipped"]
 
 
-def records(seed: int, count: int) -> list[Record]:
-    found: list[Record] = []
+def records(seed: int, count: int) -> list[OrderRecord]:
+    found: list[OrderRecord] = []
     for item in orders(seed):
         found += item.records if isinstance(item, Transaction) else [item]
         if len(found) >= count:

@@ -17,7 +17,7 @@ from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
 from pipeline.operate.repair import repair_logs
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
@@ -137,8 +137,8 @@ def test_before_anything_is_replicated(spark: SparkSession, tmp_path: Path, caps
 def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     spark: SparkSession, tmp_path: Path, leader: LeaderLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def die(reached: Step) -> None:
-        if reached is Step.COMMIT:
+    def die(reached: BatchStep) -> None:
+        if reached is BatchStep.COMMIT:
             raise Killed
 
     leader.set({"a": "1"}, rnd=7)

@@ -20,7 +20,7 @@ from sinks.batch.result import BatchResult
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent
 from sources.group import standing
-from sources.group.standing import Place
+from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
 from tests.pipeline.running import job_config
@@ -85,8 +85,8 @@ class Member:
         return self.phase is Phase.RUNNING and self.noted is None
 
     @property
-    def places(self) -> dict[str, Place]:
-        return {log_id: Place(Offset(0), self.turn) for log_id in self.replicas}
+    def places(self) -> dict[str, ReadingPlace]:
+        return {log_id: ReadingPlace(Offset(0), self.turn) for log_id in self.replicas}
 
     def took(self, results: list[BatchResult]) -> None:
         self.taken += results

@@ -19,7 +19,7 @@ from pipeline.cli.app import main
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.operate import maintain as verb
 from pipeline.operate.maintain import Maintenance, check_horizon, step_table
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.state.position import LogTable
 from sinks.tables import LOG
@@ -36,12 +36,14 @@ def with_settings(config: Config, **settings: object) -> Config:
     return config.maintained_with(settings, "test")
 
 
-def maintain(spark: SparkSession, config: Config, *, dry_run: bool = False) -> dict[tuple[str, str], verb.Step]:
+def maintain(
+    spark: SparkSession, config: Config, *, dry_run: bool = False
+) -> dict[tuple[str, str], verb.MaintenanceStep]:
     """The steps, by table and what they do; of one log."""
     return {(one.table, one.step): one for one in Maintenance(spark, config, dry_run=dry_run).run()}
 
 
-def changes(steps: dict[tuple[str, str], verb.Step]) -> list[verb.Step]:
+def changes(steps: dict[tuple[str, str], verb.MaintenanceStep]) -> list[verb.MaintenanceStep]:
     return [one for one in steps.values() if one.files_before != one.files_after or one.records]
 
 
@@ -56,7 +58,7 @@ def test_a_horizon_that_a_batch_may_outlast_is_refused() -> None:
     assert "--no-job-runs" in str(caught.value)
 
 
-def shown(*steps: verb.Step, dry_run: bool = False) -> list[str]:
+def shown(*steps: verb.MaintenanceStep, dry_run: bool = False) -> list[str]:
     table = step_table(steps, dry_run=dry_run)
     name, cells = next((str(one.header), one.cells) for one in table.columns if "done" in str(one.header))
     return [name, *map(str, cells)]
@@ -64,8 +66,10 @@ def shown(*steps: verb.Step, dry_run: bool = False) -> list[str]:
 
 def test_what_is_deleted_is_told_from_what_stays() -> None:
     """And of what a merge would give no number is made up."""
-    vacuum = verb.Step(table="log", step="vacuum", files_before=40, files_after=38, bytes_before=900, bytes_after=800)
-    merge = verb.Step(table="log", step="merge", files_before=9, files_after=1, bytes_before=23_000_000)
+    vacuum = verb.MaintenanceStep(
+        table="log", step="vacuum", files_before=40, files_after=38, bytes_before=900, bytes_after=800
+    )
+    merge = verb.MaintenanceStep(table="log", step="merge", files_before=9, files_after=1, bytes_before=23_000_000)
     assert shown(vacuum, replace(vacuum, files_after=40), replace(merge, bytes_after=21_000_000)) == [
         "done",
         "2 of 40 files, 100 B, deleted",
@@ -77,7 +81,7 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         "9 files, 23.0 MB, into 1",
         "nothing to merge",
     ]
-    retain = verb.Step(table="log", step="retain", bytes_before=5000, bytes_after=3000, records=7)
+    retain = verb.MaintenanceStep(table="log", step="retain", bytes_before=5000, bytes_after=3000, records=7)
     assert shown(retain, replace(retain, bytes_after=5000, records=0)) == [
         "done",
         "2.0 kB of 5.0 kB, 7 records deleted",
@@ -116,10 +120,10 @@ def test_beside_a_job_that_commits_all_the_time(spark: SparkSession, fixture_550
     config = job_config(tmp_path, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=len(log) // 8)
     config = with_settings(config, min_files=3)
     failures: list[BaseException] = []
-    commits: list[Step] = []
+    commits: list[BatchStep] = []
 
-    def count(step: Step) -> None:
-        if step is Step.COMMIT:
+    def count(step: BatchStep) -> None:
+        if step is BatchStep.COMMIT:
             commits.append(step)
 
     def job() -> None:

@@ -11,11 +11,11 @@ from pipeline.job.master_watch import AFTER_ERROR_S, BOUNDS_EVERY_S, VIEW_EVERY_
 from sources.errors import MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
-from sources.retention import Retention
+from sources.retention import MasterRetention
 from tests.sinks.memory_master import MemoryMaster
 
 KEEPS_S = 3600.0
-RETENTION = Retention(file_size_bytes=1000, keeps_s=KEEPS_S, room_bytes=None)
+RETENTION = MasterRetention(file_size_bytes=1000, keeps_s=KEEPS_S, room_bytes=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Growing(MemoryMaster):
 
     held: list[tuple[int, int]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
-    retention: Retention | None = RETENTION
+    retention: MasterRetention | None = RETENTION
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         self.asked.append("bounds")

@@ -31,7 +31,7 @@ from sources.metadata import (
     DISTER_SERVICES,
     MESSAGE_REQUEST_MODES,
     TOPICS,
-    Fetched,
+    FetchedMetadata,
     MetadataKind,
 )
 from sources.offsets import LogId, Offset
@@ -99,7 +99,7 @@ def rhythm(first_after_s: float, every_s: float, warehouse: str = "unused") -> C
 
 
 def sync(
-    fetch: Callable[[], Iterator[Fetched]],
+    fetch: Callable[[], Iterator[FetchedMetadata]],
     config: Config,
     progress: Callable[[], Progress] = lambda: RUNNING,
     spark: SparkSession | None = None,
@@ -107,8 +107,8 @@ def sync(
     return MetadataSync(cast(SparkSession, spark), config, LOG, fetch, progress)
 
 
-def topics_only() -> Iterator[Fetched]:
-    yield Fetched(TOPICS, NOTHING)
+def topics_only() -> Iterator[FetchedMetadata]:
+    yield FetchedMetadata(TOPICS, NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +151,11 @@ def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, cap
     """MS-17."""
     healed = threading.Event()
 
-    def fetch() -> Iterator[Fetched]:
-        yield Fetched(TOPICS, NOTHING)
-        yield Fetched(CONSUMER_OFFSETS, NOTHING if healed.is_set() else MasterSilent("no answer"))
-        yield Fetched(DELAY_OFFSETS, NOTHING)
-        yield Fetched(MESSAGE_REQUEST_MODES, None)
+    def fetch() -> Iterator[FetchedMetadata]:
+        yield FetchedMetadata(TOPICS, NOTHING)
+        yield FetchedMetadata(CONSUMER_OFFSETS, NOTHING if healed.is_set() else MasterSilent("no answer"))
+        yield FetchedMetadata(DELAY_OFFSETS, NOTHING)
+        yield FetchedMetadata(MESSAGE_REQUEST_MODES, None)
 
     running = sync(fetch, rhythm(0, 0.01))
     with caplog.at_level(logging.WARNING):
@@ -177,10 +177,10 @@ def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, cap
 def test_a_master_that_is_away_is_one_warning(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
     ticks: list[int] = []
 
-    def fetch() -> Iterator[Fetched]:
+    def fetch() -> Iterator[FetchedMetadata]:
         ticks.append(1)
         for kind in (TOPICS, CONSUMER_OFFSETS, DELAY_OFFSETS):
-            yield Fetched(kind, MasterUnreachable("cannot connect", hint="Check that it runs."))
+            yield FetchedMetadata(kind, MasterUnreachable("cannot connect", hint="Check that it runs."))
 
     running = sync(fetch, rhythm(0, 0.01))
     running.start()
@@ -208,8 +208,8 @@ def test_45_an_older_state_is_one_warning_and_not_taken(tables: Tables, caplog: 
     tables.least_version = 200
     now = [199]
 
-    def fetch() -> Iterator[Fetched]:
-        yield Fetched(DISTER_SERVICES, NOTHING, now[0])
+    def fetch() -> Iterator[FetchedMetadata]:
+        yield FetchedMetadata(DISTER_SERVICES, NOTHING, now[0])
 
     running = sync(fetch, rhythm(0, 0.01))
     running.start()
@@ -238,9 +238,9 @@ def test_it_ends_with_its_log(tables: Tables, phase: Phase) -> None:
 def test_nothing_is_written_once_its_log_has_ended_meanwhile(tables: Tables) -> None:
     now = [RUNNING]
 
-    def fetch() -> Iterator[Fetched]:
+    def fetch() -> Iterator[FetchedMetadata]:
         now[0] = replace(RUNNING, phase=Phase.FAILED)
-        yield Fetched(TOPICS, NOTHING)
+        yield FetchedMetadata(TOPICS, NOTHING)
 
     running = sync(fetch, rhythm(0, 0.01), lambda: now[0])
     running.start()
@@ -263,10 +263,10 @@ def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatc
     monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.2)
     asked, answer = threading.Event(), threading.Event()
 
-    def fetch() -> Iterator[Fetched]:
+    def fetch() -> Iterator[FetchedMetadata]:
         asked.set()
         answer.wait(10)
-        yield Fetched(TOPICS, NOTHING)
+        yield FetchedMetadata(TOPICS, NOTHING)
 
     running = sync(fetch, rhythm(0, 1))
     running.start()
@@ -294,9 +294,9 @@ def test_at_a_good_end_it_is_fetched_once_more(tables: Tables, phase: Phase) -> 
 def test_the_last_fetch_keeps_nobody_longer_than_it_may(tables: Tables) -> None:
     answer = threading.Event()
 
-    def fetch() -> Iterator[Fetched]:
+    def fetch() -> Iterator[FetchedMetadata]:
         answer.wait(10)
-        yield Fetched(TOPICS, NOTHING)
+        yield FetchedMetadata(TOPICS, NOTHING)
 
     running = sync(fetch, rhythm(60, 60))
     running.start()
@@ -364,7 +364,7 @@ def test_data_does_not_wait_for_metadata_that_does_not_come(
     """MS-11: a fetch that hangs delays no commit and no acknowledgement."""
     asked, answer = threading.Event(), threading.Event()
 
-    def hang(_: RocketMQLog) -> Iterator[Fetched]:
+    def hang(_: RocketMQLog) -> Iterator[FetchedMetadata]:
         asked.set()
         answer.wait(60)
         return iter(())

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pipeline.cli.app import main
 from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.metrics import Metrics, serving
-from pipeline.monitoring.probes import Seen, unhealthy
+from pipeline.monitoring.probes import LastLook, unhealthy
 from pipeline.monitoring.progress import Phase, Progress
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, MasterUnreachable
 from sources.retention import UntilLoss
 from tests.pipeline.masters import embedded_master
@@ -145,7 +145,7 @@ def test_counters_are_there_before_they_count(endpoint: Endpoint) -> None:
         assert found["logtwin_incidents_total", "rocketmq/b", condition] == 0
     for error in ("MasterUnreachable", "MasterSilent", "BelowMinimum", "CorruptRecord", "TakenOver"):
         assert found["logtwin_failures_total", "rocketmq/b", error] == 0
-    for step in Step:
+    for step in BatchStep:
         assert found["logtwin_stage_seconds_total", "rocketmq/b", step.value] == 0
 
 
@@ -222,9 +222,9 @@ def test_probes_tell_the_truth(
 
 
 def test_a_job_that_looks_no_more_is_not_well() -> None:
-    assert unhealthy(Seen([KNOWN], 59)) == []
-    assert unhealthy(Seen([], 600)) == []  # it starts
-    assert unhealthy(Seen([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
+    assert unhealthy(LastLook([KNOWN], 59)) == []
+    assert unhealthy(LastLook([], 600)) == []  # it starts
+    assert unhealthy(LastLook([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
 
 
 def test_without_a_port_there_is_no_endpoint(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from rich.console import Console
 from pipeline.inspect.coverage import coverage_blocks, coverages
 from sinks.books.incident import State
 from sinks.healing.repair import Repair
-from sinks.healing.repair_steps import Step
+from sinks.healing.repair_steps import RepairStep
 from sinks.state.position import LogTable
 from sources.epochs import Epoch, Epochs, Parting, parting
 from sources.errors import EpochsContradict
@@ -51,7 +51,7 @@ def following(bench: Bench, epochs: Epochs = OURS) -> None:
     table.mark(table.read(), replace(bench.state(), epochs=epochs, commit=uuid.uuid4().hex))
 
 
-def repair(bench: Bench, theirs: Epochs, on_step: Callable[[Step], None] = lambda step: None) -> Repair:
+def repair(bench: Bench, theirs: Epochs, on_step: Callable[[RepairStep], None] = lambda step: None) -> Repair:
     plain = open_log(bench.config.logs[0])
     assert isinstance(plain, RocketMQLog)
     values = {field.name: getattr(plain, field.name) for field in fields(plain)}
@@ -95,13 +95,13 @@ def test_epochs_above_the_common_point_go_with_it(bench: Bench) -> None:
     assert (bench.state().offset, bench.state().epochs) == (common, listed((1, 0)))
 
 
-ALWAYS = {Step.CUT, Step.LEDGER}
+ALWAYS = {RepairStep.CUT, RepairStep.LEDGER}
 
 
 @pytest.mark.parametrize(
-    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in Step]
+    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in RepairStep]
 )
-def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, step: Step) -> None:
+def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, step: RepairStep) -> None:
     following(bench)
     common = bench.log.rewrite_from_the_middle()
     bench.log.append(random.Random(4), 20)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sinks.books.incident import State
-from sinks.healing.repair_steps import Step
+from sinks.healing.repair_steps import RepairStep
 from sources.errors import RepairPending
 from sources.loss import Condition
 from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, spoil
@@ -28,7 +28,7 @@ def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: 
     common = bench.log.rewrite_from_the_middle()
     for number in range(3):  # other incidents, one of them below the common point
         bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in Step}
+    killed = {step: tmp_path_factory.mktemp(step.value) for step in RepairStep}
     for folder in killed.values():
         shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
     bench.repair()
@@ -39,7 +39,7 @@ def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: 
         one = Bench(bench.spark, folder)
         with pytest.raises(Killed):
             one.repair(dying_after(step))
-        if step is not Step.FINISH:
+        if step is not RepairStep.FINISH:
             with pytest.raises(RepairPending):
                 one.replicate()
             assert one.look().resumed is not None
@@ -68,10 +68,14 @@ def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [(Step.CUT, Step.LEDGER), pytest.param((Step.AUDIT, Step.INCIDENTS, Step.FINISH), marks=pytest.mark.soak)]
+    "steps",
+    [
+        (RepairStep.CUT, RepairStep.LEDGER),
+        pytest.param((RepairStep.AUDIT, RepairStep.INCIDENTS, RepairStep.FINISH), marks=pytest.mark.soak),
+    ],
 )
 def test_killed_while_damage_is_taken_out_it_ends_the_same(
-    bench: Bench, tmp_path_factory: pytest.TempPathFactory, steps: tuple[Step, ...]
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, steps: tuple[RepairStep, ...]
 ) -> None:
     end = bench.log.end
     spoil(newest_file(bench))

@@ -13,7 +13,7 @@ from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
 from sinks.books.incident import Action
-from sinks.healing.repair_steps import Step
+from sinks.healing.repair_steps import RepairStep
 from sources.errors import RepairPending, ReplicaError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
@@ -103,10 +103,14 @@ def test_the_command_line_says_which_others_to_repair(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize(
-    "steps", [(Step.CUT, Step.LEDGER), pytest.param((Step.AUDIT, Step.INCIDENTS, Step.FINISH), marks=pytest.mark.soak)]
+    "steps",
+    [
+        (RepairStep.CUT, RepairStep.LEDGER),
+        pytest.param((RepairStep.AUDIT, RepairStep.INCIDENTS, RepairStep.FINISH), marks=pytest.mark.soak),
+    ],
 )
 def test_killed_after_any_step_it_ends_the_same(
-    shared: Shared, tmp_path_factory: pytest.TempPathFactory, steps: tuple[Step, ...]
+    shared: Shared, tmp_path_factory: pytest.TempPathFactory, steps: tuple[RepairStep, ...]
 ) -> None:
     _, (first, *_) = damaged(shared)
     killed = {step: shared.copied(tmp_path_factory.mktemp(step.value)) for step in steps}
@@ -116,7 +120,7 @@ def test_killed_after_any_step_it_ends_the_same(
         mine = one.of(first.log_id.name)
         with pytest.raises(Killed):
             mine.repair(dying_after(step))
-        if step is not Step.AUDIT:
+        if step is not RepairStep.AUDIT:
             one.assert_explained()
         mine.repair()
         assert of_all(one) == expected, step
@@ -125,7 +129,7 @@ def test_killed_after_any_step_it_ends_the_same(
 def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared: Shared) -> None:
     _, (first, second, third) = damaged(shared)
     with pytest.raises(Killed):
-        first.repair(dying_after(Step.CUT))
+        first.repair(dying_after(RepairStep.CUT))
     filled = backfilled(second)
     assert len(filled.healed) == 1
     assert second.is_its_master_s()
@@ -137,13 +141,14 @@ def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared:
 
 
 @pytest.mark.parametrize(
-    "at", [Step.CUT, *(pytest.param(step, marks=pytest.mark.soak) for step in (Step.AUDIT, Step.LEDGER))]
+    "at",
+    [RepairStep.CUT, *(pytest.param(step, marks=pytest.mark.soak) for step in (RepairStep.AUDIT, RepairStep.LEDGER))],
 )
-def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: Step) -> None:
+def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: RepairStep) -> None:
     _, (first, *_) = damaged(shared)
     running = shared.replicas([name for name in NAMES if name != first.log_id.name])
 
-    def meanwhile(step: Step) -> None:
+    def meanwhile(step: RepairStep) -> None:
         if step is at:
             shared.append(9, list(running))
             shared.bring(running)
@@ -192,8 +197,8 @@ def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared:
     one = next(shared.of(name) for name in names if name != second.log_id.name)
     one.found(Condition.REPLICA_DAMAGED, one.claims()[-1][0], one.claims()[-1][1])
 
-    def meanwhile(step: Step) -> None:
-        if step is Step.AUDIT:
+    def meanwhile(step: RepairStep) -> None:
+        if step is RepairStep.AUDIT:
             assert second.holes() == (filled,)
             backfilled(second)
             assert second.holes() == ()
@@ -215,8 +220,8 @@ def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared
     lost = lost_of(second)
     second.found(Condition.REPLICA_DAMAGED, lost.start, lost.end)
 
-    def faster(step: Step) -> None:
-        if step is Step.AUDIT:
+    def faster(step: RepairStep) -> None:
+        if step is RepairStep.AUDIT:
             for _ in repair_logs(second.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
                 pass
             assert second.is_its_master_s()
@@ -236,7 +241,7 @@ def test_a_log_that_is_in_a_repair_of_its_own_is_waited_for(shared: Shared) -> N
     second = shared.of(names[1])
     second.log.rewrite_from_the_middle()
     with pytest.raises(Killed):
-        second.repair(dying_after(Step.MARK))
+        second.repair(dying_after(RepairStep.MARK))
     file, (first, *_) = damaged(shared)
     with pytest.raises(RepairPending, match=file.name) as caught:
         first.repair()

@@ -16,7 +16,7 @@ from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunFile
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sources.datasource import register
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MasterUnreachable
 from sources.offsets import Offset
@@ -216,7 +216,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
     assert (caught_up.acknowledged, caught_up.session.reconnects) == (end, 0)
     assert caught_up.until_loss is None  # nothing is missing
     assert caught_up.bytes == end
-    assert list(caught_up.stage_s) == list(Step)
+    assert list(caught_up.stage_s) == list(BatchStep)
     assert all(spent_s > 0 for spent_s in caught_up.stage_s.values())
     assert (caught_up.incidents, caught_up.failures, caught_up.last_error) == ({}, {}, None)
     # and what others are told is the same
@@ -231,8 +231,8 @@ def test_one_that_lags_says_since_when_and_when_it_will_be_too_late(spark: Spark
     may_go_on = threading.Event()
     held = threading.Event()
 
-    def hold(step: Step) -> None:
-        if step is Step.FILES:
+    def hold(step: BatchStep) -> None:
+        if step is BatchStep.FILES:
             held.set()
             assert may_go_on.wait(60)
 

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from pipeline.inspect.status import Answer, LogStatus, status_blocks, status_of, troubles
+from pipeline.inspect.status import LogStatus, MasterAnswer, status_blocks, status_of, troubles
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunState, facts_of, process_space
 from sinks.books.ledger_row import LedgerRow
@@ -20,7 +20,7 @@ from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
-from sources.retention import Retention
+from sources.retention import MasterRetention
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_run_state import GONE_PID
 from tests.sinks.memory_master import MemoryMaster
@@ -28,8 +28,8 @@ from tests.sinks.memory_master import MemoryMaster
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 MASTER = MemoryMaster((100,) * 50, place="10.0.0.5:10912")
 RUNNER = replace(this_writer(), run="run-1", host="host-1", since="2026-11-21T14:02:11+00:00")
-RETENTION = Retention(file_size_bytes=1000, keeps_s=7200, room_bytes=None)
-ANSWER = Answer(
+RETENTION = MasterRetention(file_size_bytes=1000, keeps_s=7200, room_bytes=None)
+ANSWER = MasterAnswer(
     MasterView(role="SYNC_MASTER", bounds=OffsetRange(Offset(1000), Offset(5000)), retention=RETENTION), Offset(4000)
 )
 
@@ -94,13 +94,13 @@ def test_a_log_that_is_replicated() -> None:
         (run(pid=GONE_PID), ANSWER, [(5, "found last seen 2026-11-21 14:05:08 UTC (3 s ago): it broke")]),
         (
             run(),
-            Answer(error="nobody there"),
+            MasterAnswer(error="nobody there"),
             [(3, "rocketmq/broker-a: its master cannot be asked; found nobody there")],
         ),
-        (None, Answer(error="nobody there"), [(5, "no job replicates it"), (3, "its master cannot be asked")]),
+        (None, MasterAnswer(error="nobody there"), [(5, "no job replicates it"), (3, "its master cannot be asked")]),
     ],
 )
-def test_what_a_monitor_is_told(last: RunState | None, answer: Answer, found: list[tuple[int, str]]) -> None:
+def test_what_a_monitor_is_told(last: RunState | None, answer: MasterAnswer, found: list[tuple[int, str]]) -> None:
     told = troubles(status_of(MASTER, last, table(4000), answer, NOW), NOW)
     assert [one.exit_code for one in told] == [code for code, _ in found]
     for one, (_, words) in zip(told, found, strict=True):
@@ -114,7 +114,7 @@ def test_a_master_that_was_elected() -> None:
     assert (said.master_epoch, said.confirmed) == (7, 4500)
     assert "epoch 7, confirmed up to 4,500" in shown(said)
     found = replace(run(), facts={**run().facts, "master_epoch": 6, "confirmed": 4400})
-    asked_in_vain = status_of(MASTER, found, table(4000), Answer(error="away"), NOW)
+    asked_in_vain = status_of(MASTER, found, table(4000), MasterAnswer(error="away"), NOW)
     assert (asked_in_vain.master_epoch, asked_in_vain.confirmed) == (6, 4400)  # as the job found it
     plain = status_of(MASTER, run(), table(4000), ANSWER, NOW)
     assert (plain.master_epoch, plain.confirmed) == (None, None)
@@ -147,7 +147,7 @@ def test_a_position_that_moved_since_the_job_spoke_is_received_too() -> None:
 
 
 def test_a_master_that_is_away_is_part_of_the_status() -> None:
-    said = status_of(MASTER, run(), table(4000), Answer(error=str(MasterUnreachable("no connection"))), NOW)
+    said = status_of(MASTER, run(), table(4000), MasterAnswer(error=str(MasterUnreachable("no connection"))), NOW)
     assert (said.position, said.lag_bytes, said.master_maximum) == (4000, None, None)
     assert said.lag_s == 1.5
     assert said.master_role == "SYNC_MASTER"  # as the job found it
@@ -155,7 +155,7 @@ def test_a_master_that_is_away_is_part_of_the_status() -> None:
 
 
 def test_a_log_without_anything() -> None:
-    said = status_of(MASTER, None, None, Answer(error="away"), NOW)
+    said = status_of(MASTER, None, None, MasterAnswer(error="away"), NOW)
     assert (said.position, said.received, said.epoch, said.writer, said.phase) == (None,) * 5
 
 
@@ -194,6 +194,6 @@ def test_people_read_a_block_a_log() -> None:
     ids=["never", "waiting", "failed", "killed"],
 )
 def test_people_read_what_runs(last: RunState | None, words: str) -> None:
-    text = " ".join(shown(status_of(MASTER, last, None, Answer(error="away"), NOW)).split())
+    text = " ".join(shown(status_of(MASTER, last, None, MasterAnswer(error="away"), NOW)).split())
     assert words in text.partition("running ")[2]
     assert "away" in text

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
 from sources.errors import ReplicaError, StorageUnreachable
 from tests.pipeline.faulty_storage import FaultyStorage, installed
@@ -72,12 +72,12 @@ def test_a_job_waits_for_the_storage_and_writes_everything_once(
     after: bool,
     times: int,
 ) -> None:
-    end, files = fixture_550.max_offset, Counter[Step]()
+    end, files = fixture_550.max_offset, Counter[BatchStep]()
     with ExitStack() as fault:
 
-        def break_at_the_second_batch(step: Step) -> None:
+        def break_at_the_second_batch(step: BatchStep) -> None:
             files[step] += 1
-            if step is Step.FILES and files[step] == 2 and times < 0:
+            if step is BatchStep.FILES and files[step] == 2 and times < 0:
                 fault.enter_context(storage.failing(on, kind=kind, after=after, times=times))
 
         if times > 0:

@@ -18,9 +18,9 @@ from pipeline.verify import plan
 from pipeline.verify import run as verify
 from pipeline.verify.queues import Why
 from pipeline.verify.run import Scope, verify_log
-from pipeline.verify.summary import Summary
+from pipeline.verify.summary import VerifySummary
 from sinks.books.incidents import IncidentsTable
-from sinks.proof.verdicts import Kind, Verdict
+from sinks.proof.verdicts import DifferenceKind, Verdict
 from sources.errors import ConfigurationError, Divergent
 from sources.loss import Condition
 from sources.offsets import LogId
@@ -34,7 +34,7 @@ LOG_ID = LogId("rocketmq", "test")
 FILE_BYTES = 1 << 20
 
 
-def verified(spark: SparkSession, lake: Path, master: dict[str, Any], **scope: Any) -> Summary:
+def verified(spark: SparkSession, lake: Path, master: dict[str, Any], **scope: Any) -> VerifySummary:
     config = job_config(lake, **master)
     return verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(**scope))
 
@@ -72,7 +72,7 @@ def open_incidents(spark: SparkSession, lake: Path) -> list[tuple[Condition, int
     return [(row.found.condition, row.found.start, row.found.end) for row in rows]
 
 
-def the_one(summary: Summary) -> tuple[Verdict, tuple[int, int], list[tuple[int, Kind]]]:
+def the_one(summary: VerifySummary) -> tuple[Verdict, tuple[int, int], list[tuple[int, DifferenceKind]]]:
     (found,) = summary.differences
     assert summary.differing == 1
     assert isinstance(summary.problem, Divergent)
@@ -110,7 +110,7 @@ def test_a_byte_of_the_master_is_another(spark: SparkSession, fixture_497: Fixtu
     file.write_bytes(data)
     (expected,) = [one for one in ranges_of(spark, lake) if one[0] <= at < one[1]]
     summary = verified(spark, lake, {"path": str(log)})
-    assert the_one(summary) == (Verdict.REWRITTEN, expected, [(record["physical_offset"], Kind.CHANGED)])
+    assert the_one(summary) == (Verdict.REWRITTEN, expected, [(record["physical_offset"], DifferenceKind.CHANGED)])
     assert open_incidents(spark, lake) == [(Condition.REWRITTEN, *expected)]
     assert str(record["physical_offset"]) in str(summary.problem)
     verified(spark, lake, {"path": str(log)})
@@ -142,10 +142,10 @@ def test_rows_of_the_replica_are_changed(spark: SparkSession, fixture_497: Fixtu
     assert {one.verdict for one in summary.differences} == {Verdict.REPLICA_DAMAGED}
     assert [(one.claim.range.start, one.claim.range.end) for one in summary.differences] == ranges
     assert [[(one.offset, one.kind) for one in found.differences] for found in summary.differences] == [
-        [(changed, Kind.CHANGED)],
-        [(resized, Kind.CHANGED)],
-        [(gone, Kind.MISSING)],
-        [(doubled, Kind.TWICE)],
+        [(changed, DifferenceKind.CHANGED)],
+        [(resized, DifferenceKind.CHANGED)],
+        [(gone, DifferenceKind.MISSING)],
+        [(doubled, DifferenceKind.TWICE)],
     ]
     assert open_incidents(spark, lake) == [(Condition.REPLICA_DAMAGED, *one) for one in ranges]
     assert summary.jumps is not None

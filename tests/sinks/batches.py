@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch.group import Group
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, Step
+from sinks.batch.result import BatchResult, BatchStep
 from sinks.state.log_state import Writer
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
@@ -20,7 +20,7 @@ from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import RecordingSession
 
 
-def no_step(step: Step) -> None:
+def no_step(step: BatchStep) -> None:
     """Nothing happens between the steps."""
 
 
@@ -40,7 +40,7 @@ class Solo(Replica):
         master: MasterLog,
         session: Session | None = None,
         writer: Writer | None = None,
-        on_step: Callable[[Step], None] = no_step,
+        on_step: Callable[[BatchStep], None] = no_step,
     ) -> None:
         super().__init__(spark, warehouse, master, session or RecordingSession(), writer)
         self._group = Group(spark, warehouse, on_step)
@@ -64,7 +64,7 @@ def opened(
     warehouse: Path,
     master: MasterLog,
     session: Session | None = None,
-    on_step: Callable[[Step], None] = no_step,
+    on_step: Callable[[BatchStep], None] = no_step,
 ) -> Solo:
     """A replica that has claimed its log."""
     replica = Solo(spark, str(warehouse), master, session, on_step=on_step)

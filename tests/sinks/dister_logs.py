@@ -9,7 +9,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.history.keyed_state import KeyedStateFollower
 from sources.dister.embedded.leader_log import LeaderLog
 from sources.dister.log import DisterLog
@@ -28,7 +28,7 @@ def bring(
     *,
     group: str = "test",
     start: int = 0,
-    on_step: Callable[[Step], None] = no_step,
+    on_step: Callable[[BatchStep], None] = no_step,
 ) -> Solo:
     """A run that replicates what there is, in one batch; a replica that is new begins at `start`."""
     master = log_of(leader, group)

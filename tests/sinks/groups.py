@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, Step, no_step
+from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.state.opening import Opening
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
@@ -52,7 +52,7 @@ class Members:
         warehouse: Path | str,
         masters: Mapping[str, MemoryMaster],
         *,
-        on_step: Callable[[Step], None] = no_step,
+        on_step: Callable[[BatchStep], None] = no_step,
         patience_s: float | None = None,
         sessions: Mapping[str, RecordingSession] | None = None,
     ) -> None:

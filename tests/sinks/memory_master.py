@@ -18,9 +18,9 @@ from sources.epochs import Parting
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.keyed_state import KeyedState
 from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, Known, MasterView, Session, SessionState
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.retention import Retention
+from sources.retention import MasterRetention
 
 BROKER_A = LogId("rocketmq", "broker-a")
 FIRST_STORED = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
@@ -39,7 +39,7 @@ class MemoryMaster:
     split_bytes: int = 256 * 1024 * 1024
     cuts_at_records: bool = False
     cuts_batches: bool = False
-    retention: Retention | None = None
+    retention: MasterRetention | None = None
     place: str = "memory:10912"
     role: str = "slave"
     proves_all: bool = False
@@ -131,7 +131,7 @@ class MemoryMaster:
             common = covered.end
         return common
 
-    def metadata(self) -> Iterator[Fetched]:
+    def metadata(self) -> Iterator[FetchedMetadata]:
         return iter(())
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:

@@ -24,7 +24,7 @@ from sources.kafka.format.columns import (
 )
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
 from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import RecordingSession
 
@@ -150,7 +150,7 @@ class MemoryPartition:
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
         return None
 
-    def metadata(self) -> Iterator[Fetched]:
+    def metadata(self) -> Iterator[FetchedMetadata]:
         return iter(())
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:

@@ -9,7 +9,7 @@ import pytest
 from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered
 from sinks.batch.proof import ProvenBatch, prove_batch
-from sinks.batch.split_report import Damaged, SplitReport, Written
+from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.incident import Action, Incident
 from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError
@@ -24,19 +24,19 @@ def span(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(end))
 
 
-def records(start: int, end: int, size: int = 10) -> Written:
+def records(start: int, end: int, size: int = 10) -> WrittenStretch:
     last = span(end - size, end)
     file = DataFile(f"{start}.parquet", 1, 2, (end - start) // size, "{}")
     covered, link = Covered(span(start, end), last.start), Link.of(last, b"last")
-    return Written(covered, f"sum of {start}", end - start, file.records, link, None, 5, 6, file)
+    return WrittenStretch(covered, f"sum of {start}", end - start, file.records, link, None, 5, 6, file)
 
 
 def damage(start: int, end: int, condition: Condition = BAD, *, is_kept: bool = True) -> Damaged:
     return Damaged(span(start, end), condition, f"cause at {start}", is_kept)
 
 
-def report(split: tuple[int, int], *pieces: Written | Damaged, batch: tuple[int, int] = (0, 100)) -> SplitReport:
-    written = tuple(piece for piece in pieces if isinstance(piece, Written))
+def report(split: tuple[int, int], *pieces: WrittenStretch | Damaged, batch: tuple[int, int] = (0, 100)) -> SplitReport:
+    written = tuple(piece for piece in pieces if isinstance(piece, WrittenStretch))
     damaged = tuple(piece for piece in pieces if isinstance(piece, Damaged))
     kept = DataFile(f"quarantine of {split[0]}", 1, 2, 1, "{}") if any(piece.is_kept for piece in damaged) else None
     return SplitReport(LOG, span(*split), span(*batch), written, damaged, kept)
@@ -82,7 +82,7 @@ def test_records_and_damage_cover_the_batch_together() -> None:
     ],
     ids=["a hole before", "an overlap", "damage twice", "short", "late", "a record of the next batch"],
 )
-def test_damage_excuses_no_hole_and_no_overlap(pieces: tuple[Written | Damaged, ...]) -> None:
+def test_damage_excuses_no_hole_and_no_overlap(pieces: tuple[WrittenStretch | Damaged, ...]) -> None:
     with pytest.raises(CoverageError):
         prove_batch([report((0, 100), *pieces)], Offset(0))
 

@@ -14,10 +14,10 @@ from sinks.history.metadata import MetadataTable
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
-from sources.dister.services import SERVICE_FILE, Registry, Service
+from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.dister.services import encode as service_file
 from sources.errors import LogtwinError, MasterError, MasterSilent
-from sources.metadata import Fetched
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId
 
 pytestmark = pytest.mark.spark
@@ -43,7 +43,7 @@ class Replica:
         services, peers = map(self._record, self._fetched())
         return services, peers
 
-    def services(self, registry: Registry) -> int:
+    def services(self, registry: ServiceRegistry) -> int:
         """The leader writes these services; then a look."""
         (self.leader / SERVICE_FILE).write_bytes(service_file(registry))
         return self.look()[0]
@@ -63,11 +63,11 @@ class Replica:
     def commits(self, name: str) -> int:
         return int(DeltaTable(str(self.warehouse / name)).version())
 
-    def _fetched(self) -> list[Fetched]:
+    def _fetched(self) -> list[FetchedMetadata]:
         peers = self.leader / PEERS_FILE
         return list(fetch(str(self.leader), str(peers) if peers.exists() else None))
 
-    def _record(self, fetched: Fetched) -> int:
+    def _record(self, fetched: FetchedMetadata) -> int:
         if fetched.items is None:
             return 0
         if isinstance(fetched.items, LogtwinError):
@@ -81,8 +81,10 @@ def replica(spark: SparkSession, tmp_path: Path) -> Replica:
     return Replica(spark, tmp_path)
 
 
-def registry(last: int, **types: str) -> Registry:
-    return Registry(last, {f"0.{name}.service.dister": Service(kind, {"host": name}) for name, kind in types.items()})
+def registry(last: int, **types: str) -> ServiceRegistry:
+    return ServiceRegistry(
+        last, {f"0.{name}.service.dister": Service(kind, {"host": name}) for name, kind in types.items()}
+    )
 
 
 def test_45_a_newer_registry_replaces_and_an_older_one_is_refused(replica: Replica) -> None:
@@ -133,7 +135,7 @@ def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> 
         assert replica.current("dister_services", "node") == ['{"n":0}', '{"n":1}', '{"n":2}']
         whole = leader.services()
         hole = {key: one for key, one in whole.services.items() if not key.startswith("1.")}
-        (replica.leader / SERVICE_FILE).write_bytes(service_file(Registry(whole.id, hole)))
+        (replica.leader / SERVICE_FILE).write_bytes(service_file(ServiceRegistry(whole.id, hole)))
         replica.look()
         assert replica.current("dister_services", "index") == [0, 2]
         leader.service_set("web", "tcp", [])

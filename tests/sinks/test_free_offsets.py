@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from sinks.batch.proof import prove_batch
 from sinks.batch.shared_file import SharedFile
-from sinks.batch.split_report import SplitReport, Written
+from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
@@ -95,7 +95,7 @@ def reports(
     return list(write(planned(*splits)))
 
 
-def written(found: Iterable[SplitReport]) -> list[Written]:
+def written(found: Iterable[SplitReport]) -> list[WrittenStretch]:
     """Of reports that nothing is wrong with."""
     assert [report.error for report in found if report.error is not None] == []
     return [piece for report in found for piece in report.written]
@@ -161,7 +161,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pieces_of(scratch: Path, partition: MemoryPartition, splits: Iterable[OffsetRange]) -> list[Written]:
+def pieces_of(scratch: Path, partition: MemoryPartition, splits: Iterable[OffsetRange]) -> list[WrittenStretch]:
     write = LogWriter(partition, 0, None, None, str(scratch))
     with SharedFile(KAFKA_LOG, KAFKA_LOG.path(str(scratch))) as shared:
         pending = [write.write(PlannedSplit(log(0), span(0, 40), split), shared) for split in splits]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sinks.batch.coverage import Covered
 from sinks.batch.proof import ProvenBatch, prove_batch
-from sinks.batch.split_report import SplitReport, Written
+from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError, Gap
@@ -24,10 +24,10 @@ def span(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(end))
 
 
-def answered(start: int, end: int) -> Written:
+def answered(start: int, end: int) -> WrittenStretch:
     """A record at each third offset; everything about it follows from the range."""
     records = len(range(start, end, 3))
-    return Written(
+    return WrittenStretch(
         covered=Covered(span(start, end), Offset(end - 1)),
         checksum=f"sum of {start}",
         bytes=100 * (end - start),
@@ -40,11 +40,11 @@ def answered(start: int, end: int) -> Written:
     )
 
 
-def report(split: OffsetRange, batch: OffsetRange, *pieces: Written) -> SplitReport:
+def report(split: OffsetRange, batch: OffsetRange, *pieces: WrittenStretch) -> SplitReport:
     return SplitReport(LOG, split, batch, pieces)
 
 
-def task(*pieces: Written, batch: tuple[int, int] = (0, 100)) -> list[SplitReport]:
+def task(*pieces: WrittenStretch, batch: tuple[int, int] = (0, 100)) -> list[SplitReport]:
     """A report of each, as of the split that it answers."""
     return [report(one.covered.range, span(*batch), one) for one in pieces]
 
@@ -109,7 +109,7 @@ class Asked:
     def is_new(self) -> bool:
         return self.start < self.batch.end
 
-    def answers(self, split: OffsetRange) -> list[Written]:
+    def answers(self, split: OffsetRange) -> list[WrittenStretch]:
         start = max(split.start, self.start)
         return [answered(start, split.end)] if start < split.end else []
 
@@ -157,39 +157,39 @@ def test_what_ended_early_is_proven_up_to_there_and_nothing_behind_it(asked: Ask
     assert not {file.name for file in batch.files} & {name for one in behind for name in one.files}
 
 
-def nothing(one: Written) -> list[Written]:
+def nothing(one: WrittenStretch) -> list[WrittenStretch]:
     return []
 
 
-def twice(one: Written) -> list[Written]:
+def twice(one: WrittenStretch) -> list[WrittenStretch]:
     return [one, one]
 
 
-def shortened(one: Written) -> list[Written]:
+def shortened(one: WrittenStretch) -> list[WrittenStretch]:
     return _of(one, one.covered.range.start, one.covered.range.end - 1)
 
 
-def begun_late(one: Written) -> list[Written]:
+def begun_late(one: WrittenStretch) -> list[WrittenStretch]:
     return _of(one, one.covered.range.start + 1, one.covered.range.end)
 
 
-def read_on(one: Written) -> list[Written]:
+def read_on(one: WrittenStretch) -> list[WrittenStretch]:
     return _of(one, one.covered.range.start, one.covered.range.end + 1)
 
 
-def begun_early(one: Written) -> list[Written]:
+def begun_early(one: WrittenStretch) -> list[WrittenStretch]:
     start, end = one.covered.range.start, one.covered.range.end
     return _of(one, max(0, start - 1), end + (start == 0))
 
 
-def _of(one: Written, start: int, end: int) -> list[Written]:
+def _of(one: WrittenStretch, start: int, end: int) -> list[WrittenStretch]:
     return [replace(one, covered=Covered(span(start, end), Offset(end - 1)))]
 
 
 @pytest.mark.parametrize("becomes", [nothing, twice, shortened, begun_late, read_on, begun_early])
 @given(asked=batches(), data=st.data())
 def test_a_split_that_is_not_there_once_is_found(
-    becomes: Callable[[Written], list[Written]], asked: Asked, data: st.DataObject
+    becomes: Callable[[WrittenStretch], list[WrittenStretch]], asked: Asked, data: st.DataObject
 ) -> None:
     reports = asked.reports()
     assume(asked.is_new)

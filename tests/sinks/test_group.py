@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable
 from sinks.tables import LOG
@@ -48,8 +48,8 @@ class Killed(BaseException):
     """The end of the process, as far as the code under test can tell."""
 
 
-def dying_after(step: Step) -> Callable[[Step], None]:
-    def die(reached: Step) -> None:
+def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
+    def die(reached: BatchStep) -> None:
         if reached is step:
             raise Killed
 
@@ -99,7 +99,7 @@ def test_append_overlap_and_replay_in_one_batch(spark: SparkSession, tmp_path: P
 
 
 def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(spark: SparkSession, tmp_path: Path) -> None:
-    seen: list[Step] = []
+    seen: list[BatchStep] = []
     members, tables = (
         Members(spark, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append),
         Tables(spark, tmp_path),
@@ -108,13 +108,13 @@ def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(spark: SparkS
     before = tables.version("log"), tables.version("ledger")
     seen.clear()
     members.apply(*splits("a", 0, 500), *splits("b", 0, 100))
-    assert seen == [Step.ACKNOWLEDGE]
+    assert seen == [BatchStep.ACKNOWLEDGE]
     assert members.promises == {"a": [500, 500], "b": [500, 500]}
     assert (tables.version("log"), tables.version("ledger")) == before
 
 
 def test_a_batch_of_nothing_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    seen: list[Step] = []
+    seen: list[BatchStep] = []
     members = Members(spark, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
     members.apply()
     assert (members.results, members.errors, seen) == ({}, {}, [])
@@ -178,8 +178,8 @@ def test_whatever_one_log_meets_the_others_are_committed(spark: SparkSession, tm
     tables = Tables(spark, tmp_path)
     Members(spark, tmp_path, masters).bring(100)
 
-    def take(step: Step) -> None:
-        if step is Step.FILES:
+    def take(step: BatchStep) -> None:
+        if step is BatchStep.FILES:
             claimed_by_another(spark, tmp_path, "taken-while-read")
 
     now = masters | {name: one.master for name, one in met.items() if one.master is not None}
@@ -212,7 +212,7 @@ def test_whatever_one_log_meets_the_others_are_committed(spark: SparkSession, tm
 
 def test_where_every_log_meets_something_nothing_is_committed(spark: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", sizes=SIZES)
-    tables, seen = Tables(spark, tmp_path), list[Step]()
+    tables, seen = Tables(spark, tmp_path), list[BatchStep]()
     Members(spark, tmp_path, masters).bring(100)
     failing = {
         "a": Failing(SIZES, log_id=named("a"), error=MasterUnreachable("no connection")),
@@ -241,15 +241,15 @@ def test_which_logs_another_run_has(spark: SparkSession, tmp_path: Path) -> None
 # --- kills
 
 
-@pytest.mark.parametrize("step", Step)
-def test_a_kill_after_any_step_leaves_one_copy_of_each(spark: SparkSession, tmp_path: Path, step: Step) -> None:
+@pytest.mark.parametrize("step", BatchStep)
+def test_a_kill_after_any_step_leaves_one_copy_of_each(spark: SparkSession, tmp_path: Path, step: BatchStep) -> None:
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(405,))}
     tables = Tables(spark, tmp_path)
     Members(spark, tmp_path, masters).bring(100)
     killed = Members(spark, tmp_path, masters, on_step=dying_after(step))
     with pytest.raises(Killed):
         killed.bring(410, split=200)
-    reached = 100 if step is Step.FILES else 410
+    reached = 100 if step is BatchStep.FILES else 410
     again = Members(spark, tmp_path, masters)
     assert again.positions() == dict.fromkeys("abc", reached)
     for name, master in masters.items():

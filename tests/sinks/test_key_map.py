@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.history.key_map import BUCKETS, ENTRIES_SCHEMA, bucket_of, by_bucket, merged
-from sources.keyed_state import Change, Changes
+from sources.keyed_state import Changes, KeyChange
 
 NOTHING = ENTRIES_SCHEMA.empty_table()
 
@@ -20,19 +20,19 @@ def rows(entries: pa.Table | None) -> dict[str, tuple[str | None, int, bool]]:
 
 
 def test_changes_become_rows() -> None:
-    entries = merged(NOTHING, {"a": Change(3, "1"), "b": Change(4, None)})
+    entries = merged(NOTHING, {"a": KeyChange(3, "1"), "b": KeyChange(4, None)})
     assert rows(entries) == {"a": ("1", 3, False), "b": (None, 4, True)}
 
 
 def test_a_newer_change_takes_the_place_of_an_older_one_and_leaves_the_others() -> None:
-    entries = merged(NOTHING, {"a": Change(3, "1"), "b": Change(3, "1")})
-    assert rows(merged(entries, {"a": Change(5, None)})) == {"a": (None, 5, True), "b": ("1", 3, False)}
+    entries = merged(NOTHING, {"a": KeyChange(3, "1"), "b": KeyChange(3, "1")})
+    assert rows(merged(entries, {"a": KeyChange(5, None)})) == {"a": (None, 5, True), "b": ("1", 3, False)}
 
 
 def test_a_change_that_is_older_or_there_already_changes_nothing() -> None:
-    entries = merged(NOTHING, {"a": Change(3, None)})
-    assert merged(entries, {"a": Change(3, None)}) is None
-    assert merged(entries, {"a": Change(2, "an older set does not bring it back")}) is None
+    entries = merged(NOTHING, {"a": KeyChange(3, None)})
+    assert merged(entries, {"a": KeyChange(3, None)}) is None
+    assert merged(entries, {"a": KeyChange(2, "an older set does not bring it back")}) is None
 
 
 def test_the_bucket_of_a_key_is_by_its_crc_32_of_utf_8() -> None:
@@ -40,7 +40,7 @@ def test_the_bucket_of_a_key_is_by_its_crc_32_of_utf_8() -> None:
 
 
 def test_every_change_is_in_the_bucket_of_its_key_alone() -> None:
-    changes = {f"key-{number}": Change(number, "") for number in range(1000)}
+    changes = {f"key-{number}": KeyChange(number, "") for number in range(1000)}
     parts = by_bucket(changes)
     assert len(parts) == BUCKETS
     assert {key: change for part in parts.values() for key, change in part.items()} == changes
@@ -48,7 +48,7 @@ def test_every_change_is_in_the_bucket_of_its_key_alone() -> None:
 
 
 CHANGES = st.dictionaries(
-    st.sampled_from("abcdef"), st.builds(Change, st.integers(1, 9), st.none() | st.text(max_size=2)), max_size=4
+    st.sampled_from("abcdef"), st.builds(KeyChange, st.integers(1, 9), st.none() | st.text(max_size=2)), max_size=4
 )
 
 
@@ -57,7 +57,7 @@ def test_the_map_is_the_newest_change_of_each_key_in_whatever_order_they_come(ba
     newest: Changes = {}
     entries = NOTHING
     for batch in batches:
-        newest |= {key: change for key, change in batch.items() if change.id > newest.get(key, Change(-1, None)).id}
+        newest |= {key: change for key, change in batch.items() if change.id > newest.get(key, KeyChange(-1, None)).id}
         after = merged(entries, batch)
         entries = entries if after is None else after
     assert rows(entries) == {key: (one.value, one.id, one.value is None) for key, one in newest.items()}

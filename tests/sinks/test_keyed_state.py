@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.healing.repair import Repair
 from sinks.history.key_map import bucket_of
 from sinks.history.key_values import KeyValues, MapPosition
-from sinks.upkeep.retention import Keep, Retention
+from sinks.upkeep.retention import Keep, ReplicaRetention
 from sources.dister.embedded.leader_log import LeaderLog
 from sources.errors import ReplicaError
-from sources.keyed_state import Change
+from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
 from tests.sinks.batches import ranges
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
@@ -79,11 +79,13 @@ def test_8_a_batch_that_changes_no_key_moves_the_position(spark: SparkSession, l
     assert live(lake) == {"a": "1"}
 
 
-@pytest.mark.parametrize("step", [Step.COMMIT, Step.ACKNOWLEDGE, Step.LEDGER], ids=lambda step: step.value)
+@pytest.mark.parametrize(
+    "step", [BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER], ids=lambda step: step.value
+)
 def test_5_killed_after_the_commit_of_the_log_the_next_start_catches_up(
-    spark: SparkSession, lake: Path, leader: LeaderLog, step: Step
+    spark: SparkSession, lake: Path, leader: LeaderLog, step: BatchStep
 ) -> None:
-    def die(reached: Step) -> None:
+    def die(reached: BatchStep) -> None:
         if reached is step:
             raise Killed
 
@@ -93,7 +95,7 @@ def test_5_killed_after_the_commit_of_the_log_the_next_start_catches_up(
     leader.remove(["b"], rnd=1)
     with pytest.raises(Killed):
         bring(spark, lake, leader, on_step=die)
-    assert live(lake) == ({"a": "2"} if step is Step.LEDGER else {"a": "1", "b": "1"})
+    assert live(lake) == ({"a": "2"} if step is BatchStep.LEDGER else {"a": "1", "b": "1"})
     bring(spark, lake, leader)
     assert entries(lake) == {"a": ("2", 20001, False), "b": (None, 30001, True)}
 
@@ -184,10 +186,10 @@ def test_of_two_that_change_one_map_the_second_is_refused(spark: SparkSession, l
     one.ensure()
     view = one.look()
     assert view is not None
-    other.exchange(view, {"a": Change(1, "other's")}, MapPosition(0, Offset(2)), anew=True)
-    one.exchange(view, {"a": Change(1, "1")}, MapPosition(0, Offset(2)), anew=True)
+    other.exchange(view, {"a": KeyChange(1, "other's")}, MapPosition(0, Offset(2)), anew=True)
+    one.exchange(view, {"a": KeyChange(1, "1")}, MapPosition(0, Offset(2)), anew=True)
     with pytest.raises(KernelConflict):
-        one.exchange(view, {"a": Change(2, "2")}, MapPosition(0, Offset(3)), anew=False)
+        one.exchange(view, {"a": KeyChange(2, "2")}, MapPosition(0, Offset(3)), anew=False)
     assert live(lake) == {"a": "1"}
     assert live(lake, "other") == {"a": "other's"}
 
@@ -199,7 +201,7 @@ def test_what_retention_deleted_is_not_replayed_as_if_it_had_never_been(
     bring(spark, lake, leader)
     leader.set({"b": "1"}, rnd=1)
     bring(spark, lake, leader)
-    retention, now = Retention(spark, str(lake), TEST), datetime.now(UTC)
+    retention, now = ReplicaRetention(spark, str(lake), TEST), datetime.now(UTC)
     retention.apply(retention.plan(Keep(size_bytes=1), now), now)
     leader.set({"b": "2"}, rnd=1)
     bring(spark, lake, leader)

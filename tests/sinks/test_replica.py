@@ -15,7 +15,7 @@ from chispa import assert_df_equality
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.spark_schemas import spark_schema
 from sinks.state.position import LogTable
 from sinks.tables import LOG
@@ -267,10 +267,10 @@ def test_the_master_is_proven_when_the_session_has_given_way(spark: SparkSession
     assert seen == [True, False]
 
 
-def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: RecordingSession) -> None:
+def killed_at(spark: SparkSession, warehouse: Path, step: BatchStep, session: RecordingSession) -> None:
     """[0, 500) committed; the job dies after `step` of [500, 1000)."""
 
-    def die(reached: Step) -> None:
+    def die(reached: BatchStep) -> None:
         if reached is step and replica.last is not None:
             raise Killed
 
@@ -283,27 +283,27 @@ def killed_at(spark: SparkSession, warehouse: Path, step: Step, session: Recordi
 @pytest.mark.parametrize(
     ("step", "restart_at"),
     [
-        *((step, "checkpoint") for step in Step),
-        (Step.FILES, "position"),
-        (Step.COMMIT, "position"),
+        *((step, "checkpoint") for step in BatchStep),
+        (BatchStep.FILES, "position"),
+        (BatchStep.COMMIT, "position"),
         *(
             pytest.param(step, "position", marks=pytest.mark.soak)
-            for step in Step
-            if step not in (Step.FILES, Step.COMMIT)
+            for step in BatchStep
+            if step not in (BatchStep.FILES, BatchStep.COMMIT)
         ),
     ],
 )
 def test_a_crash_after_any_step_leaves_one_copy(
-    spark: SparkSession, tmp_path: Path, step: Step, restart_at: str
+    spark: SparkSession, tmp_path: Path, step: BatchStep, restart_at: str
 ) -> None:
     """HA-45."""
     session = RecordingSession()
     killed_at(spark, tmp_path, step, session)
-    if step in (Step.FILES, Step.COMMIT):
+    if step in (BatchStep.FILES, BatchStep.COMMIT):
         assert session.promises == [500]
     replica = Solo(spark, str(tmp_path), MASTER, session)
     position = replica.open()
-    assert position == (500 if step is Step.FILES else 1000)
+    assert position == (500 if step is BatchStep.FILES else 1000)
     if restart_at == "checkpoint":
         replica(ranges(500, 1000, 100))
         assert session.promises[-1] == 1000
@@ -374,7 +374,7 @@ def test_the_session_makes_way_while_the_tasks_read_and_only_then(spark: SparkSe
 def test_received_is_what_is_proven_and_never_below_the_position(spark: SparkSession, tmp_path: Path) -> None:
     seen: list[tuple[Offset | None, Offset | None]] = []
 
-    def look(step: Step) -> None:
+    def look(step: BatchStep) -> None:
         seen.append((replica.position(), replica.received()))
 
     replica = opened(spark, tmp_path, MASTER, on_step=look)
@@ -388,8 +388,8 @@ def test_a_job_that_starts_while_files_are_written_wins(spark: SparkSession, tmp
     """The older one has checked, read and written, and is about to commit."""
     newer: list[Solo] = []
 
-    def interfere(step: Step) -> None:
-        if step is Step.FILES:
+    def interfere(step: BatchStep) -> None:
+        if step is BatchStep.FILES:
             newer.append(opened(spark, tmp_path, MASTER))
             newer[0](ranges(0, 1000, 300))
 
@@ -441,11 +441,11 @@ def test_the_token_is_in_the_traceback(spark: SparkSession, tmp_path: Path) -> N
 
 
 def test_each_step_is_timed(spark: SparkSession, tmp_path: Path) -> None:
-    steps: list[Step] = []
+    steps: list[BatchStep] = []
     replica = opened(spark, tmp_path, MASTER, on_step=steps.append)
     replica(ranges(0, 500))
-    assert steps == list(Step)
+    assert steps == list(BatchStep)
     assert replica.last is not None
-    assert list(replica.last.durations_s) == list(Step)
+    assert list(replica.last.durations_s) == list(BatchStep)
     assert all(duration >= 0 for duration in replica.last.durations_s.values())
     assert (replica.last.records, replica.last.bytes) == (6, 500)

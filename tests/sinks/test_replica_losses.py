@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.batch.replica import Replica
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Action, Incident
 from sinks.books.incidents import IncidentsTable
@@ -176,9 +176,11 @@ def test_ordinary_commits_leave_the_holes_alone(spark: SparkSession, tmp_path: P
     assert held(spark, tmp_path).holes == holes
 
 
-@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.value)
-def test_a_crash_after_any_step_leaves_one_copy_of_everything(spark: SparkSession, tmp_path: Path, step: Step) -> None:
-    def die(reached: Step) -> None:
+@pytest.mark.parametrize("step", list(BatchStep), ids=lambda step: step.value)
+def test_a_crash_after_any_step_leaves_one_copy_of_everything(
+    spark: SparkSession, tmp_path: Path, step: BatchStep
+) -> None:
+    def die(reached: BatchStep) -> None:
         if reached is step:
             raise Killed
 

@@ -16,7 +16,7 @@ import pytest
 
 import sinks.batch.shared_file
 from sinks.batch.continuity import Link
-from sinks.batch.split_report import SplitReport, Written
+from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sources.errors import (
     BelowMinimum,
@@ -81,7 +81,7 @@ def reports(
 
 def one(
     warehouse: Path, planned: list[PlannedSplit], master: MemoryMaster = MASTER, position: int | None = None
-) -> Written | None:
+) -> WrittenStretch | None:
     (report,) = reports(warehouse, planned, master, position)
     if report.error is not None:
         raise report.error
@@ -89,7 +89,7 @@ def one(
     return written
 
 
-def file_of(piece: Written) -> str:
+def file_of(piece: WrittenStretch) -> str:
     assert piece.file is not None
     return piece.file.name
 

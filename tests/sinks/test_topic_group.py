@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.replica import begin_together, open_together
-from sinks.batch.result import BatchResult, Step
+from sinks.batch.result import BatchResult, BatchStep
 from sinks.books.incident import Action, Incident
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
@@ -66,7 +66,7 @@ def test_batches_of_several_partitions_are_one_commit_each(spark: SparkSession, 
     before = twin.version()
     twin.takes({0: (0, 25), 1: (0, 10), 2: (0, 20)}, split=10)
     assert twin.version() == before + 1
-    assert twin.steps == [Step.FILES, Step.COMMIT, Step.ACKNOWLEDGE, Step.LEDGER]
+    assert twin.steps == [BatchStep.FILES, BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER]
     assert twin.offsets == {0: 25, 1: 10, 2: 20}
     assert {number: session.positions for number, session in twin.sessions.items()} == {
         0: [at(25)], 1: [at(10)], 2: [at(20)],
@@ -169,8 +169,8 @@ def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_w
 ) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
 
-    def take(step: Step) -> None:
-        if step is Step.FILES and twin.offsets[0] == 0:
+    def take(step: BatchStep) -> None:
+        if step is BatchStep.FILES and twin.offsets[0] == 0:
             LogTable(spark, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
 
     twin = Twin(spark, tmp_path, FULL, on_step=take).opened()
@@ -210,8 +210,8 @@ class Killed(BaseException):
     """As a kill: nothing of ours handles it."""
 
 
-def dying_after(step: Step) -> Callable[[Step], None]:
-    def die(done: Step) -> None:
+def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
+    def die(done: BatchStep) -> None:
         if done is step:
             raise Killed
 
@@ -220,10 +220,10 @@ def dying_after(step: Step) -> Callable[[Step], None]:
 
 @pytest.mark.parametrize(
     ("step", "rows", "ledger"),
-    [(Step.FILES, 10, 1), (Step.COMMIT, 20, 1), (Step.ACKNOWLEDGE, 20, 1), (Step.LEDGER, 20, 3)],
+    [(BatchStep.FILES, 10, 1), (BatchStep.COMMIT, 20, 1), (BatchStep.ACKNOWLEDGE, 20, 1), (BatchStep.LEDGER, 20, 3)],
 )
 def test_after_a_kill_there_is_one_copy_of_everything(
-    spark: SparkSession, tmp_path: Path, step: Step, rows: int, ledger: int
+    spark: SparkSession, tmp_path: Path, step: BatchStep, rows: int, ledger: int
 ) -> None:
     twin = Twin(spark, tmp_path, TOPIC).opened()
     twin.takes({0: (0, 10)})
@@ -232,7 +232,7 @@ def test_after_a_kill_there_is_one_copy_of_everything(
         dying.takes({0: (10, 20), 2: (0, 10)})
     assert len(twin.rows()[0]) == rows
     assert len(twin.ledger()) == ledger
-    assert bool(dying.promises[0]) == (step in (Step.ACKNOWLEDGE, Step.LEDGER))
+    assert bool(dying.promises[0]) == (step in (BatchStep.ACKNOWLEDGE, BatchStep.LEDGER))
     again = Twin(spark, tmp_path, TOPIC).opened()
     assert again.offsets == {0: rows, 1: 0, 2: 10 if rows == 20 else 0}  # all of the batch or nothing
     again.takes({0: (10, 20), 1: (0, 10), 2: (0, 10)})

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
 from sinks.batch.replica import Replica, begin_together, open_together
-from sinks.batch.result import Step
+from sinks.batch.result import BatchStep
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG
@@ -41,13 +41,13 @@ class Twin:
         lake: Path,
         partitions: Mapping[int, MemoryPartition],
         *,
-        on_step: Callable[[Step], None] | None = None,
+        on_step: Callable[[BatchStep], None] | None = None,
         patience_s: float | None = None,
     ) -> None:
         self._spark = spark
         self._lake = lake
         self._topic = next(iter(partitions.values())).topic
-        self.steps: list[Step] = []
+        self.steps: list[BatchStep] = []
         self.sessions = {number: MarkedSession() for number in partitions}
         writer = this_writer()
         self.replicas = {

@@ -15,7 +15,7 @@ import pytest
 
 from sources.access.address import Address
 from sources.offsets import LogId, Offset
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session.session import HASession
 from sources.rocketmq.wire.client import RemotingClient
@@ -41,7 +41,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 def send(broker: Broker, count: int) -> None:
     with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
-        list(producer.send_all(Message("expiring", b"x" * 4000) for _ in range(count)))
+        list(producer.send_all(OutgoingMessage("expiring", b"x" * 4000) for _ in range(count)))
 
 
 def files(broker: Broker) -> list[Path]:

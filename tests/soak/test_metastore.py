@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.system.cache import cache_folder
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import embedded_master
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
@@ -48,7 +48,7 @@ def test_orders_by_name(tmp_path: Path) -> None:
         )
         for number in range(2):  # the second run finds its names taken, by itself
             for key in "ab":
-                producer.send(Message("orders", json.dumps({"id": key, "n": number}).encode(), {}, queue_id=0))
+                producer.send(OutgoingMessage("orders", json.dumps({"id": key, "n": number}).encode(), {}, queue_id=0))
             logtwin(tmp_path, "-m", "pipeline", "replicate", "--available-now", "--config", str(job))
         rows, counts, names = json.loads(logtwin(tmp_path, "-c", QUESTION, str(job)).splitlines()[-1])
         assert rows == [["a", 1], ["b", 1]]

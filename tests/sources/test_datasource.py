@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sources.datasource import RECORDS_SCHEMA, StreamReader, from_json, register, to_json
+from sources.datasource import RECORDS_SCHEMA, OffsetStreamReader, from_json, register, to_json
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
 from sources.offsets import Offset
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
@@ -210,7 +210,7 @@ def test_a_stream_below_the_master_s_minimum_or_above_its_maximum_is_an_error(fi
     from sources.registry import open_log
 
     options = parse_options(SourceOptions, {"path": str(fixture_550.commitlog_path)}, where="test")
-    reader = StreamReader(open_log(options), options)
+    reader = OffsetStreamReader(open_log(options), options)
     with pytest.raises(AboveMaximum):
         reader.latestOffset({"offset": 99_999_999}, ReadAllAvailable())
 

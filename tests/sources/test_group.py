@@ -21,7 +21,7 @@ from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, Segme
 from sources.group import standing
 from sources.group.lookout import LogLookout
 from sources.group.offsets import GroupOffset
-from sources.group.standing import Place, Standing
+from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
 from sources.offsets import Offset
@@ -45,7 +45,7 @@ def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[st
 def say(folder: Path, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
     """`places` by the last letter of a log's id."""
     pairs = {name: where if isinstance(where, tuple) else (where, 0) for name, where in places.items()}
-    said = {f"rocketmq/{name}": Place(Offset(position), turn) for name, (position, turn) in pairs.items()}
+    said = {f"rocketmq/{name}": ReadingPlace(Offset(position), turn) for name, (position, turn) in pairs.items()}
     standing.write(folder / "standing", Standing(said, budget, is_stopping))
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
-from sources.group.lookout import Found, LogLookout, Looking, Lookout, Seen
-from sources.group.standing import Place, Standing
-from sources.group.watch import Batch, GroupWatch, Pace
+from sources.group.lookout import Found, LogLookout, Lookout, LookRequest, LookResult
+from sources.group.standing import ReadingPlace, Standing
+from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
@@ -50,7 +50,7 @@ class Group:
         said = {f"rocketmq/{name}": _place(where) for name, where in places.items()}
         standing.write(self._path, Standing(said, budget, is_stopping))
 
-    def next(self) -> Batch:
+    def next(self) -> PlannedBatch:
         batch = self.watch.next()
         assert batch is not None
         return batch
@@ -62,9 +62,9 @@ class Group:
         return {log_id[-1]: (one.start, one.end) for log_id, one in batch.batches.items()}
 
 
-def _place(where: Where) -> Place:
+def _place(where: Where) -> ReadingPlace:
     position, turn = where if isinstance(where, tuple) else (where, 0)
-    return Place(None if position is None else Offset(position), turn)
+    return ReadingPlace(None if position is None else Offset(position), turn)
 
 
 @pytest.fixture(autouse=True)
@@ -115,7 +115,8 @@ def test_a_backlog_starves_nobody(tmp_path: Path) -> None:
 def test_a_log_that_counts_ids_takes_a_share(tmp_path: Path) -> None:
     group = Group(tmp_path, ScriptedLog("dister/a", 0, 10), ScriptedLog(B, 0, 1000))
     standing.write(
-        tmp_path / "standing", Standing({"dister/a": Place(Offset(0)), B: Place(Offset(0))}, budget_bytes=100)
+        tmp_path / "standing",
+        Standing({"dister/a": ReadingPlace(Offset(0)), B: ReadingPlace(Offset(0))}, budget_bytes=100),
     )
     assert group.ranges() == {"a": (0, 10), "b": (0, 50)}
 
@@ -227,14 +228,14 @@ def test_bytes_that_producers_wait_for_begin_a_batch_at_once(tmp_path: Path) -> 
     quiet, waited = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100, is_waited_for=True)
     group = Group(tmp_path, quiet, waited)
     group.say({"a": 100, "b": 100})
-    found: list[Batch | None] = []
+    found: list[PlannedBatch | None] = []
     planner = threading.Thread(target=lambda: found.append(group.watch.next()))
     planner.start()
     wait_until(lambda: waited.looks >= 5, "looks between the beats")
     quiet.grow(130)
     waited.grow(120)
     planner.join(LONG_S)
-    assert found == [Batch({B: span(100, 120)}, {})]
+    assert found == [PlannedBatch({B: span(100, 120)}, {})]
     assert quiet.looks == 1
 
 
@@ -283,7 +284,7 @@ def test_a_silent_master_holds_up_nobody_and_its_answer_is_used_when_it_comes(
     silent.answers.set()
     while (batch := group.watch.next()) is None:
         pass
-    assert batch == Batch({A: span(0, 100)}, {})
+    assert batch == PlannedBatch({A: span(0, 100)}, {})
     group.say({"a": 100, "b": 300})
     wait_until(lambda: group.watch.next() is None and "in time again" in caplog.text, "it is in time again")
     assert [message.split(":")[0] for message in caplog.messages if "does not answer" in message].count(A) == 1
@@ -396,7 +397,7 @@ def test_an_error_about_where_the_log_stood_before_says_nothing(tmp_path: Path) 
     group.say({"a": 100})
     while (batch := group.watch.next()) is None:
         pass
-    assert batch == Batch({A: span(100, 120)}, {})
+    assert batch == PlannedBatch({A: span(100, 120)}, {})
 
 
 # Masters that have several logs
@@ -417,7 +418,7 @@ class Master:
     def log(self, log_id: str) -> MasterLog | None:
         return self.logs[log_id].log if log_id in self.logs else None
 
-    def look(self, wanted: Mapping[str, Looking]) -> Found:
+    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
         self.asked.append(set(wanted))
         assert self.answers.wait(LONG_S)
         if self.error is not None:
@@ -427,11 +428,11 @@ class Master:
     def is_waited_for(self) -> bool:
         return False
 
-    def _seen(self, log_id: str, one: Looking) -> Seen | LogtwinError:
+    def _seen(self, log_id: str, one: LookRequest) -> LookResult | LogtwinError:
         error = self.logs[log_id].error
         if isinstance(error, LogtwinError):
             return error
-        return Seen(self.logs[log_id].held, one.place.position or Offset(0))
+        return LookResult(self.logs[log_id].held, one.place.position or Offset(0))
 
 
 def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None:

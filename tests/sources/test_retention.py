@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.offsets import Offset, OffsetRange
-from sources.retention import Retention, UntilLoss
+from sources.retention import MasterRetention, UntilLoss
 
 FILE = 1000
 HELD = OffsetRange(Offset(5000), Offset(9500))
-THREE_DAYS = Retention(file_size_bytes=FILE, keeps_s=259_200.0, room_bytes=None)
-TIGHT = Retention(file_size_bytes=FILE, keeps_s=None, room_bytes=700)
+THREE_DAYS = MasterRetention(file_size_bytes=FILE, keeps_s=259_200.0, room_bytes=None)
+TIGHT = MasterRetention(file_size_bytes=FILE, keeps_s=None, room_bytes=700)
 
 
 def until_loss(
-    retention: Retention, position: int, *, age_s: float | None = None, growth: float | None = None
+    retention: MasterRetention, position: int, *, age_s: float | None = None, growth: float | None = None
 ) -> UntilLoss | None:
     return retention.until_loss(HELD, Offset(position), age_s=age_s, growth_bytes_per_s=growth)
 
@@ -63,7 +63,7 @@ def test_below_the_minimum_it_is_lost(position: int) -> None:
 
 
 RETENTIONS = st.builds(
-    Retention,
+    MasterRetention,
     file_size_bytes=st.integers(1, 2**31),
     keeps_s=st.none() | st.floats(0, 1e9),
     room_bytes=st.none() | st.integers(0, 2**50),
@@ -78,7 +78,7 @@ RETENTIONS = st.builds(
     growth=st.none() | st.floats(0, 1e9),
 )
 def test_an_estimate_is_never_negative_and_never_better_than_a_smaller_lag(
-    retention: Retention, held: list[int], position: int, age_s: float | None, growth: float | None
+    retention: MasterRetention, held: list[int], position: int, age_s: float | None, growth: float | None
 ) -> None:
     bounds = OffsetRange(Offset(held[0]), Offset(held[1]))
     left = retention.until_loss(bounds, Offset(position), age_s=age_s, growth_bytes_per_s=growth)

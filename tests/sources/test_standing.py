@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from sources.group import standing
-from sources.group.standing import NOTHING, Place, Standing
+from sources.group.standing import NOTHING, ReadingPlace, Standing
 from sources.offsets import Offset
 
-ONE = Standing({"rocketmq/a": Place(Offset(5), 2), "rocketmq/b": Place(None)}, budget_bytes=1000)
+ONE = Standing({"rocketmq/a": ReadingPlace(Offset(5), 2), "rocketmq/b": ReadingPlace(None)}, budget_bytes=1000)
 STOPPING = Standing({}, budget_bytes=1000, is_stopping=True)
 
 
@@ -35,7 +35,7 @@ def test_a_file_of_another_kind_is_said(tmp_path: Path) -> None:
 def test_a_reader_never_sees_half_of_it(tmp_path: Path) -> None:
     path = tmp_path / "standing"
     done = threading.Event()
-    long = Standing({f"rocketmq/{number}": Place(Offset(number)) for number in range(2000)}, budget_bytes=1)
+    long = Standing({f"rocketmq/{number}": ReadingPlace(Offset(number)) for number in range(2000)}, budget_bytes=1)
 
     def rewrite() -> None:
         while not done.is_set():

@@ -18,7 +18,7 @@ from pipeline.report.drawing.palette import colour
 from pipeline.report.drawing.plotting import Drawn, Key, bar, on_axis, plain, rows_figure
 from pipeline.report.drawing.wording import count, extent_of, headlines, time
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts
-from pipeline.report.subjects import Subject, subjects
+from pipeline.report.subjects import ReportSubject, subjects
 
 ROWS: Final = 60
 """Logs that are drawn; tables have all."""
@@ -66,13 +66,13 @@ def over_time(facts: Facts) -> Drawn:
     return _coverage(drawn, flaws, labels, _by_time, type="date")
 
 
-def drawn_subjects(facts: Facts) -> list[Subject]:
+def drawn_subjects(facts: Facts) -> list[ReportSubject]:
     """In the order of the headlines."""
     by_name = {one.name: one for one in subjects(facts.logs)}
     return [by_name[one.log_id] for one in headlines(facts) if one.log_id in by_name][:ROWS]
 
 
-def _extent(one: Subject) -> str:
+def _extent(one: ReportSubject) -> str:
     if one.is_topic:
         return count(len(one.logs), "partition")
     return f"{number(one.whole.begin)} – {number(one.whole.end)}"
@@ -84,7 +84,7 @@ def range_words(one: FlawedRange) -> str:
 
 
 def _coverage(
-    drawn: Sequence[Subject],
+    drawn: Sequence[ReportSubject],
     flaws: Sequence[FlawedRange],
     labels: Sequence[tuple[str, str]],
     placed: _Placed,

@@ -30,7 +30,7 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class PageSection:
     """`name` is its place in the page; each plot has a caption that says what it shows."""
 
     name: str
@@ -42,7 +42,7 @@ class Section:
     is_table_open: bool = False
 
 
-def sections(facts: Facts) -> list[Section]:
+def sections(facts: Facts) -> list[PageSection]:
     """All parts; of a replica that has nothing yet what went wrong, if anything did."""
     if not facts.logs:
         return [_incidents(facts)] if facts.incidents.of else []
@@ -59,13 +59,13 @@ def sections(facts: Facts) -> list[Section]:
     ]
 
 
-def _coverage(facts: Facts) -> Section:
+def _coverage(facts: Facts) -> PageSection:
     alarming = [one for one in facts.flaws if one.flaw.is_alarming]
     said = ["Red is missing or doubtful; a triangle stands under what is too small to see."] if alarming else []
     of = len(subjects(facts.logs))
     if of > coverage_figures.ROWS:
         said.append(f"{coverage_figures.ROWS} of {of:,} logs are drawn; the table has all.")
-    return Section(
+    return PageSection(
         name="coverage",
         title="Coverage",
         sentences=tuple(said),
@@ -82,10 +82,10 @@ def _elections(facts: Facts) -> tuple[Table, ...]:
     return (tables.elections(facts.elections),) if facts.elections else ()
 
 
-def _throughput(facts: Facts) -> Section:
+def _throughput(facts: Facts) -> PageSection:
     every = span(facts.timeline.width_s)
     total = f"{sum(one.records for one in facts.logs):,} records, {size(sum(one.bytes for one in facts.logs))} in all."
-    return Section(
+    return PageSection(
         name="throughput",
         title="Throughput",
         sentences=(total,),
@@ -94,8 +94,8 @@ def _throughput(facts: Facts) -> Section:
     )
 
 
-def _waits(facts: Facts) -> Section:
-    section = Section(name="lag", title="Lag", tables=(tables.waits(facts),))
+def _waits(facts: Facts) -> PageSection:
+    section = PageSection(name="lag", title="Lag", tables=(tables.waits(facts),))
     if all(one.waited_p50_s is None for one in facts.timeline.commits):
         return replace(section, sentences=("No commit of a live job with a message in it.",))
     said = "From the master's store of a record to its commit here, of the oldest record in each commit."
@@ -103,16 +103,16 @@ def _waits(facts: Facts) -> Section:
     return replace(section, sentences=(said,), plots=(plot,))
 
 
-def _topics(facts: Facts) -> Section:
+def _topics(facts: Facts) -> PageSection:
     top = facts.topics
-    section = Section(name="topics", title="Topics", tables=(tables.topics(top),))
+    section = PageSection(name="topics", title="Topics", tables=(tables.topics(top),))
     if not top.topics:
         return replace(section, sentences=("No messages of business topics.",))
     said = f"{count(top.messages, 'message')}, {size(top.bytes)} of bodies in {count(top.of, 'topic')}."
     return replace(section, sentences=(said,), plots=(("The topics with the most messages", figures.top_topics(top)),))
 
 
-def _typed(facts: Facts) -> tuple[Section, ...]:
+def _typed(facts: Facts) -> tuple[PageSection, ...]:
     """Few replicas have them."""
     if not facts.tables:
         return ()
@@ -122,12 +122,14 @@ def _typed(facts: Facts) -> tuple[Section, ...]:
     if unfit:
         said.append(f"{count(unfit, 'value')} did not fit: the table unfit has them.")
     table = tables.typed(facts.tables)
-    return (Section(name="typed", title="Typed tables", sentences=tuple(said), tables=(table,), is_table_open=True),)
+    return (
+        PageSection(name="typed", title="Typed tables", sentences=tuple(said), tables=(table,), is_table_open=True),
+    )
 
 
-def _groups(facts: Facts) -> Section:
+def _groups(facts: Facts) -> PageSection:
     slowest = facts.groups
-    section = Section(name="consumers", title="Consumer lag", tables=(tables.groups(slowest),))
+    section = PageSection(name="consumers", title="Consumer lag", tables=(tables.groups(slowest),))
     if not slowest.of:
         return replace(section, sentences=(_NO_GROUPS if facts.has_metadata else _NO_METADATA,))
     pairs = count(slowest.of, "group and topic", "groups and topics")
@@ -137,22 +139,24 @@ def _groups(facts: Facts) -> Section:
     return replace(section, sentences=(f"{slowest.behind:,} of {pairs} are behind.",), plots=(plot,))
 
 
-def _transactions(facts: Facts) -> Section:
-    section = Section(name="transactions", title="Transactions")
+def _transactions(facts: Facts) -> PageSection:
+    section = PageSection(name="transactions", title="Transactions")
     plot = "Pending transactions by when they were prepared, UTC"
     times = ("oldest prepared", "newest prepared")
     table = tables.pending("Pending transactions", facts.transactions, "producer group", times)
     return _waiting(section, facts.transactions, facts.made_at, first="oldest pending", plot=plot, table=table)
 
 
-def _delays(facts: Facts) -> Section:
-    section = Section(name="delays", title="Delayed messages")
+def _delays(facts: Facts) -> PageSection:
+    section = PageSection(name="delays", title="Delayed messages")
     plot = "Pending delayed messages by when they are due, UTC"
     table = tables.pending("Pending delayed messages", facts.delays, "kind", ("first due", "last due"))
     return _waiting(section, facts.delays, facts.made_at, first="first due", plot=plot, table=table)
 
 
-def _waiting(section: Section, waiting: Pending, now: datetime, *, first: str, plot: str, table: Table) -> Section:
+def _waiting(
+    section: PageSection, waiting: Pending, now: datetime, *, first: str, plot: str, table: Table
+) -> PageSection:
     if not waiting.states:
         return replace(section, sentences=(f"No {section.title.lower()}.",))
     plots = ((plot, figures.pending(waiting)),) if waiting.slices else ()
@@ -166,9 +170,9 @@ def _tiles(waiting: Pending, first: str, now: datetime) -> tuple[Tile, ...]:
     return (*tiles, Tile(first, from_now(min(firsts), now))) if firsts else tuple(tiles)
 
 
-def _incidents(facts: Facts) -> Section:
+def _incidents(facts: Facts) -> PageSection:
     found = facts.incidents
     said = "None so far." if not found.of else f"{number(found.open)} open, {number(found.of)} in all."
-    return Section(
+    return PageSection(
         name="incidents", title="Incidents", sentences=(said,), tables=(tables.incidents(found),), is_table_open=True
     )

@@ -14,9 +14,9 @@ from pipeline.report.facts import (
     Facts,
     Flaw,
     FlawedRange,
-    Incidents,
     LogFacts,
     Pending,
+    ReportedIncidents,
     SlowestGroups,
     TopTopics,
     TypedFacts,
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """Numbers stand at the right; what is not short may be broken anywhere."""
 
     name: str
@@ -40,7 +40,7 @@ class Table:
     """Cells are text as it is, not HTML. `note` says what is left out."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str = ""
 
@@ -231,7 +231,7 @@ def pending(name: str, waiting: Pending, source: str, times: tuple[str, str]) ->
     )
 
 
-def incidents(found: Incidents) -> Table:
+def incidents(found: ReportedIncidents) -> Table:
     return _table(
         "Incidents",
         found.incidents,
@@ -269,7 +269,7 @@ def _table(
     note = f"{len(shown):,} of {count(total, 'row')}." if len(shown) < total else ""
     rows = tuple(tuple(cell(one) for cell in cells.values()) for one in shown)
     columns = tuple(
-        Column(column, is_number=column not in text, is_short=all(len(row[at]) <= _SHORT for row in rows))
+        TableColumn(column, is_number=column not in text, is_short=all(len(row[at]) <= _SHORT for row in rows))
         for at, column in enumerate(cells)
     )
     return Table(name, columns, rows, note)

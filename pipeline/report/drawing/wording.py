@@ -12,7 +12,7 @@ from typing import Final
 from pipeline.monitoring.display import duration, extent, moment, number
 from pipeline.monitoring.progress import Phase
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, RunFacts
-from pipeline.report.subjects import Subject, subject_of, subjects
+from pipeline.report.subjects import ReportSubject, subject_of, subjects
 from sources.offsets import LogId
 
 STALE_AFTER_S: Final = 3600.0
@@ -89,7 +89,7 @@ def summary(facts: Facts) -> tuple[Level, str]:
     return Level.GOOD, f"All {len(found):,} {what[1]} are complete."
 
 
-def _what(found: Sequence[Subject]) -> tuple[str, str]:
+def _what(found: Sequence[ReportSubject]) -> tuple[str, str]:
     """What they are, one and several."""
     kinds = {one.is_topic for one in found}
     if kinds == {True, False}:
@@ -127,7 +127,7 @@ def _unseen(name: str) -> Headline:
 
 
 def _of_subject(
-    subject: Subject, flaws: Mapping[str, list[FlawedRange]], now: datetime, unseen: Sequence[Headline]
+    subject: ReportSubject, flaws: Mapping[str, list[FlawedRange]], now: datetime, unseen: Sequence[Headline]
 ) -> Headline:
     """`unseen` are partitions of it that nothing is there of."""
     parts = tuple(_headline(one, flaws.get(one.log_id, []), now) for one in subject.logs)
@@ -149,7 +149,7 @@ def _of_subject(
     )
 
 
-def _aged(said: Headline, subject: Subject, run: RunFacts | None, now: datetime) -> Headline:
+def _aged(said: Headline, subject: ReportSubject, run: RunFacts | None, now: datetime) -> Headline:
     """What is complete and old is no good news: that stands first then."""
     old = _staleness(run, subject.whole.last_committed, now)
     if old is None:

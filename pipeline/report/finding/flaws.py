@@ -14,14 +14,14 @@ from typing import Final
 import numpy as np
 
 from pipeline.report.facts import Flaw, FlawedRange
-from pipeline.report.finding.ranges import NO_TIME, Bools, Incident, Ints, Ranges, is_of_log, moment_at
+from pipeline.report.finding.ranges import NO_TIME, Bools, Incident, Ints, LedgerRanges, is_of_log, moment_at
 
 _MOST_DOUBTS: Final = 100
 _AFTER_ALL: Final = int(np.iinfo(np.int64).max)
 _KINDS: Final = ("live", "deleted", "open", "closed")
 
 
-def flaws(ranges: Ranges, incidents: Sequence[Incident], most: int) -> list[FlawedRange]:
+def flaws(ranges: LedgerRanges, incidents: Sequence[Incident], most: int) -> list[FlawedRange]:
     """Of each log and kind the `most` largest, by log, start and kind."""
     there = [one for one in incidents if one["state"] != "healed"]
     found = [
@@ -59,7 +59,7 @@ class _Points:
     is_of_log: Bools
 
 
-def _points(rows: Ranges, incidents: Sequence[Incident]) -> _Points:
+def _points(rows: LedgerRanges, incidents: Sequence[Incident]) -> _Points:
     count, others = len(rows.log), len(incidents)
     begins = np.concatenate([rows["start"], np.array([one["start"] for one in incidents], dtype=np.int64)])
     ends = np.concatenate([rows["end"], np.array([one["end"] for one in incidents], dtype=np.int64)])
@@ -90,7 +90,7 @@ def _points(rows: Ranges, incidents: Sequence[Incident]) -> _Points:
     )
 
 
-def _holes(log_id: str, rows: Ranges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
+def _holes(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
     """Pieces within the log that nothing live covers; neighbours of one kind are one."""
     points = _points(rows, incidents)
     edges = points.at[points.is_of_log]
@@ -147,7 +147,7 @@ def _hole(
     )
 
 
-def _doubts(ranges: Ranges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
+def _doubts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
     """Open incidents over records that are there, the newest of them."""
     for one in newest_first([one for one in incidents if one["state"] == "open"])[:_MOST_DOUBTS]:
         rows = ranges.of_log(one["log_id"]).live()

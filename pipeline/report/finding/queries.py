@@ -25,8 +25,8 @@ from pipeline.report.facts import (
     Facts,
     GroupLag,
     IncidentFacts,
-    Incidents,
     Pending,
+    ReportedIncidents,
     Slice,
     SlowestGroups,
     TopicFacts,
@@ -36,7 +36,7 @@ from pipeline.report.facts import (
 from pipeline.report.finding import statements
 from pipeline.report.finding.asked import worth_asking
 from pipeline.report.finding.flaws import flaws
-from pipeline.report.finding.ranges import COLUMNS, Ranges, log_facts, timeline
+from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts, timeline
 from pipeline.report.finding.rows import rows_of
 from pipeline.report.time_buckets import width_s
 from sinks.delta.delta_log import newest
@@ -98,7 +98,7 @@ def read_facts(
 
 def _of_small_tables(place: str) -> dict[str, Any]:
     """By the names of the fields of `Facts`."""
-    ranges = Ranges.of(rows_of(LEDGER, place, *COLUMNS))
+    ranges = LedgerRanges.of(rows_of(LEDGER, place, *COLUMNS))
     # after the ledger: so no gap in it lacks its reason because that came a moment later
     incidents = rows_of(INCIDENTS, place, *INCIDENTS.schema.names).to_pylist()
     return {
@@ -122,12 +122,12 @@ def _elections(rows: Sequence[Mapping[str, Any]]) -> tuple[Election, ...]:
     return tuple(_each(Election, found[:_MOST_ELECTIONS]))
 
 
-def _incidents(rows: Sequence[Mapping[str, Any]]) -> Incidents:
+def _incidents(rows: Sequence[Mapping[str, Any]]) -> ReportedIncidents:
     is_open = [row["state"] == "open" for row in rows]
     found = sorted(
         rows, key=lambda row: (row["state"] != "open", _backwards(row["detected_at"]), row["log_id"], row["id"])
     )
-    return Incidents(tuple(_each(IncidentFacts, found[:_MOST_INCIDENTS])), len(rows), sum(is_open))
+    return ReportedIncidents(tuple(_each(IncidentFacts, found[:_MOST_INCIDENTS])), len(rows), sum(is_open))
 
 
 def _backwards(at: datetime | None) -> float:

@@ -42,7 +42,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class LedgerRanges:
     """Rows of the ledger, each column an array, in the order of log, start and end; `log` is the number of its log."""
 
     log_ids: tuple[str, ...]
@@ -67,12 +67,12 @@ class Ranges:
     def __getitem__(self, name: str) -> Ints:
         return self.columns[name]
 
-    def chosen(self, which: Bools | slice) -> Ranges:
+    def chosen(self, which: Bools | slice) -> LedgerRanges:
         """Some of the rows."""
         columns = {name: of[which] for name, of in self.columns.items()}
-        return Ranges(self.log_ids, self.log[which], columns, self.is_stream[which])
+        return LedgerRanges(self.log_ids, self.log[which], columns, self.is_stream[which])
 
-    def of_log(self, log_id: str) -> Ranges:
+    def of_log(self, log_id: str) -> LedgerRanges:
         """The rows of one log; none of one that is not there."""
         if log_id not in self.log_ids:
             return self.chosen(slice(0))
@@ -80,7 +80,7 @@ class Ranges:
         first, last = np.searchsorted(self.log, [number, number + 1])
         return self.chosen(slice(int(first), int(last)))
 
-    def live(self) -> Ranges:
+    def live(self) -> LedgerRanges:
         """Those whose records are there."""
         return self.chosen(self["deleted_at"] == NO_TIME)
 
@@ -106,13 +106,13 @@ def moment_at(at_us: int) -> datetime | None:
     return None if at_us == NO_TIME else _EPOCH + timedelta(microseconds=at_us)
 
 
-def log_facts(ranges: Ranges, incidents: Sequence[Incident]) -> Iterator[LogFacts]:
+def log_facts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[LogFacts]:
     """Of every log of the ledger, in their order. As the view `completeness` has it, and times of the commits."""
     for log_id in ranges.log_ids:
         yield _log_facts(log_id, ranges.of_log(log_id), [one for one in incidents if one["log_id"] == log_id])
 
 
-def _log_facts(log_id: str, rows: Ranges, incidents: Sequence[Incident]) -> LogFacts:
+def _log_facts(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -> LogFacts:
     live = rows.live()
     stretches, _ = connected(live["start"], live["end"])
     whole = live.chosen(stretches[0][1] if stretches else slice(0))
@@ -143,7 +143,7 @@ def is_of_log(incident: Incident) -> bool:
     return bool(incident["action"] != "reported")
 
 
-def timeline(ranges: Ranges) -> Timeline:
+def timeline(ranges: LedgerRanges) -> Timeline:
     """What was committed, by equal spans of time and by log or topic; the last colour may be for the rest."""
     ranges = ranges.chosen(ranges["committed_at"] != NO_TIME)
     if not len(ranges.log):
@@ -175,7 +175,7 @@ def timeline(ranges: Ranges) -> Timeline:
     return Timeline(width, tuple(map(commits, bounds[:-1], bounds[1:])))
 
 
-def _places(ranges: Ranges) -> tuple[list[str], Ints]:
+def _places(ranges: LedgerRanges) -> tuple[list[str], Ints]:
     """The names of logs and topics, and of each log the place of its name, -1 where it is one of the rest.
 
     Those with the most bytes are named.

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from pipeline.sql.output import destination
 from pipeline.sql.serve.meeting import check_owned, peer_is_owner, socket_path
-from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_in, next_message
+from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_in, next_message
 from pipeline.system.console import err
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
@@ -63,7 +63,7 @@ class Served:
         except OSError as error:
             raise self._gone() from error
 
-    def _next(self) -> Message:
+    def _next(self) -> ClientFrame:
         try:
             message = next_message(self._stream)
         except (OSError, ValueError) as error:

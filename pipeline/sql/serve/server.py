@@ -29,7 +29,7 @@ from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
 from pipeline.sql.serve.meeting import make_folder, peer_is_owner, socket_path
-from pipeline.sql.serve.wire import DONE, NOTE, OUTPUT, REPORT, Ask, Hello, Message, error_message, next_message
+from pipeline.sql.serve.wire import DONE, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_message, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, ReplicaError, of_log
 
@@ -42,7 +42,7 @@ _CHUNK_BYTES: Final = 1 << 16
 _LAST_WORDS_WITHIN_S: Final = 10.0
 
 
-class Server:
+class SQLServer:
     """Answers requests about one `warehouse` on one socket, in new sessions of `spark`, until it is asked to stop."""
 
     def __init__(self, spark: SparkSession, warehouse: str, listening: socket.socket) -> None:
@@ -99,7 +99,7 @@ class Server:
         connection.settimeout(None)
         client = _Client(connection)
         with self._free, client.watched():
-            last = Message(DONE)
+            last = ClientFrame(DONE)
             try:
                 self._answer(ask, client)
             except LogtwinError as error:
@@ -177,7 +177,7 @@ class _Client:
                 self._session.interruptAll()
 
     def _send(self, kind: bytes, body: bytes) -> None:
-        self._connection.sendall(Message(kind, body).encoded())
+        self._connection.sendall(ClientFrame(kind, body).encoded())
 
 
 class _Pieces(io.RawIOBase):

@@ -35,7 +35,7 @@ LONGEST_BYTES: Final = 1 << 28
 _HEAD: Final = struct.Struct(">Ic")
 
 
-class Message(NamedTuple):
+class ClientFrame(NamedTuple):
     """A message; `kind` is one of the letters above."""
 
     kind: bytes
@@ -56,11 +56,11 @@ class Hello:
     pid: int
     folder: str
 
-    def message(self) -> Message:
-        return Message(HELLO, json.dumps(asdict(self)).encode())
+    def message(self) -> ClientFrame:
+        return ClientFrame(HELLO, json.dumps(asdict(self)).encode())
 
     @classmethod
-    def read(cls, message: Message | None) -> Self:
+    def read(cls, message: ClientFrame | None) -> Self:
         """Parse a hello, also one of another version with more in it. Raises ValueError for any other message."""
         found = _json(message, HELLO)
         return cls(str(found.get("version")), int(str(found.get("pid", 0))), str(found.get("folder")))
@@ -79,11 +79,11 @@ class Ask:
     config: str
     where: str
 
-    def message(self) -> Message:
-        return Message(ASK, json.dumps(asdict(self)).encode())
+    def message(self) -> ClientFrame:
+        return ClientFrame(ASK, json.dumps(asdict(self)).encode())
 
     @classmethod
-    def read(cls, message: Message | None) -> Self:
+    def read(cls, message: ClientFrame | None) -> Self:
         """Parse a request. Raises ValueError for any other message."""
         try:
             return cls(**_json(message, ASK))
@@ -91,16 +91,16 @@ class Ask:
             raise ValueError(str(error)) from error
 
 
-def error_message(error: LogtwinError) -> Message:
+def error_message(error: LogtwinError) -> ClientFrame:
     """An error as a message; `error_in` is the inverse."""
-    return Message(ERROR, json.dumps(error.facts()).encode())
+    return ClientFrame(ERROR, json.dumps(error.facts()).encode())
 
 
-def error_in(message: Message) -> LogtwinError:
+def error_in(message: ClientFrame) -> LogtwinError:
     return error_from(json.loads(message.body))
 
 
-def next_message(stream: BinaryIO) -> Message | None:
+def next_message(stream: BinaryIO) -> ClientFrame | None:
     """Read a message; None if the other side has gone, between two messages or within one.
 
     Raises ValueError if the length is beyond LONGEST_BYTES.
@@ -112,10 +112,10 @@ def next_message(stream: BinaryIO) -> Message | None:
     if length > LONGEST_BYTES:
         raise ValueError(f"a message of {length:,} bytes")
     body = stream.read(length)
-    return Message(kind, body) if len(body) == length else None
+    return ClientFrame(kind, body) if len(body) == length else None
 
 
-def _json(message: Message | None, kind: bytes) -> dict[str, Any]:
+def _json(message: ClientFrame | None, kind: bytes) -> dict[str, Any]:
     if message is None or message.kind != kind:
         raise ValueError(f"expected {kind!r}, found {message and message.kind!r}")
     found = json.loads(message.body)

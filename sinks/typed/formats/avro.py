@@ -36,7 +36,7 @@ from typing import Any, Final, TypeAlias
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, parse_schema, to_parsing_canonical_form
 
 from sinks.typed.columns import MOST_DIGITS
-from sinks.typed.formats.json_fields import Described, NoObject, given
+from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
 from sinks.typed.formats.values import day, described, instant, number, text_of_bytes
 from sinks.typed.formats.zigzag import long_at
 from sources.errors import ConfigurationError
@@ -71,7 +71,7 @@ class Avro:
         self.kinds: Mapping[str, str] = {one["name"]: self._kind(one["type"]) for one in parsed["fields"]}
         self._record = self._reader(parsed)
 
-    def fields(self, data: bytes) -> Described:
+    def fields(self, data: bytes) -> DescribedFields:
         """The fields of a record in the binary encoding. Raises NoObject."""
         try:
             value, end = self._record(data, 0)
@@ -85,7 +85,7 @@ class Avro:
             raise NoObject("trailing_bytes", f"{len(data) - end} bytes after the record")
         return described(value, self.kinds)
 
-    def body_fields(self, body: bytes | None) -> Described:
+    def body_fields(self, body: bytes | None) -> DescribedFields:
         """The fields of a body in either encoding. Raises NoObject."""
         body = given(body)
         if body[:2] != _SINGLE or len(body) < _SINGLE_BYTES:

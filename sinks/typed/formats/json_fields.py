@@ -28,7 +28,7 @@ Fields: TypeAlias = dict[str, msgspec.Raw]
 """The text of each field, by its name."""
 
 
-class Described(dict[str, msgspec.Raw]):
+class DescribedFields(dict[str, msgspec.Raw]):
     """Fields whose kinds a schema says."""
 
     def __init__(self, fields: Fields, kinds: Mapping[str, str]) -> None:
@@ -324,7 +324,7 @@ def texts_of(objects: Sequence[Fields], column: Column) -> list[msgspec.Raw]:
 def each_left(objects: Sequence[Fields]) -> Iterator[tuple[int, str, str]]:
     """Every field that is still there and not null: its row, its name, and the kind of column for its value."""
     for row, one in enumerate(objects):
-        said = one.kinds if isinstance(one, Described) else {}
+        said = one.kinds if isinstance(one, DescribedFields) else {}
         for name, raw in one.items():
             kind = kind_of(raw) if name not in said or bytes(raw) == b"null" else said[name]
             if kind is not None:

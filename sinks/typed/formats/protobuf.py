@@ -42,7 +42,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from sinks.typed.formats.json_fields import Described, NoObject, given
+from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
 from sinks.typed.formats.reading import UNKNOWN
 from sinks.typed.formats.values import described, instant, number, text_of_bytes
 from sinks.typed.formats.zigzag import long_at
@@ -85,7 +85,7 @@ class Protobuf:
         self._class = GetMessageClass(type_)
         self.kinds: Mapping[str, str] = {one.name: _kind(one) for one in type_.fields}
 
-    def fields(self, body: bytes | None) -> Described:
+    def fields(self, body: bytes | None) -> DescribedFields:
         """The fields of a message. Raises NoObject."""
         body = given(body)
         message = self._class()
@@ -115,7 +115,7 @@ def of_descriptor_set(data: str, message: str) -> Protobuf:
         ) from None
 
 
-def of_registered(text: str, others: Sequence[tuple[str, str]]) -> Callable[[bytes], Described]:
+def of_registered(text: str, others: Sequence[tuple[str, str]]) -> Callable[[bytes], DescribedFields]:
     """A reader of frames without their head: the path of the message's type in the file, then the message.
 
     `text` and `others` are file descriptors in base64, as a registry serializes them. Raises ConfigurationError.
@@ -124,7 +124,7 @@ def of_registered(text: str, others: Sequence[tuple[str, str]]) -> Callable[[byt
     file = _pool(files).FindFileByName(files[-1].name)
     types: dict[tuple[int, ...], Protobuf] = {}
 
-    def read(data: bytes) -> Described:
+    def read(data: bytes) -> DescribedFields:
         path, end = _path(data)
         if path not in types:
             types[path] = Protobuf(_type_at(file, path))

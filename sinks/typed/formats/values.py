@@ -15,15 +15,15 @@ from typing import Any, Final
 
 import msgspec
 
-from sinks.typed.formats.json_fields import Described, fields_of
+from sinks.typed.formats.json_fields import DescribedFields, fields_of
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = _EPOCH.toordinal()
 
 
-def described(value: Mapping[str, Any], kinds: Mapping[str, str]) -> Described:
+def described(value: Mapping[str, Any], kinds: Mapping[str, str]) -> DescribedFields:
     """The fields of a JSON object, with the kinds that its schema says. Raises NoObject."""
-    return Described(fields_of(msgspec.json.encode(value)), kinds)
+    return DescribedFields(fields_of(msgspec.json.encode(value)), kinds)
 
 
 def text_of_bytes(value: bytes) -> str:

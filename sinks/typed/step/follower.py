@@ -29,18 +29,18 @@ from sinks.delta.files import discard
 from sinks.delta.kernel import KernelConflict, Snapshot
 from sinks.delta.retries import retrying
 from sinks.delta.spark_jobs import JobFacts, job_failure, run_tasks
-from sinks.healing.rewrite import Exchange, Rows, TakingOut
+from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
 from sinks.state.holes import TakenOut, joined
-from sinks.typed.columns import Change, Column, Place, table_spec, widened, with_found
+from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
 from sinks.typed.formats.json_fields import EXACT
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.schema_changes import SchemaChanges
-from sinks.typed.state import TypedState, Way
+from sinks.typed.state import TableWork, TypedState
 from sinks.typed.step.computed import with_computed
 from sinks.typed.step.parsing import OfStep, Parsing, Report, reports
-from sinks.typed.step.plan import Plan, is_under_way, plan_of, share_size
+from sinks.typed.step.plan import StepPlan, is_under_way, plan_of, share_size
 from sinks.typed.step.prepared import PreparedMessages
 from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.step.upsert import upserted
@@ -58,7 +58,7 @@ _IDLE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepResult:
     """What one step did. `is_last` says that it has reached the positions of the logs."""
 
     messages: int = 0
@@ -111,7 +111,7 @@ class TypedFollower:
         """Plan the query of the first step in advance. Raises ConfigurationError for an invalid condition."""
         self._messages.prepare()
 
-    def step(self) -> Step | None:
+    def step(self) -> StepResult | None:
         """Bring the table on; None if it is at the position of its logs, or there are none yet.
 
         Raises ReplicaError, ConfigurationError, UnfitMessage: the next step goes on from the same position. Also raises
@@ -165,9 +165,9 @@ class TypedFollower:
         ways = {}
         for log_id, offsets in unfit.items():
             was, out = state.logs[log_id], tuple(OffsetRange(one, Offset(one + 1)) for one in offsets)
-            ways[log_id] = Way(replace(was, holes=joined([*was.holes, *out])), out=out)
+            ways[log_id] = TableWork(replace(was, holes=joined([*was.holes, *out])), out=out)
         if ways:
-            self._take_out(view, state, Plan(ways, announced))
+            self._take_out(view, state, StepPlan(ways, announced))
         return messages
 
     def settle(self) -> None:
@@ -181,7 +181,7 @@ class TypedFollower:
         if view is not None and self._ahead is not None and view.state in (before, None):
             self._commit(view, self._ahead[1].moved({}))
 
-    def _step(self) -> Step | None:
+    def _step(self) -> StepResult | None:
         on = self._logs.table.snapshot()
         if on is None or on.version == self._seen_version:
             return None
@@ -222,7 +222,7 @@ class TypedFollower:
             return self._ahead[1]
         return view.state
 
-    def _take_out(self, view: TypedView, state: TypedState, plan: Plan) -> Step:
+    def _take_out(self, view: TypedView, state: TypedState, plan: StepPlan) -> StepResult:
         """Take out rows that the logs no longer have. Raises RowsReplaced if a log of a table with a key went back,
         because it is not known what its rows replaced."""
         gone = {log_id: one for log_id, one in plan.ways.items() if one.out or one.back_to is not None}
@@ -244,11 +244,11 @@ class TypedFollower:
         if not self._wanted.is_upsert:
             taken = [TakenOut(log_id, one.to.epoch, one.out) for log_id, one in gone.items() if one.out]
             spec = table_spec(self._wanted.name, view.columns)
-            exchange = TakingOut(self._table.kernel, spec, Rows.taken_out(taken)).on(view.snapshot)
+            exchange = TakingOut(self._table.kernel, spec, RowSelection.taken_out(taken)).on(view.snapshot)
         self._commit(view, to, added=exchange.added, removed=exchange.removed)
-        return Step(rows=-exchange.rows, is_last=False)
+        return StepResult(rows=-exchange.rows, is_last=False)
 
-    def _bring(self, view: TypedView, state: TypedState, plan: Plan, on: Snapshot) -> Step:
+    def _bring(self, view: TypedView, state: TypedState, plan: StepPlan, on: Snapshot) -> StepResult:
         columns, changes, report, rewritten = self._parsed(view, plan.ways, on)
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
@@ -256,7 +256,7 @@ class TypedFollower:
         to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes)
         if not (report.files or report.unfit or changes):
             self._pass(view, to)
-            return Step(report.messages, is_last=plan.is_last)
+            return StepResult(report.messages, is_last=plan.is_last)
         files: Sequence[DataFile] = report.files
         if files and self._wanted.computed:
             files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
@@ -267,7 +267,7 @@ class TypedFollower:
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
         self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
-        return Step(report.messages, report.rows, unfit, plan.is_last)
+        return StepResult(report.messages, report.rows, unfit, plan.is_last)
 
     def _bring_changes(self, view: TypedView, state: TypedState) -> None:
         """Record the changes of columns, also those that a killed process has committed but not recorded."""
@@ -282,13 +282,13 @@ class TypedFollower:
             self._ahead = (view.state, replace(to, number=view.state.number))  # no commit has moved it
 
     def _parsed(
-        self, view: TypedView, ways: Mapping[LogId, Way], on: Snapshot
-    ) -> tuple[tuple[Column, ...], tuple[Change, ...], Report, _Rewritten | None]:
+        self, view: TypedView, ways: Mapping[LogId, TableWork], on: Snapshot
+    ) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...], Report, _Rewritten | None]:
         """Parse the messages into rows, with the columns that they need, and rewrite the table's files if need be."""
-        columns, changes = self._columns(view), list[Change]()
+        columns, changes = self._columns(view), list[ColumnChange]()
         unwidened: tuple[str, ...] = ()
         rewritten: _Rewritten | None = None
-        doubled: dict[str, Place] = {}  # columns that this step makes double: the place of the first fraction
+        doubled: dict[str, MessagePlace] = {}  # columns that this step makes double: the place of the first fraction
         while True:
             report = self._parse(view, columns, unwidened, ways, on)
             if self._wanted.schema is not None:
@@ -329,7 +329,7 @@ class TypedFollower:
         view: TypedView,
         columns: tuple[Column, ...],
         unwidened: tuple[str, ...],
-        ways: Mapping[LogId, Way],
+        ways: Mapping[LogId, TableWork],
         on: Snapshot,
     ) -> Report:
         ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
@@ -415,7 +415,7 @@ class TypedFollower:
         discard(self._table.path, (one.name for one in report.files))
         discard(self._dead_letters.path, (one.name for one in report.unfit))
 
-    def _unfit(self, first: tuple[Place, str, str]) -> UnfitMessage:
+    def _unfit(self, first: tuple[MessagePlace, str, str]) -> UnfitMessage:
         place, column, found = first
         return UnfitMessage(
             f"a message does not fit into the typed table {self._wanted.name}",
@@ -438,9 +438,9 @@ def _is_there(view: TypedView, column: str) -> bool:
     return any(one.name == column for one in view.columns)
 
 
-def _in_one(changes: Sequence[Change]) -> list[Change]:
+def _in_one(changes: Sequence[ColumnChange]) -> list[ColumnChange]:
     """Merge changes of one step: a column that is added as integers and then widened was added as double."""
-    found: dict[str, Change] = {}
+    found: dict[str, ColumnChange] = {}
     for one in changes:
         before = found.get(one.column)
         found[one.column] = one if before is None or before.change != "added" else replace(before, kind=one.kind)

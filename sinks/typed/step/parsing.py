@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import in_columns
 from sinks.tables import EPOCH, UNFIT
-from sinks.typed.columns import DELETED, PLACE, Column, Place, Seen, table_spec
+from sinks.typed.columns import DELETED, PLACE, Column, MessagePlace, SeenValues, table_spec
 from sinks.typed.deletes import Deletes
 from sinks.typed.formats.json_fields import (
     EXACT,
@@ -58,10 +58,10 @@ class Report:
     rows: int = 0
     files: tuple[DataFile, ...] = ()
     unfit: tuple[DataFile, ...] = ()
-    seen: Mapping[str, Seen] = field(default_factory=dict)
-    fractions: Mapping[str, Place] = field(default_factory=dict)
-    large: Mapping[str, Place] = field(default_factory=dict)
-    first_unfit: tuple[Place, str, str] | None = None
+    seen: Mapping[str, SeenValues] = field(default_factory=dict)
+    fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
+    large: Mapping[str, MessagePlace] = field(default_factory=dict)
+    first_unfit: tuple[MessagePlace, str, str] | None = None
 
     def and_also(self, other: Report) -> Report:
         seen = dict(self.seen)
@@ -95,12 +95,12 @@ class OfStep:
         )
 
 
-def _note(first: dict[str, Place], name: str, places: Iterable[Place]) -> None:
+def _note(first: dict[str, MessagePlace], name: str, places: Iterable[MessagePlace]) -> None:
     for place in places:
         first[name] = min(place, first.get(name, place))
 
 
-def _first(one: Mapping[str, Place], other: Mapping[str, Place]) -> dict[str, Place]:
+def _first(one: Mapping[str, MessagePlace], other: Mapping[str, MessagePlace]) -> dict[str, MessagePlace]:
     return {name: min(of[name] for of in (one, other) if name in of) for name in {**one, **other}}
 
 
@@ -228,7 +228,7 @@ class Parsing:
         raws: Sequence[msgspec.Raw],
         array: pa.Array,
         misfits: Sequence[Misfit],
-        place_of: Callable[[int], Place],
+        place_of: Callable[[int], MessagePlace],
         told: Told,
     ) -> list[Misfit]:
         """Note the numbers that decide whether a column of integers can be widened. Returns the other misfits."""
@@ -271,7 +271,7 @@ _BEYOND: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class FieldSurvey:
     """A task function, picklable, that only reports: which fields messages have, and how many cannot be read.
 
     Without a `reading` it only counts the messages.
@@ -299,10 +299,10 @@ class Told:
 
     messages: int = 0
     rows: int = 0
-    seen: dict[str, Seen] = field(default_factory=dict)
-    fractions: dict[str, Place] = field(default_factory=dict)
-    large: dict[str, Place] = field(default_factory=dict)
-    first_unfit: tuple[Place, str, str] | None = None
+    seen: dict[str, SeenValues] = field(default_factory=dict)
+    fractions: dict[str, MessagePlace] = field(default_factory=dict)
+    large: dict[str, MessagePlace] = field(default_factory=dict)
+    first_unfit: tuple[MessagePlace, str, str] | None = None
 
     def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
@@ -310,14 +310,14 @@ class Told:
             # a later schema may have longer integers, so a column that is found has room for them
             self._see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
 
-    def _see(self, name: str, kind: str, place: Place) -> None:
+    def _see(self, name: str, kind: str, place: MessagePlace) -> None:
         before = self.seen.get(name)
         if before is None:
-            self.seen[name] = Seen(name, {kind: place})
+            self.seen[name] = SeenValues(name, {kind: place})
         elif kind not in before.first or place < before.first[kind]:
-            self.seen[name] = before.and_also(Seen(name, {kind: place}))
+            self.seen[name] = before.and_also(SeenValues(name, {kind: place}))
 
-    def found_unfit(self, place: Place, one: Misfit) -> None:
+    def found_unfit(self, place: MessagePlace, one: Misfit) -> None:
         first = (place, one.column or "", f"{one.reason}: {one.found[:_SHOWN]}")
         self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
 
@@ -328,9 +328,9 @@ class _Places:
     def __init__(self, messages: pa.RecordBatch) -> None:
         self._messages = messages
 
-    def __getitem__(self, row: int) -> Place:
+    def __getitem__(self, row: int) -> MessagePlace:
         log_ids, offsets, indexes = self._lists
-        return Place(log_ids[row], offsets[row], indexes[row] or 0)
+        return MessagePlace(log_ids[row], offsets[row], indexes[row] or 0)
 
     @cached_property
     def _lists(self) -> tuple[list[str], list[int], list[int | None]]:

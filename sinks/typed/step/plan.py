@@ -9,7 +9,7 @@ from sinks.delta.kernel import Snapshot
 from sinks.state.position import Held
 from sinks.typed.definition import Definition
 from sinks.typed.logs import FollowedLogs
-from sinks.typed.state import Followed, TypedState, Way, way
+from sinks.typed.state import Followed, TableWork, TypedState, way
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -19,13 +19,13 @@ _SHARES = 32  # in the largest step
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """What one step is about to do.
 
     `undone` are ranges of messages for which a killed step has left dead letters that no longer hold.
     """
 
-    ways: Mapping[LogId, Way]
+    ways: Mapping[LogId, TableWork]
     announced: TypedState | None
     undone: Mapping[LogId, Sequence[OffsetRange]] = field(default_factory=dict)
     is_last: bool = True
@@ -43,14 +43,14 @@ def is_under_way(announced: TypedState | None, state: TypedState) -> bool:
 
 def plan_of(
     wanted: Definition, logs: FollowedLogs, state: TypedState, announced: TypedState | None, on: Snapshot
-) -> Plan:
+) -> StepPlan:
     """The next step: the way of each log that has moved, as far as one step goes.
 
     If a step was killed between its dead letters and its rows, the plan is that very step, unless one of its logs has
     gone back since: then its dead letters are removed. Raises ReplicaError.
     """
     held = logs.held_in(on)
-    killed: dict[LogId, Way] = {}
+    killed: dict[LogId, TableWork] = {}
     if announced is not None and is_under_way(announced, state):
         killed = {
             log_id: way(state.logs.get(log_id), to.epoch, to.offset, to.holes, Offset(0))
@@ -59,9 +59,9 @@ def plan_of(
         }
         epochs = {log_id: one.epoch for log_id, one in held.items()}
         if all(one.back_to is None and epochs.get(log_id) == one.to.epoch for log_id, one in killed.items()):
-            return Plan(killed, announced, is_last=False)
+            return StepPlan(killed, announced, is_last=False)
     most = _STEP_MESSAGES if wanted.kafka_topics else _STEP_BYTES
-    ways: dict[LogId, Way] = {}
+    ways: dict[LogId, TableWork] = {}
     is_last = True
     for log_id, one in held.items():
         was, end = state.logs.get(log_id), one.offset
@@ -72,7 +72,7 @@ def plan_of(
         if found.to != was:
             ways[log_id] = found
         is_last = is_last and found.to.offset == end
-    return Plan(ways, announced, {log_id: one.into for log_id, one in killed.items()}, is_last)
+    return StepPlan(ways, announced, {log_id: one.into for log_id, one in killed.items()}, is_last)
 
 
 def _branched_at(logs: FollowedLogs, log_id: LogId, was: Followed | None, held: Held) -> Offset | None:

@@ -20,7 +20,7 @@ from sources.dister.embedded.leader_log import LeaderLog, replay
 from sources.dister.embedded.leader_store import exchange, told
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import LEADER, PEERS_FILE, NodeInfo
-from sources.dister.services import SERVICE_FILE, Node, Registry
+from sources.dister.services import SERVICE_FILE, Node, ServiceRegistry
 from sources.errors import ConfigurationError
 
 DATA_FILE: Final = "dister.data.db"
@@ -65,7 +65,7 @@ class EmbeddedLeader(LeaderLog):
         """Become the leader, as at first."""
         self._stand(is_leader=True)
 
-    def services(self) -> Registry:
+    def services(self) -> ServiceRegistry:
         """Return the registry as it is in its file."""
         return read_services(self.folder)
 
@@ -112,7 +112,7 @@ class EmbeddedLeader(LeaderLog):
             self._is_leader = is_leader
             self._write_nodes(self._others())
 
-    def _change_services(self, change: Callable[[Registry], Registry]) -> int:
+    def _change_services(self, change: Callable[[ServiceRegistry], ServiceRegistry]) -> int:
         with self._turn():
             before = self.services()
             after = change(before)

@@ -13,14 +13,14 @@ from typing import Final
 
 from sources.dister import peers, services
 from sources.dister.peers import NodeInfo
-from sources.dister.services import SERVICE_FILE, Registry
+from sources.dister.services import SERVICE_FILE, ServiceRegistry
 from sources.errors import MasterError, MasterRefused, MasterSilent, MasterUnreachable
 
 TIMEOUT_S: Final = 6.0
 """dister's own read timeout."""
 
 
-def read_services(folder: Path) -> Registry:
+def read_services(folder: Path) -> ServiceRegistry:
     """Return the registry of the leader that keeps its data in `folder`; an empty one if it has no service file.
 
     Raises MasterSilent (half-written), MasterUnreachable (unreadable), ProtocolViolation.
@@ -28,7 +28,7 @@ def read_services(folder: Path) -> Registry:
     try:
         data = (folder / SERVICE_FILE).read_bytes()
     except FileNotFoundError:
-        return Registry()
+        return ServiceRegistry()
     except OSError as error:
         raise _unreadable(folder / SERVICE_FILE, error) from error
     return services.decode(data)

@@ -32,7 +32,7 @@ _NO_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedBatches:
     """The answer: batches as they lie in the log, the last one perhaps cut off, and where the log ended.
 
     The first batch holds the requested offset, or is the first one above it; it comes whole, however large it is.
@@ -56,7 +56,7 @@ def fetch(
     max_bytes: int,
     isolation: Isolation,
     last_epoch: int | None = None,
-) -> Fetched:
+) -> FetchedBatches:
     """Fetch what the leader has from `offset` on, about `max_bytes`. Waits half a second if there is nothing yet.
 
     `last_epoch` is the leader epoch of what lies before `offset`. Raises BelowMinimum and AboveMaximum saying what the
@@ -106,9 +106,9 @@ def _ask(cluster: Cluster, leader: Leader, request: FetchRequest) -> Any:
     return answer.responses[0].partitions[0]
 
 
-def _fetched(found: Any) -> Fetched:
+def _fetched(found: Any) -> FetchedBatches:
     aborted = found.aborted_transactions or ()  # null if nothing is left out
-    return Fetched(
+    return FetchedBatches(
         records=found.records or b"",
         aborted=tuple(Aborted(one.producer_id, Offset(one.first_offset)) for one in aborted),
         log_start=Offset(found.log_start_offset),

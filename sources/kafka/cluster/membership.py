@@ -46,7 +46,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class DescribedGroup:
     """A group as its coordinator describes it."""
 
     state: str
@@ -54,7 +54,7 @@ class Described:
     members: tuple[Member, ...]
 
 
-def described(cluster: Cluster, coordinator: int, name: str) -> Described | None:
+def described(cluster: Cluster, coordinator: int, name: str) -> DescribedGroup | None:
     """Return the group `name`; None if it does not exist.
 
     Raises MasterRefused (it is not the coordinator, or is loading), ConfigurationError (not allowed), and as
@@ -66,10 +66,10 @@ def described(cluster: Cluster, coordinator: int, name: str) -> Described | None
     members = _members(found, name)
     if found.group_state in _GONE:  # how brokers before Kafka 4 describe a missing group
         return _listed(cluster, coordinator, name)
-    return Described(found.group_state, found.protocol_type, members)
+    return DescribedGroup(found.group_state, found.protocol_type, members)
 
 
-def check_unused(name: str, group: Described | None) -> None:
+def check_unused(name: str, group: DescribedGroup | None) -> None:
     """Raise ConfigurationError if others consume with `group`, or could; None means that it does not exist yet."""
     if group is None:
         return
@@ -89,7 +89,7 @@ def check_unused(name: str, group: Described | None) -> None:
         )
 
 
-def _listed(cluster: Cluster, coordinator: int, name: str) -> Described | None:
+def _listed(cluster: Cluster, coordinator: int, name: str) -> DescribedGroup | None:
     """Return the group if it is not of the classic protocol."""
     answer = cluster.call(ListGroupsRequest(min_version=_WITH_STATES), coordinator)
     check_code(answer.error_code, "which groups there are")
@@ -98,7 +98,7 @@ def _listed(cluster: Cluster, coordinator: int, name: str) -> Described | None:
         return None
     is_described = listed.protocol_type == CONSUMER and listed.group_state not in (_EMPTY, *_GONE)
     members = _members_of_newer(cluster, coordinator, name) if is_described else ()
-    return Described(listed.group_state, listed.protocol_type, members)
+    return DescribedGroup(listed.group_state, listed.protocol_type, members)
 
 
 def _members_of_newer(cluster: Cluster, coordinator: int, name: str) -> tuple[Member, ...]:

@@ -25,24 +25,24 @@ from sources.kafka.isolation import Isolation
 from sources.master import Damage
 from sources.offsets import Offset, OffsetRange
 
-__all__ = ["Aborted", "Decoded", "Limits", "decode"]
+__all__ = ["Aborted", "BatchLimits", "DecodedBatches", "decode"]
 
 _MAX_DATA_BYTES: Final = 2**30  # Arrow's binary columns count bytes in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class BatchLimits:
     """The most that is taken into memory: of one decompressed batch, and of all that are decoded at once."""
 
     max_batch_bytes: int = 256 * 1024 * 1024
     max_decompressed_bytes: int = 64 * 1024 * 1024
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = BatchLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedBatches:
     """The wanted records (`columns.UNLOCATED_SCHEMA`), in log order, and how far the answer led.
 
     Between the start of the wanted range and `reached` there is nothing else to read. `epoch` is the leader epoch
@@ -60,8 +60,8 @@ def decode(
     wanted: OffsetRange,
     aborted: Sequence[Aborted],
     isolation: Isolation,
-    limits: Limits = DEFAULT_LIMITS,
-) -> Decoded:
+    limits: BatchLimits = DEFAULT_LIMITS,
+) -> DecodedBatches:
     """Return the records of `wanted` in the answer `records` to a fetch at or before its start.
 
     `aborted` is what the answer lists. A cut-off last batch is ignored, and so is what begins behind `wanted`, of which
@@ -76,7 +76,7 @@ def decode(
         raise ValueError(f"{len(view)} bytes at once; at most {_MAX_DATA_BYTES} can be decoded")
     answer = _Answer(wanted, aborted, isolation, limits)
     answer.take(view)
-    return Decoded(_between(answer.columns(), wanted), answer.reached, answer.epoch)
+    return DecodedBatches(_between(answer.columns(), wanted), answer.reached, answer.epoch)
 
 
 def damage_at(records: bytes | memoryview, wanted: OffsetRange, error: CorruptRecord) -> Damage:
@@ -107,7 +107,9 @@ def _is_sound(batch: Batch, behind: Offset) -> bool:
 class _Answer:
     """The batches of an answer to read, their records (`bodies`), and how far the answer leads."""
 
-    def __init__(self, wanted: OffsetRange, aborted: Sequence[Aborted], isolation: Isolation, limits: Limits) -> None:
+    def __init__(
+        self, wanted: OffsetRange, aborted: Sequence[Aborted], isolation: Isolation, limits: BatchLimits
+    ) -> None:
         self.batches: list[Batch] = []
         self.bodies: list[bytes | memoryview] = []
         self.reached = wanted.start

@@ -15,7 +15,7 @@ from sources.decoding.spans import Flags, Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA
-from sources.kafka.format.record_format import MAX_VARINT_BYTES, Place, Records, Spans, read
+from sources.kafka.format.record_format import MAX_VARINT_BYTES, Records, RecordsPlace, Spans, read
 from sources.master import TIMESTAMP
 from sources.master_topic import HEADER
 from sources.offsets import Offset
@@ -77,10 +77,10 @@ def _text(key: bytes) -> str:
     return _SURROGATE.sub(_REPLACEMENT.encode(), key).decode(errors="replace")
 
 
-def _places(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> list[Place]:
+def _places(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> list[RecordsPlace]:
     places, at = [], 0
     for batch, body in zip(batches, bodies, strict=True):
-        places.append(Place(batch.base_offset, at, at + len(body), batch.record_count))
+        places.append(RecordsPlace(batch.base_offset, at, at + len(body), batch.record_count))
         at += len(body)
     return places
 

@@ -38,7 +38,7 @@ _HINT: Final = "The CRC of the batch is right: the producer, or the broker that 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordsPlace:
     """Where the records of one batch are in a buffer, [start, end), and how many there are."""
 
     base_offset: Offset
@@ -69,7 +69,7 @@ class Records:
     header_values: Spans
 
 
-def read(buffer: bytes, places: Sequence[Place]) -> Records:
+def read(buffer: bytes, places: Sequence[RecordsPlace]) -> Records:
     """Read the records at `places` of `buffer`, which continues behind them for MAX_VARINT_BYTES of any value.
 
     Raises CorruptRecord naming the batch whose records contradict themselves or its count.
@@ -105,7 +105,7 @@ def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     raise ValueError(f"a number of more than {MAX_VARINT_BYTES} bytes")
 
 
-def _hop(buffer: bytes, places: Sequence[Place]) -> tuple[Ints, Ints]:
+def _hop(buffer: bytes, places: Sequence[RecordsPlace]) -> tuple[Ints, Ints]:
     """Find where each record begins, behind its length, and where it ends."""
     starts: list[int] = []
     ends: list[int] = []

@@ -26,7 +26,7 @@ from sources.rocketmq.columns.bodies import BodyColumns
 from sources.rocketmq.columns.hosts import host_column
 from sources.rocketmq.columns.properties import PropertyColumns
 from sources.rocketmq.columns.restore import encode
-from sources.rocketmq.columns.scan import Heads, SuspectRecord, hop, scan
+from sources.rocketmq.columns.scan import RecordHeads, SuspectRecord, hop, scan
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import BLANK as BLANK_MAGIC
@@ -36,13 +36,13 @@ from sources.rocketmq.format.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS
 if TYPE_CHECKING:
     from sources.rocketmq.columns.loops import Messages
 
-__all__ = ["Decoded", "decode", "encode"]
+__all__ = ["DecodedRecords", "decode", "encode"]
 
 _MAX_DATA_BYTES = 2**31 - 1  # Arrow's binary columns count bytes in 32 bits
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedRecords:
     """Whole records, one row each (RECORD_SCHEMA), in log order; `end` is the first byte that was not decoded.
 
     `error` is what is wrong with the record at `end`; None if nothing is known to be wrong.
@@ -53,7 +53,7 @@ class Decoded:
     error: CorruptRecord | None = None
 
 
-def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> DecodedRecords:
     """Like `decode_sound`, but raise the error if there is one."""
     decoded = decode_sound(data, start, stop, limits)
     if decoded.error is not None:
@@ -61,7 +61,7 @@ def decode(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_L
     return decoded
 
 
-def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> Decoded:
+def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEFAULT_LIMITS) -> DecodedRecords:
     """Decode every record that starts before `stop` and lies wholly in `data`, which begins at the boundary `start`.
 
     Decoding ends before the first record in which anything is wrong, with the error that `commitlog.decode` raises for
@@ -84,7 +84,7 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
             view.release()
 
 
-def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Decoded:
+def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> DecodedRecords:
     heads = hop(view, start, stop, limits)
     decoded, sound, damage = up_to_damage(
         len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits)
@@ -94,7 +94,7 @@ def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> De
     return replace(decoded, error=heads.error) if decoded.end == start + heads.end else decoded
 
 
-def _rows_of(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
+def _rows_of(view: memoryview, start: Offset, heads: RecordHeads, limits: Limits) -> DecodedRecords:
     """Decode the records of `heads`. Raises CorruptRecord if anything is wrong, without saying where."""
     with as_damage(start):
         return _decode_rows(view, start, heads, limits)
@@ -123,19 +123,19 @@ _SOUND: Final = commitlog.Message(
 )  # fmt: skip
 
 
-def _decode_rows(view: memoryview, start: Offset, heads: Heads, limits: Limits) -> Decoded:
+def _decode_rows(view: memoryview, start: Offset, heads: RecordHeads, limits: Limits) -> DecodedRecords:
     at = np.flatnonzero(~heads.is_blank)
     if not len(at):
-        return Decoded(_with_blanks(NO_ROWS, view, start, heads), Offset(start + heads.end))
+        return DecodedRecords(_with_blanks(NO_ROWS, view, start, heads), Offset(start + heads.end))
     messages = scan(view, heads.starts[at], heads.ends[at], start)
     bodies = BodyColumns.of(view, messages, limits)
     records = _records(view, start, messages, bodies)
     if len(at) < len(heads.starts):
         records = _with_blanks(records, view, start, heads)
     if bodies.complete == len(at):
-        return Decoded(records, Offset(start + heads.end))
+        return DecodedRecords(records, Offset(start + heads.end))
     complete = int(at[bodies.complete])
-    return Decoded(records.slice(0, complete), Offset(start + int(heads.starts[complete])))
+    return DecodedRecords(records.slice(0, complete), Offset(start + int(heads.starts[complete])))
 
 
 # Made of nulls, because pyarrow imports pandas for any list, which costs each planning process 27 MiB.
@@ -233,7 +233,7 @@ def _per_distinct(texts: pa.Array, number_of: Callable[[str], int], of_null: int
     return rows
 
 
-def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, heads: Heads) -> pa.RecordBatch:
+def _with_blanks(messages: pa.RecordBatch, view: memoryview, start: Offset, heads: RecordHeads) -> pa.RecordBatch:
     """Return the rows of `messages` with a row for each blank between them."""
     is_blank, starts, ends = heads.is_blank, heads.starts, heads.ends
     blank = pa.array(is_blank)

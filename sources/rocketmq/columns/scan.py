@@ -29,7 +29,7 @@ class SuspectRecord(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Heads:
+class RecordHeads:
     """The records that start in a range and are completely there, [starts, ends). `end` is where the last one ends.
 
     `error` is what is wrong with the head at `end`, if anything; it comes after whatever is wrong before it.
@@ -44,14 +44,14 @@ class Heads:
     def ends(self) -> Ints:
         return np.append(self.starts[1:], self.end)
 
-    def first(self, count: int) -> Heads:
+    def first(self, count: int) -> RecordHeads:
         """Return the first `count` of them."""
         if count == len(self.starts):
             return self
-        return Heads(self.starts[:count], self.is_blank[:count], int(self.starts[count]), None)
+        return RecordHeads(self.starts[:count], self.is_blank[:count], int(self.starts[count]), None)
 
 
-def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
+def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> RecordHeads:
     """Find the records of `view`, which begins with byte `start` of the log, that start before `stop`."""
     from sources.rocketmq.columns import loops
 
@@ -66,7 +66,7 @@ def hop(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> Heads:
             break
     if count and places[count] > len(view):
         count -= 1
-    return Heads(places[:count], ~is_message[:count], int(places[count]), error)
+    return RecordHeads(places[:count], ~is_message[:count], int(places[count]), error)
 
 
 def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRecord | None:

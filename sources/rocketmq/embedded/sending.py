@@ -20,7 +20,7 @@ from sources.rocketmq.embedded.double_write import DoubleWrite
 from sources.rocketmq.embedded.refusal import Refused
 from sources.rocketmq.embedded.remoting_service import Answer
 from sources.rocketmq.embedded.store import CommitLogStore, Put, Stored
-from sources.rocketmq.embedded.topics import Topic, TopicTable
+from sources.rocketmq.embedded.topics import TopicConfig, TopicTable
 from sources.rocketmq.embedded.unique_keys import UniqueKeys
 from sources.rocketmq.format.commitlog import BatchItem, Host, decode_items
 from sources.rocketmq.format.properties import CLUSTER, MSG_REGION, PROPERTY_SEPARATOR, TRACE_ON, encode
@@ -73,7 +73,7 @@ class Sending:
         status = await self._double_write.status(stored[-1].end, header, sender)
         return request.response(status, ext_fields=self._where(stored))
 
-    def _queue_id(self, topic: Topic, wanted: int) -> int:
+    def _queue_id(self, topic: TopicConfig, wanted: int) -> int:
         """Return the queue to store into; a negative number lets the queues take turns."""
         if wanted < 0:
             return next(self._turns[topic.name]) % topic.queues

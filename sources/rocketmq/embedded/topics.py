@@ -34,7 +34,7 @@ _TOPIC: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicConfig:
     """One topic's configuration."""
 
     name: str
@@ -43,7 +43,7 @@ class Topic:
     rest: dict[str, Any] = field(default_factory=dict)  # fields of a real broker's file that have no meaning here
 
     @classmethod
-    def from_json(cls, config: dict[str, Any]) -> Topic:
+    def from_json(cls, config: dict[str, Any]) -> TopicConfig:
         return cls(config["topicName"], config["writeQueueNums"], config["perm"], config)
 
     @property
@@ -74,7 +74,7 @@ class TopicTable:
         self._path = path
         self._auto_create = auto_create
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": _now_ms()}
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, TopicConfig] = {}
         if path.exists():
             self._load(json.loads(path.read_text("utf-8")))
 
@@ -89,7 +89,10 @@ class TopicTable:
         A client that does not know a topic asks for the template's route, and may create the topic if that is writable.
         """
         template_perm = PERM_INHERIT | (PERM_READ | PERM_WRITE) * self._auto_create
-        own = (Topic(AUTO_CREATE_TOPIC, MAX_CREATED_QUEUES, template_perm), Topic(SELF_TEST_TOPIC, 1, PERM_INHERIT))
+        own = (
+            TopicConfig(AUTO_CREATE_TOPIC, MAX_CREATED_QUEUES, template_perm),
+            TopicConfig(SELF_TEST_TOPIC, 1, PERM_INHERIT),
+        )
         told = self.to_json()
         return told | {"topicConfigTable": {topic.name: topic.to_json() for topic in own} | told["topicConfigTable"]}
 
@@ -98,12 +101,12 @@ class TopicTable:
         counts: Counter[str] = Counter()
         for name, queue_id in queues:
             counts[name] = max(counts[name], queue_id + 1)
-        missing = {name: Topic(name, count) for name, count in counts.items() if name not in self._topics}
+        missing = {name: TopicConfig(name, count) for name, count in counts.items() if name not in self._topics}
         if missing:
             self._topics |= missing
             self._save()
 
-    def for_sending(self, name: str, wanted_queues: int) -> Topic:
+    def for_sending(self, name: str, wanted_queues: int) -> TopicConfig:
         """Return the topic to store into; unknown ones are created with `wanted_queues` queues. Raises Refused."""
         topic = self._topics.get(name)
         if topic is None:
@@ -114,19 +117,19 @@ class TopicTable:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"topic {name} counts its queues in batches: not done here")
         return topic
 
-    def _create(self, name: str, wanted_queues: int) -> Topic:
+    def _create(self, name: str, wanted_queues: int) -> TopicConfig:
         _check_name(name)
         is_retry = name.startswith(RETRY_PREFIX)
         if wanted_queues < 1 or not (self._auto_create or is_retry):
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
-        topic = Topic(name, 1 if is_retry else min(wanted_queues, MAX_CREATED_QUEUES))
+        topic = TopicConfig(name, 1 if is_retry else min(wanted_queues, MAX_CREATED_QUEUES))
         self._topics[name] = topic
         self._save()
         return topic
 
     def _load(self, config: dict[str, Any]) -> None:
         self._version |= config["dataVersion"]
-        self._topics = {name: Topic.from_json(topic) for name, topic in config["topicConfigTable"].items()}
+        self._topics = {name: TopicConfig.from_json(topic) for name, topic in config["topicConfigTable"].items()}
 
     def _save(self) -> None:
         self._version["counter"] += 1

@@ -10,7 +10,7 @@ from sources.errors import CorruptRecord
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec
-from sources.rocketmq.columns.codec import NO_ROWS, Decoded
+from sources.rocketmq.columns.codec import NO_ROWS, DecodedRecords
 from sources.rocketmq.files.segment_files import SegmentMap
 from sources.rocketmq.files.segment_search import SegmentSearch
 from sources.rocketmq.format.commitlog import HEAD, Limits, framed_size
@@ -63,13 +63,13 @@ class SegmentReader:
             expected, found = error.expected, error.found
             raise corrupt(self._file.segment, start, NO_BOUNDARY, expected, found, BOUNDARY_HINT) from error
 
-    def decode(self, at: Offset, stop: Offset, size: int) -> Decoded:
+    def decode(self, at: Offset, stop: Offset, size: int) -> DecodedRecords:
         try:
             head_bytes = self._search.head_size(at)
         except CorruptRecord as wrong:
-            return Decoded(NO_ROWS, at, wrong)
+            return DecodedRecords(NO_ROWS, at, wrong)
         if not head_bytes:
-            return Decoded(NO_ROWS, at, self._explain_zeros(at))
+            return DecodedRecords(NO_ROWS, at, self._explain_zeros(at))
         end = Offset(min(at + max(head_bytes, size), self._file.segment.end))
         with self._file.view(at, end) as window:
             decoded = codec.decode_sound(window, at, stop, self._search.limits)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.columns.codec import Decoded
+from sources.rocketmq.columns.codec import DecodedRecords
 
 SMALL_WINDOW_BYTES: Final = 64 * 1024
 """What is decoded at once behind damage. More damage may be near, and each time a window is decoded again."""
@@ -22,7 +22,7 @@ SMALL_WINDOW_BYTES: Final = 64 * 1024
 class Source(Protocol):
     """A source of bytes. It is asked in log order, so it may drop what lies below an offset it was asked for."""
 
-    def decode(self, at: Offset, stop: Offset, size: int) -> Decoded:
+    def decode(self, at: Offset, stop: Offset, size: int) -> DecodedRecords:
         """Decode the records from `at` on that start before `stop`, about `size` bytes: at least one, or its error."""
 
     def view(self, covered: OffsetRange) -> AbstractContextManager[memoryview]:

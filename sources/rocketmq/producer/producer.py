@@ -31,7 +31,7 @@ DEFAULT_WINDOW: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutgoingMessage:
     """A message to send. `body` is what the broker stores, compressed if `sys_flag` says so.
 
     `queue_id` −1 lets the broker choose; the broker creates an unknown topic with `queues` queues.
@@ -47,10 +47,10 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MessageBatch:
     """Messages of one topic and queue that travel and are stored together; at least one."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[OutgoingMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +130,12 @@ class Producer(RemotingConnection):
         """The number of requests without a result."""
         return len(self._open)
 
-    def send(self, item: Message | Batch) -> SendResult:
+    def send(self, item: OutgoingMessage | MessageBatch) -> SendResult:
         """Send one message or batch and wait for its answer."""
         (result,) = self.send_all([item])
         return result
 
-    def send_all(self, items: Iterable[Message | Batch]) -> Iterator[SendResult]:
+    def send_all(self, items: Iterable[OutgoingMessage | MessageBatch]) -> Iterator[SendResult]:
         """Send `items` as fast as they come, and yield the results in the same order.
 
         Results come a window later than their items, so take them all; `flush` in between yields what is outstanding.
@@ -146,7 +146,7 @@ class Producer(RemotingConnection):
                 yield from self.results(at_most_open=self._window // 2)  # else items would go out one by one
         yield from self.flush()
 
-    def submit(self, item: Message | Batch) -> None:
+    def submit(self, item: OutgoingMessage | MessageBatch) -> None:
         """Send a request; its result comes from `results` or `flush`."""
         request = self._ready(_request(item, self._group))
         self._open[request.opaque] = _Open(request.code)
@@ -228,9 +228,9 @@ class Producer(RemotingConnection):
         )
 
 
-def _request(item: Message | Batch, group: str) -> Command:
-    is_batch = isinstance(item, Batch)
-    first = item.messages[0] if isinstance(item, Batch) else item
+def _request(item: OutgoingMessage | MessageBatch, group: str) -> Command:
+    is_batch = isinstance(item, MessageBatch)
+    first = item.messages[0] if isinstance(item, MessageBatch) else item
     code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
     header = SendHeader(
         producer_group=group,
@@ -243,11 +243,11 @@ def _request(item: Message | Batch, group: str) -> Command:
         properties="" if is_batch else properties.encode(first.properties).decode(),
         batch=is_batch,
     )
-    body = _batch_body(item) if isinstance(item, Batch) else item.body
+    body = _batch_body(item) if isinstance(item, MessageBatch) else item.body
     return Command(code, ext_fields=encode_send_header(header, code), body=body, language="PYTHON")
 
 
-def _batch_body(batch: Batch) -> bytes:
+def _batch_body(batch: MessageBatch) -> bytes:
     return encode_items(
         BatchItem(message.flag, message.body, properties.encode(message.properties)) for message in batch.messages
     )

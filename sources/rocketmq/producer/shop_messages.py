@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from sources.rocketmq.format.bodies import COMPRESSED, Compression, compress
 from sources.rocketmq.format.properties import KEYS, TAGS, UNIQ_KEY
-from sources.rocketmq.producer.producer import Batch, Message
+from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage
 
 T = TypeVar("T")
 Fields = dict[str, Any]
@@ -84,16 +84,16 @@ class Shop:
             ("telemetry", self._telemetry),
         )
 
-    def next_item(self) -> Message | Batch:
+    def next_item(self) -> OutgoingMessage | MessageBatch:
         """Return the next message or batch of the sequence."""
         topic, fields = self._pick(self._topics)
         queue_id = self._below(QUEUES)
         if self._random() >= self._mix.batches:
             return self._single(topic, queue_id, fields())
         count = self._pick(_BATCH_SIZES)
-        return Batch(tuple(self._in_batch(topic, queue_id, fields()) for _ in range(count)))
+        return MessageBatch(tuple(self._in_batch(topic, queue_id, fields()) for _ in range(count)))
 
-    def _single(self, topic: str, queue_id: int, fields: Fields) -> Message:
+    def _single(self, topic: str, queue_id: int, fields: Fields) -> OutgoingMessage:
         mix, chance = self._mix, self._random()
         body, sys_flag = _json(fields), 0
         if chance < mix.compressed:
@@ -106,7 +106,7 @@ class Shop:
             body = self._large(fields)
         return self._message(topic, queue_id, fields, body, sys_flag)
 
-    def _in_batch(self, topic: str, queue_id: int, fields: Fields) -> Message:
+    def _in_batch(self, topic: str, queue_id: int, fields: Fields) -> OutgoingMessage:
         body = b"" if self._random() < self._mix.empty else _json(fields)
         return self._message(topic, queue_id, fields, body, 0)
 
@@ -117,13 +117,13 @@ class Shop:
         note = self._note(wanted).encode()[: wanted - len(body)].decode(errors="ignore")
         return _json(fields | {"note": note.ljust(len(note) + wanted - len(body) - len(note.encode()))})
 
-    def _message(self, topic: str, queue_id: int, fields: Fields, body: bytes, sys_flag: int) -> Message:
+    def _message(self, topic: str, queue_id: int, fields: Fields, body: bytes, sys_flag: int) -> OutgoingMessage:
         self._number += 1
         properties = {UNIQ_KEY: f"7F000001{self._seed & 0xFFFF_FFFF_FFFF:012X}{self._number:012X}"}
         named = {KEYS: _keys(fields), TAGS: fields.get("status") or fields.get("event")}
         properties |= {name: value for name, value in named.items() if value}
         properties |= {"region": self._pick(_REGIONS), "source": f"{topic}-service", "city": self._pick(_CITIES)}
-        return Message(topic, body, properties, queue_id, flag=0, sys_flag=sys_flag, queues=QUEUES)
+        return OutgoingMessage(topic, body, properties, queue_id, flag=0, sys_flag=sys_flag, queues=QUEUES)
 
     def _order(self) -> Fields:
         items: list[Fields] = [

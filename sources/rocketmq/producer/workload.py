@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sources.access.address import Address
-from sources.rocketmq.producer.producer import DEFAULT_WINDOW, Batch, Message, Producer, SendResult
+from sources.rocketmq.producer.producer import DEFAULT_WINDOW, MessageBatch, OutgoingMessage, Producer, SendResult
 from sources.rocketmq.producer.shop_messages import Mix, Shop
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import ResponseCode
@@ -25,7 +25,7 @@ _ANSWER_TIMEOUT_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class WorkloadSummary:
     """What was sent, and its results."""
 
     messages: int = 0  # stored by the broker
@@ -44,10 +44,10 @@ class Summary:
         return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
 
 
-Progress = Callable[[Summary], None]
+Progress = Callable[[WorkloadSummary], None]
 
 
-def workload(seed: int, mix: Mix | None = None) -> Iterator[Message | Batch]:
+def workload(seed: int, mix: Mix | None = None) -> Iterator[OutgoingMessage | MessageBatch]:
     """Yield the endless sequence of `seed`."""
     shop = Shop(seed, mix or Mix())
     while True:
@@ -56,7 +56,7 @@ def workload(seed: int, mix: Mix | None = None) -> Iterator[Message | Batch]:
 
 def send_workload(
     address: Address,
-    items: Iterable[Message | Batch],
+    items: Iterable[OutgoingMessage | MessageBatch],
     *,
     count: int | None = None,
     duration_s: float | None = None,
@@ -64,7 +64,7 @@ def send_workload(
     on_progress: Progress | None = None,
     window: int = DEFAULT_WINDOW,
     security: RemotingSecurity = NO_SECURITY,
-) -> Summary:
+) -> WorkloadSummary:
     """Send `items` to the broker at `address`, until they end, or exactly `count` messages, or for `duration_s`.
 
     `rate_per_s` (messages) limits the average speed. `on_progress` is called about twice a second, and at the end.
@@ -104,7 +104,7 @@ class _Sender:
         """The time since the start."""
         return time.monotonic() - self._started
 
-    def send(self, item: Message | Batch) -> None:
+    def send(self, item: OutgoingMessage | MessageBatch) -> None:
         self._submit(_Sending(item))
         self._submitted_messages += _messages_in(item)
 
@@ -132,8 +132,8 @@ class _Sender:
             self.settle(at_most_open=0)
         self._report()
 
-    def summary(self) -> Summary:
-        return Summary(
+    def summary(self) -> WorkloadSummary:
+        return WorkloadSummary(
             messages=self._messages,
             warned=dict(self._warned),
             bytes=self._bytes,
@@ -168,19 +168,21 @@ class _Sender:
 class _Sending:
     """A pending item, and the number of its attempts."""
 
-    item: Message | Batch
+    item: OutgoingMessage | MessageBatch
     attempts: int = 1
 
 
-def _messages_in(item: Message | Batch) -> int:
-    return len(item.messages) if isinstance(item, Batch) else 1
+def _messages_in(item: OutgoingMessage | MessageBatch) -> int:
+    return len(item.messages) if isinstance(item, MessageBatch) else 1
 
 
-def _body_bytes(item: Message | Batch) -> int:
-    return sum(len(message.body) for message in item.messages) if isinstance(item, Batch) else len(item.body)
+def _body_bytes(item: OutgoingMessage | MessageBatch) -> int:
+    return sum(len(message.body) for message in item.messages) if isinstance(item, MessageBatch) else len(item.body)
 
 
-def _limited(items: Iterable[Message | Batch], count: int | None) -> Iterator[Message | Batch]:
+def _limited(
+    items: Iterable[OutgoingMessage | MessageBatch], count: int | None
+) -> Iterator[OutgoingMessage | MessageBatch]:
     """Yield `items` up to `count` messages, cutting the last batch if necessary."""
     left = count
     for item in items:
@@ -189,7 +191,7 @@ def _limited(items: Iterable[Message | Batch], count: int | None) -> Iterator[Me
             continue
         if left <= 0:
             return
-        if isinstance(item, Batch):
-            item = Batch(item.messages[:left])
+        if isinstance(item, MessageBatch):
+            item = MessageBatch(item.messages[:left])
         yield item
         left -= _messages_in(item)

@@ -48,7 +48,7 @@ _MOST_UNCONFIRMED_BYTES: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions:
+class HAReadOptions:
     """How long to wait, how often to try, how much to take at once, and how long an end may go unconfirmed."""
 
     connect_timeout_ms: int = 5000
@@ -61,7 +61,7 @@ class ReadOptions:
     dialect: Dialect = field(default_factory=Plain)
 
 
-def read_stream(master: Address, start: Offset, options: ReadOptions | None = None) -> Generator[bytes, None, None]:
+def read_stream(master: Address, start: Offset, options: HAReadOptions | None = None) -> Generator[bytes, None, None]:
     """Yield the log's bytes from `start` on, in order, as they come, for as long as the caller asks for more.
 
     The caller asks only for what it knows to be there: waiting longer than `silence_timeout_ms` is an error. A
@@ -71,7 +71,7 @@ def read_stream(master: Address, start: Offset, options: ReadOptions | None = No
     Raises MasterUnreachable, MasterSilent, MasterReplaced, ProtocolViolation; TimeIsUp if there is nothing to take and
     `patience_s` have passed since the first request.
     """
-    options = options or ReadOptions()
+    options = options or HAReadOptions()
     patience = _Patience(options.patience_s)
     delivered = _Prefix()
     fruitless = 0
@@ -157,7 +157,7 @@ def _replaced(master: Address, start: Offset, known: _Prefix) -> MasterReplaced:
 
 
 def _read_connection(
-    master: Address, start: Offset, options: ReadOptions, patience: _Patience
+    master: Address, start: Offset, options: HAReadOptions, patience: _Patience
 ) -> Generator[bytes, None, None]:
     """Yield the bytes from `start` on that one connection gives.
 
@@ -178,7 +178,7 @@ class _Connection:
     """One HA connection that reports `asked`, again and again, and nothing else."""
 
     def __init__(
-        self, sock: socket.socket, master: Address, asked: Offset, options: ReadOptions, patience: _Patience
+        self, sock: socket.socket, master: Address, asked: Offset, options: HAReadOptions, patience: _Patience
     ) -> None:
         self._sock = sock
         self._master = master

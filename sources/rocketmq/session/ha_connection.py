@@ -10,7 +10,7 @@ from sources.access.address import Address
 from sources.epochs import Epochs
 from sources.errors import MasterSilent, MasterUnreachable
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.wire.auto_switch import Answer, AnswerParser, AutoSwitch
+from sources.rocketmq.wire.auto_switch import AnswerParser, AutoSwitch, HandshakeAnswer
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.ha import Dialect, FrameParser
 
@@ -72,7 +72,7 @@ def _naming(epochs: Epochs, master: Address) -> Epochs:
     return (*epochs[:-1], *(replace(epoch, master=str(master)) for epoch in epochs[-1:]))
 
 
-def _shake_hands(sock: socket.socket, handshake: bytes, master: Address, timeout_s: float) -> Answer:
+def _shake_hands(sock: socket.socket, handshake: bytes, master: Address, timeout_s: float) -> HandshakeAnswer:
     deadline_s = time.monotonic() + timeout_s
     parser = AnswerParser()
     try:

@@ -16,7 +16,7 @@ from sources.errors import CorruptRecord
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec
-from sources.rocketmq.columns.codec import NO_ROWS, Decoded
+from sources.rocketmq.columns.codec import NO_ROWS, DecodedRecords
 from sources.rocketmq.format.commitlog import HEAD, V1, V2, Limits, check_head, framed_size, read_head
 from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
 from sources.rocketmq.format.record_search import Found, find_record, stretch
@@ -42,7 +42,7 @@ class LogEnd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReader:
+class ChunkReader:
     """How to read a stream.
 
     With `past_damage`, damage is yielded instead of raised. With `searched`, the reader of the following range begins
@@ -110,7 +110,7 @@ class _Stream:
         self._searched = searched
         self._time_is_up = False
 
-    def decode(self, at: Offset, stop: Offset, size: int) -> Decoded:
+    def decode(self, at: Offset, stop: Offset, size: int) -> DecodedRecords:
         self._drop_below(at)
         wanted = min(size, stop - at)
         while True:
@@ -124,7 +124,7 @@ class _Stream:
             # The head has come and passed its checks, or it is still to come.
             wanted = HEAD.size if len(window) < HEAD.size else read_head(self._bytes(at), 0)[0]
             if self._log_end.lies_below(at + wanted):
-                return Decoded(NO_ROWS, at, _reaches_past_end(at, wanted, self._log_end.known))
+                return DecodedRecords(NO_ROWS, at, _reaches_past_end(at, wanted, self._log_end.known))
 
     @contextmanager
     def view(self, covered: OffsetRange) -> Iterator[memoryview]:

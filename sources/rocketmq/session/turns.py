@@ -29,7 +29,7 @@ class Turn(enum.Enum):
     READERS = "the readers'"
 
 
-class Step(enum.Enum):
+class TurnStep(enum.Enum):
     """What the session or its readers do."""
 
     BEGIN = "the session begins"
@@ -38,11 +38,11 @@ class Step(enum.Enum):
     GIVE_BACK = "readers have no use for it any more"
 
 
-LEADS_TO: Mapping[Turn, Mapping[Step, Turn]] = {
-    Turn.NOBODYS: {Step.BEGIN: Turn.SESSIONS, Step.ASK: Turn.READERS},
-    Turn.SESSIONS: {Step.END: Turn.NOBODYS, Step.ASK: Turn.ENDING},
-    Turn.ENDING: {Step.END: Turn.READERS, Step.GIVE_BACK: Turn.SESSIONS},
-    Turn.READERS: {Step.GIVE_BACK: Turn.NOBODYS},
+LEADS_TO: Mapping[Turn, Mapping[TurnStep, Turn]] = {
+    Turn.NOBODYS: {TurnStep.BEGIN: Turn.SESSIONS, TurnStep.ASK: Turn.READERS},
+    Turn.SESSIONS: {TurnStep.END: Turn.NOBODYS, TurnStep.ASK: Turn.ENDING},
+    Turn.ENDING: {TurnStep.END: Turn.READERS, TurnStep.GIVE_BACK: Turn.SESSIONS},
+    Turn.READERS: {TurnStep.GIVE_BACK: Turn.NOBODYS},
 }
 """Which step leads from whose turn to whose. Any other changes nothing: a session is refused where readers want the
 turn, ends what never began, and readers whom nobody counts give back what they did not ask for."""
@@ -78,7 +78,7 @@ class Turns:
                 with self._noting_a_loss():
                     yield
             finally:
-                self._step(Step.GIVE_BACK)
+                self._step(TurnStep.GIVE_BACK)
 
     def close(self) -> None:
         """End all waiting."""
@@ -87,7 +87,7 @@ class Turns:
             self._changed.notify_all()
 
     def _hand_over(self) -> None:
-        self._step(Step.ASK)
+        self._step(TurnStep.ASK)
         self._wake()
         with self._changed:
             self._changed.wait_for(lambda: self._turn is Turn.READERS or self._is_closed)
@@ -130,7 +130,7 @@ class Turns:
         """
         with self._changed:
             if self._is_own():
-                self._step(Step.BEGIN)
+                self._step(TurnStep.BEGIN)
             return self._turn is Turn.SESSIONS
 
     def end(self, *, is_known: bool) -> None:
@@ -138,11 +138,11 @@ class Turns:
         with self._changed:
             if self._turn in (Turn.SESSIONS, Turn.ENDING) and not is_known:
                 self._lost_at = time.monotonic()
-            self._step(Step.END)
+            self._step(TurnStep.END)
 
     # Of both.
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: TurnStep) -> None:
         with self._changed:
             self._turn = LEADS_TO[self._turn].get(step, self._turn)
             self._changed.notify_all()

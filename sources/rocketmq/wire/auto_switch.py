@@ -106,7 +106,7 @@ _HINT: Final = "Check that the address is the HA port of a RocketMQ master of 5.
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HandshakeAnswer:
     """A master's answer to a handshake: where its log ends, and its epochs, oldest first."""
 
     maximum: Offset
@@ -126,7 +126,7 @@ class AnswerParser:
         """How many more bytes are certainly part of the answer; 0 once it is complete."""
         return ANSWER_HEAD.size - len(self._head) or self._body_bytes - len(self._body)
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> HandshakeAnswer | None:
         """Return the answer when its last byte comes. Give at most `wants` bytes. Raises ProtocolViolation."""
         if len(self._head) < ANSWER_HEAD.size:
             self._head += data
@@ -147,7 +147,7 @@ class AnswerParser:
             raise _violation("the master's log ends before it starts", "a maximum of 0 or more", maximum)
         return int(size)
 
-    def _answer(self) -> Answer:
+    def _answer(self) -> HandshakeAnswer:
         _, _, maximum, last = ANSWER_HEAD.unpack(self._head)
         epochs = tuple(Epoch(number, Offset(start)) for number, start in EPOCH.iter_unpack(self._body))
         for before, after in pairwise(epochs):
@@ -156,7 +156,7 @@ class AnswerParser:
         if epochs and (epochs[-1].number != last or epochs[0].start < 0):
             expected = f"epochs from offset 0 or more on, up to number {last}"
             raise _violation("the master's epochs contradict each other", expected, f"{epochs[0]} to {epochs[-1]}")
-        return Answer(Offset(maximum), epochs)
+        return HandshakeAnswer(Offset(maximum), epochs)
 
 
 class TransferHeads:

@@ -75,7 +75,7 @@ def encode_frame(offset: Offset, body: Buffer = b"") -> bytes:
     return FRAME_HEAD.pack(offset, len(body)) + body
 
 
-class Heads(Protocol):
+class FrameHeads(Protocol):
     """Reads the heads of one connection's frames."""
 
     @property
@@ -106,7 +106,7 @@ class Dialect(Protocol):
     def report(self, offset: Offset) -> bytes:
         """Return a report as it is sent."""
 
-    def heads(self) -> Heads:
+    def heads(self) -> FrameHeads:
         """Return the reader of heads for a new connection."""
 
 
@@ -117,7 +117,7 @@ class PlainHeads:
     confirmed: Final = None
 
     def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
-        """Read a head, as in `Heads`."""
+        """Read a head, as in `FrameHeads`."""
         offset, size = FRAME_HEAD.unpack_from(buffer, at)
         return offset, size
 
@@ -152,7 +152,7 @@ class FrameParser:
         self,
         expected: Offset | None,
         max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
-        heads: Heads | None = None,
+        heads: FrameHeads | None = None,
     ) -> None:
         self._expected = expected
         self._max_frame_bytes = max_frame_bytes
@@ -174,7 +174,7 @@ class FrameParser:
 
     @property
     def confirmed(self) -> Offset | None:
-        """`Heads.confirmed` of all heads that have come."""
+        """`FrameHeads.confirmed` of all heads that have come."""
         return self._heads.confirmed
 
     def feed(self, data: Buffer) -> list[Frame]:

@@ -17,8 +17,8 @@ from pipeline.report.facts import (
     Flaw,
     FlawedRange,
     IncidentFacts,
-    Incidents,
     LogFacts,
+    ReportedIncidents,
     Timeline,
     TopicFacts,
     TopTopics,
@@ -262,7 +262,7 @@ def facts_in_sql(spark: SparkSession, warehouse: str) -> dict[str, Any]:
         "timeline": _timeline(rows, waits),
         "flaws": tuple(_each(FlawedRange, [row | {"flaw": Flaw[row["flaw"]]} for row in rows(FLAWS, most=50)])),
         "elections": tuple(_each(Election, rows(ELECTIONS, most=100))),
-        "incidents": Incidents(
+        "incidents": ReportedIncidents(
             tuple(_each(IncidentFacts, incidents)),
             *(incidents[0][name] if incidents else 0 for name in ("incidents", "open")),
         ),

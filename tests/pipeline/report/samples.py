@@ -13,9 +13,9 @@ from pipeline.report.facts import (
     FlawedRange,
     GroupLag,
     IncidentFacts,
-    Incidents,
     LogFacts,
     Pending,
+    ReportedIncidents,
     Slice,
     SlowestGroups,
     Timeline,
@@ -139,7 +139,7 @@ def whole() -> Facts:
             (waiting("timer", 5),),
             1,
         ),
-        incidents=Incidents((incident(cause=INJECTED),), of=1, open=1),
+        incidents=ReportedIncidents((incident(cause=INJECTED),), of=1, open=1),
     )
 
 

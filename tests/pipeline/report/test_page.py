@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.report.facts import Facts, Flaw, Incidents, SlowestGroups, TopicFacts, TopTopics
+from pipeline.report.facts import Facts, Flaw, ReportedIncidents, SlowestGroups, TopicFacts, TopTopics
 from pipeline.report.page import page
 from tests.pipeline.report.samples import BROKER, INJECTED, bare, before, flawed, group, incident, log, whole
 
@@ -93,7 +93,7 @@ def test_what_comes_from_data_is_only_text(injected: str) -> None:
         log(),
         topics=TopTopics((topic,), of=1, messages=1, bytes=1),
         groups=SlowestGroups((group(injected, 1, 1.0),), of=1, behind=1),
-        incidents=Incidents((incident(cause=injected),), of=1, open=1),
+        incidents=ReportedIncidents((incident(cause=injected),), of=1, open=1),
         flaws=(flawed(Flaw.MISSING, 1, 2, why=injected),),
     )
     found = Read(page(facts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.report.drawing import tables
-from pipeline.report.drawing.sections import Section, sections
+from pipeline.report.drawing.sections import PageSection, sections
 from pipeline.report.facts import Election, Facts, Flaw, Timeline, TypedFacts
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log, whole
 
@@ -76,7 +76,7 @@ def test_elections() -> None:
     assert "Elections of masters" not in {one.name for one in sections(bare(log()))[0].tables}
 
 
-def typed_section(facts: Facts) -> Section:
+def typed_section(facts: Facts) -> PageSection:
     (found,) = (one for one in sections(facts) if one.name == "typed")
     return found
 

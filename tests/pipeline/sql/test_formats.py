@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.sql.formats import TABLE_ROWS, Written, writer
+from pipeline.sql.formats import TABLE_ROWS, WrittenRows, writer
 from pipeline.sql.output import Format
 from sources.errors import QueryError
 
@@ -54,7 +54,7 @@ def elsewhere(spark: SparkSession) -> SparkSession:
     return session
 
 
-def written(frame: DataFrame, form: Format) -> tuple[bytes, Written]:
+def written(frame: DataFrame, form: Format) -> tuple[bytes, WrittenRows]:
     sink = io.BytesIO()
     found = writer(form, width=None)(frame, sink)
     return sink.getvalue(), found
@@ -64,7 +64,7 @@ def test_csv(elsewhere: SparkSession) -> None:
     data, found = written(elsewhere.sql(VALUES), "csv")
     (row,) = csv.DictReader(io.StringIO(data.decode(), newline=""))
     assert row == TEXTS
-    assert found == Written(1)
+    assert found == WrittenRows(1)
     # an empty text is told from none
     assert ',"",,AP/+,' in data.decode()
 
@@ -86,7 +86,7 @@ def test_parquet(elsewhere: SparkSession) -> None:
     table = pq.read_table(io.BytesIO(data))
     noon = datetime(2024, 2, 29, 12, tzinfo=UTC)
     (row,) = table.to_pylist()
-    assert found == Written(1)
+    assert found == WrittenRows(1)
     assert row == {
         "big": 9007199254740993,
         "price": Decimal("1.10"),
@@ -122,17 +122,17 @@ def test_the_order_of_many_rows_is_kept(spark: SparkSession) -> None:
     wanted = list(range(29_999, -1, -1))
     data, found = written(frame, "json")
     assert [json.loads(line)["id"] for line in data.splitlines()] == wanted
-    assert found == Written(30_000)
+    assert found == WrittenRows(30_000)
     data, _ = written(frame, "parquet")
     assert pq.read_table(io.BytesIO(data))["id"].to_pylist() == wanted
 
 
 def test_a_table_says_that_it_is_cut(spark: SparkSession) -> None:
     data, found = written(spark.range(TABLE_ROWS + 1).toDF("id"), "table")
-    assert found == Written(TABLE_ROWS, is_cut=True)
+    assert found == WrittenRows(TABLE_ROWS, is_cut=True)
     assert len(data.splitlines()) == TABLE_ROWS + 2
     _, found = written(spark.range(TABLE_ROWS).toDF("id"), "table")
-    assert found == Written(TABLE_ROWS)
+    assert found == WrittenRows(TABLE_ROWS)
 
 
 def test_a_table_cuts_what_no_terminal_can_show(spark: SparkSession) -> None:
@@ -146,7 +146,7 @@ def test_a_table_cuts_what_no_terminal_can_show(spark: SparkSession) -> None:
 @pytest.mark.parametrize(("form", "expected"), [("table", "n  text\n─  ────\n"), ("csv", "n,text\n"), ("json", "")])
 def test_without_rows_there_are_the_names(spark: SparkSession, form: Format, expected: str) -> None:
     data, found = written(spark.sql("SELECT 1 AS n, 'x' AS text WHERE false"), form)
-    assert (data.decode(), found) == (expected, Written(0))
+    assert (data.decode(), found) == (expected, WrittenRows(0))
 
 
 def test_a_parquet_file_without_rows_has_the_columns(spark: SparkSession) -> None:

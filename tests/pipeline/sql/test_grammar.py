@@ -6,14 +6,14 @@ import pytest
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
-from pipeline.sql.grammar import Kind, kind_of
+from pipeline.sql.grammar import StatementKind, kind_of
 from pipeline.sql.statements import Statement
 from sources.errors import QueryError
 
 pytestmark = pytest.mark.spark
 
 READ = {
-    Kind.QUERY: (
+    StatementKind.QUERY: (
         "SELECT 1",
         "-- why\nSELECT 1",
         "WITH a AS (SELECT 1) SELECT * FROM a",
@@ -27,7 +27,7 @@ READ = {
         "SELECT * FROM delta.`/lake/log` VERSION AS OF 3",
         "SELECT body:order.id::INT FROM log",
     ),
-    Kind.DESCRIPTION: (
+    StatementKind.DESCRIPTION: (
         "SHOW TABLES",
         "SHOW VIEWS LIKE 'm*'",
         "SHOW COLUMNS IN log",
@@ -42,7 +42,7 @@ READ = {
         "EXPLAIN FORMATTED SELECT 1",
         "EXPLAIN DELETE FROM delta.`/lake/log`",
     ),
-    Kind.SETTING: (
+    StatementKind.SETTING: (
         "SET",
         "SET spark.sql.shuffle.partitions = 7",
         "SET TIME ZONE 'Europe/Berlin'",
@@ -92,8 +92,8 @@ CHANGE = (
 )
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_what_reads_is_run(spark: SparkSession, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", StatementKind)
+def test_what_reads_is_run(spark: SparkSession, kind: StatementKind) -> None:
     assert {text: kind_of(spark, Statement(text)) for text in READ[kind]} == dict.fromkeys(READ[kind], kind)
 
 

@@ -18,7 +18,7 @@ from pipeline.sql.serve import client
 from pipeline.sql.serve.client import server_for
 from pipeline.sql.serve.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
 from pipeline.sql.serve.server import listening, reserved
-from pipeline.sql.serve.wire import DONE, OUTPUT, Ask, Hello, Message, next_message
+from pipeline.sql.serve.wire import DONE, OUTPUT, Ask, ClientFrame, Hello, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -162,7 +162,7 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(j
         connection, _ = listener.accept()
         with connection:
             connection.sendall(Hello(own_version(), 4711, str(Path.cwd())).message().encoded())
-            connection.sendall(Message(OUTPUT, b"n\n").encoded())
+            connection.sendall(ClientFrame(OUTPUT, b"n\n").encoded())
             connection.recv(1)
 
     with reserved(job) as path, listening(path) as listener:
@@ -202,7 +202,7 @@ def test_who_has_a_report_made_there_loads_no_configuration(job: Path) -> None:
         with connection, connection.makefile("rb") as stream:
             connection.sendall(Hello(own_version(), 4711, str(job.parent)).message().encoded())
             ask = Ask.read(next_message(stream))
-            connection.sendall(Message(OUTPUT, ask.form.encode()).encoded() + Message(DONE).encoded())
+            connection.sendall(ClientFrame(OUTPUT, ask.form.encode()).encoded() + ClientFrame(DONE).encoded())
 
     look = (
         "import sys\n"

@@ -26,7 +26,7 @@ from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
 from pipeline.sql.serve import server as server_module
 from pipeline.sql.serve.client import server_for
-from pipeline.sql.serve.server import Server, listening, reserved
+from pipeline.sql.serve.server import SQLServer, listening, reserved
 from sinks.tables import LOG, LOG_SCHEMA, TABLES
 from sinks.typed.columns import Column
 from sinks.typed.state import TypedState
@@ -80,7 +80,7 @@ def served(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def serving(spark: SparkSession, job: Path) -> Iterator[None]:
     """A server in a thread, until it is asked to stop."""
     with reserved(job) as path, listening(path) as listener:
-        server = Server(spark, configuration.load(job).warehouse, listener)
+        server = SQLServer(spark, configuration.load(job).warehouse, listener)
         thread = threading.Thread(target=server.run)
         thread.start()
         yield

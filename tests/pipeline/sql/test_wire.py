@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pipeline.sql.serve import wire
-from pipeline.sql.serve.wire import Ask, Hello, Message, error_in, error_message, next_message
+from pipeline.sql.serve.wire import Ask, ClientFrame, Hello, error_in, error_message, next_message
 from sources.errors import ConfigurationError, QueryError
 
 HELLO = Hello("0.1.0", 4711, "/data/消息")
@@ -17,7 +17,7 @@ ERROR = QueryError("line 1: no", expected="a", found="b", hint="c")
 
 
 def test_what_is_written_is_read_in_order() -> None:
-    sent = [HELLO.message(), ASK.message(), Message(wire.OUTPUT, bytes(range(256)) * 500), Message(wire.DONE)]
+    sent = [HELLO.message(), ASK.message(), ClientFrame(wire.OUTPUT, bytes(range(256)) * 500), ClientFrame(wire.DONE)]
     stream = io.BytesIO(b"".join(one.encoded() for one in sent))
     assert [next_message(stream) for _ in sent] == sent
     assert next_message(stream) is None
@@ -45,10 +45,10 @@ def test_nobody_is_made_to_read_more_than_a_message_may_have(monkeypatch: pytest
 
 def test_a_server_of_another_version_may_say_more() -> None:
     more = json.loads(HELLO.message().body) | {"version": "9.9", "memory": 1}
-    assert Hello.read(Message(wire.HELLO, json.dumps(more).encode())).version == "9.9"
+    assert Hello.read(ClientFrame(wire.HELLO, json.dumps(more).encode())).version == "9.9"
 
 
-@pytest.mark.parametrize("message", [None, HELLO.message(), Message(wire.ASK, b"[]"), Message(wire.ASK, b"{}")])
-def test_what_is_no_question_is_none(message: Message | None) -> None:
+@pytest.mark.parametrize("message", [None, HELLO.message(), ClientFrame(wire.ASK, b"[]"), ClientFrame(wire.ASK, b"{}")])
+def test_what_is_no_question_is_none(message: ClientFrame | None) -> None:
     with pytest.raises(ValueError):
         Ask.read(message)

@@ -17,7 +17,7 @@ from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from sinks.state.position import LogTable
 from sinks.typed.formats.reading import Reading
-from sinks.typed.rebuild import Rebuild, rebuild
+from sinks.typed.rebuild import TypedRebuild, rebuild
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.table import TypedTable
 from sources.datasource import register
@@ -135,7 +135,7 @@ def test_with_a_key_what_a_log_that_went_back_had_replaced_is_there_again(spark:
 def test_what_somebody_else_has_made_anew_meanwhile_stays(bench: Bench, tmp_path: Path) -> None:
     lake, wanted = str(bench.lake), definition(name="notes", reading=Reading(format="text"))
     bring(TypedFollower(bench.spark, lake, wanted))
-    late = Rebuild.begun(bench.spark, lake, wanted)
+    late = TypedRebuild.begun(bench.spark, lake, wanted)
     assert late is not None
     late.follower.bring_to_end()
     anew = bench.lake / "tables" / "notes.anew"

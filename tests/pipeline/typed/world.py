@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sinks.typed.definition import Definition
 from sinks.typed.step.follower import TypedFollower
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, replicate_now
 
@@ -30,7 +30,7 @@ class World:
         """A message of each: bytes as they are, anything else as JSON."""
         for body in bodies:
             encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self._producer.send(Message(topic, encoded, properties or {}, queue_id=0))
+            self._producer.send(OutgoingMessage(topic, encoded, properties or {}, queue_id=0))
 
     def replicate(self) -> None:
         """All that was sent."""

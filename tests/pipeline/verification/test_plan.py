@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, Section, claims_of, sampled, sections
+from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, ClaimSection, claims_of, sampled, sections
 from sinks.books.ledger_row import LedgerRow
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim
@@ -40,7 +40,7 @@ def part(start: int, end: int, size_bytes: int = 100) -> Part:
     return Part(f"{start}.parquet", between(start, end), 1, size_bytes)
 
 
-def cut(found: list[Section]) -> list[tuple[int, int, At]]:
+def cut(found: list[ClaimSection]) -> list[tuple[int, int, At]]:
     return [(one.range.start, one.range.end, one.at) for one in found]
 
 
@@ -111,7 +111,7 @@ def test_sections_grow_where_every_file_would_be_read_for_each() -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_a_sample_is_its_share_and_repeatable(share: float) -> None:
-    found = [Section((claim(at, at + 1),), At.MASTER) for at in range(1000)]
+    found = [ClaimSection((claim(at, at + 1),), At.MASTER) for at in range(1000)]
     chosen = sampled(found, share, 7)
     assert len(chosen) == 1000 * share
     assert chosen == sampled(found, share, 7)
@@ -124,7 +124,7 @@ def test_a_sample_is_its_share_and_repeatable(share: float) -> None:
 def test_a_share_is_of_bytes(share: float) -> None:
     """Of 99 small sections and a large one, which has half of all bytes: whoever is drawn, the share is read."""
     edges = [*range(100), 198]
-    found = [Section((claim(start, end),), At.MASTER) for start, end in pairwise(edges)]
+    found = [ClaimSection((claim(start, end),), At.MASTER) for start, end in pairwise(edges)]
     large = found[-1]
     taken = 0
     for seed in range(400):
@@ -138,6 +138,6 @@ def test_a_share_is_of_bytes(share: float) -> None:
 
 
 def test_a_sample_is_never_empty() -> None:
-    found = [Section((claim(at, at + 1),), At.MASTER) for at in range(3)]
+    found = [ClaimSection((claim(at, at + 1),), At.MASTER) for at in range(3)]
     assert len(sampled(found, 1e-9, 1)) == 1
     assert sampled([], 0.5, 1) == []

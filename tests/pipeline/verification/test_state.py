@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.verify.plan import At, Section
+from pipeline.verify.plan import At, ClaimSection
 from pipeline.verify.state import Asked, VerifyFile, VerifyState, key_of
 from sinks.proof.verdicts import Claim
 from sources.offsets import Offset, OffsetRange
@@ -17,9 +17,9 @@ ASKED = Asked(place="/log", epoch=0, share=0.1, seed=7)
 STATE = VerifyState(asked=ASKED, begun_at="2026-11-21T10:00:00+00:00")
 
 
-def section(*edges: int, checksum: str = "sha256:00") -> Section:
+def section(*edges: int, checksum: str = "sha256:00") -> ClaimSection:
     ranges = (OffsetRange(Offset(start), Offset(end)) for start, end in pairwise(edges))
-    return Section(tuple(Claim(one, checksum, 1) for one in ranges), At.MASTER)
+    return ClaimSection(tuple(Claim(one, checksum, 1) for one in ranges), At.MASTER)
 
 
 def test_it_comes_back(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 
 from pipeline.verify.queues import Jump, Why
-from pipeline.verify.summary import DIFFERENCES_LISTED, Summary, Tally, describe, incident_of, lines
+from pipeline.verify.summary import DIFFERENCES_LISTED, Tally, VerifySummary, describe, incident_of, lines
 from sinks.books.incident import Action
-from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
+from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import Divergent
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
@@ -23,10 +23,10 @@ DAMAGED = Compared(
     claim=Claim(between(1000, 2000), "sha256:01", 10, 1000),
     verdict=Verdict.REPLICA_DAMAGED,
     rows=9,
-    differences=(Difference(Offset(1100), Kind.MISSING), Difference(Offset(1500), Kind.CHANGED)),
+    differences=(Difference(Offset(1100), DifferenceKind.MISSING), Difference(Offset(1500), DifferenceKind.CHANGED)),
     differing=12,
 )
-SUMMARY = Summary(
+SUMMARY = VerifySummary(
     log_id=LogId("rocketmq", "broker-a"),
     master="/log",
     position=Offset(2000),
@@ -53,7 +53,7 @@ def test_a_difference_in_words() -> None:
 
 
 def test_an_entry_is_named_by_its_id_too() -> None:
-    found = replace(DAMAGED, differences=(Difference(Offset(1100), Kind.CHANGED, 1999),), differing=1)
+    found = replace(DAMAGED, differences=(Difference(Offset(1100), DifferenceKind.CHANGED, 1999),), differing=1)
     assert describe(found).endswith("1 differ: 1100 (id 1999) changed")
     assert found.as_json()["differences"] == [{"offset": 1100, "kind": "changed", "id": 1999}]
 

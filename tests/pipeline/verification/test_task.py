@@ -13,7 +13,7 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 
-from pipeline.verify.plan import At, Section
+from pipeline.verify.plan import At, ClaimSection
 from pipeline.verify.task import SectionComparer
 from sinks.delta.files import FileWriter, new_name
 from sinks.proof import stored
@@ -80,7 +80,7 @@ def compared(
     folder: Path, parts: tuple[Part, ...], master: MemoryMaster = MASTER, at: At = At.MASTER
 ) -> list[Compared]:
     compare = SectionComparer(master=master, folder=str(folder), position=Offset(3000), bytes_per_s=None)
-    section = Section(CLAIMS, at, parts)
+    section = ClaimSection(CLAIMS, at, parts)
     ((told, found),) = pickle.loads(pickle.dumps(compare))([section])  # noqa: S301 - ours
     assert told == section
     assert tuple(one.claim for one in found) == CLAIMS

@@ -13,12 +13,12 @@ from sinks.batch.continuity import checksum_of
 from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.proof.stored_log import Record, StoredLog
+from sinks.proof.stored_log import StoredLog, StoredRecord
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 
-Rows = Sequence[Sequence[Record]]
+Rows = Sequence[Sequence[StoredRecord]]
 """The records of each row of a ledger."""
 
 
@@ -59,11 +59,11 @@ class Ledger:
 class Table:
     rows: Rows
 
-    def records(self, wanted: OffsetRange) -> Iterator[Record]:
+    def records(self, wanted: OffsetRange) -> Iterator[StoredRecord]:
         return (record for row in self.rows for record in row if record.range.start in wanted)
 
 
-def row_of(records: Sequence[Record]) -> LedgerRow:
+def row_of(records: Sequence[StoredRecord]) -> LedgerRow:
     raw = b"".join(record.raw for record in records)
     return LedgerRow(
         start=records[0].range.start,
@@ -82,11 +82,11 @@ def compared(rows: Rows, position: int, master: Bytes) -> Comparison:
     return Comparison(cast(MasterLog, master), ledger, table, Offset(position), master.bounds)
 
 
-def laid_out(sizes: Sequence[int]) -> list[Record]:
+def laid_out(sizes: Sequence[int]) -> list[StoredRecord]:
     """Records of so many bytes each, all different."""
     found, at = [], 0
     for number, size in enumerate(sizes):
-        found.append(Record(OffsetRange(Offset(at), Offset(at + size)), bytes([number % 250 + 1]) * size, None))
+        found.append(StoredRecord(OffsetRange(Offset(at), Offset(at + size)), bytes([number % 250 + 1]) * size, None))
         at += size
     return found
 
@@ -115,7 +115,7 @@ def histories(draw: st.DrawFn) -> tuple[Rows, int, Bytes]:
     log = b"".join(record.raw for record in records)
     log = log[:parted] + bytes(255 for _ in log[parted:])
 
-    rows: list[list[Record]] = []
+    rows: list[list[StoredRecord]] = []
     for record in (record for record in records if record.range.end <= position):
         place = draw(st.sampled_from(["same row", "same row", "same row", "new row", "hole"]))
         if place == "new row" or (place == "same row" and (not rows or rows[-1][-1].range.end != record.range.start)):

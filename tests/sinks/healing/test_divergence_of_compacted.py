@@ -11,7 +11,7 @@ import pytest
 from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
-from sinks.proof.stored_log import Record, StoredLog
+from sinks.proof.stored_log import StoredLog, StoredRecord
 from sources.kafka.format.columns import canonical
 from sources.loss import Condition
 from sources.master import MasterLog
@@ -44,10 +44,10 @@ class Ledger:
 class Table:
     rows: Sequence[Row]
 
-    def records(self, wanted: OffsetRange) -> Iterator[Record]:
+    def records(self, wanted: OffsetRange) -> Iterator[StoredRecord]:
         for one in self.rows:
             if (at := cast(Offset, one["offset"])) in wanted:
-                yield Record(OffsetRange(at, Offset(at + 1)), canonical(records([one])), None)
+                yield StoredRecord(OffsetRange(at, Offset(at + 1)), canonical(records([one])), None)
 
 
 def comparison(left: Sequence[Row], rows: Sequence[Row] = ROWS, *, is_compacted: bool = True) -> Comparison:

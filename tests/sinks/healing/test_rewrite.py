@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable
-from sinks.healing.rewrite import Rows, TakingOut
+from sinks.healing.rewrite import RowSelection, TakingOut
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes
 from sinks.state.log_state import LogState
@@ -85,7 +85,7 @@ def below_12(holes: Holes) -> Holes:
 
 def test_only_files_that_hold_such_rows_are_exchanged(spark: SparkSession, path: str, table: LogTable) -> None:
     held = table.read()
-    exchange = TakingOut(KernelTable(spark, path), LOG, Rows.of_log(BROKER_A, FROM_12)).on(held.snapshot)
+    exchange = TakingOut(KernelTable(spark, path), LOG, RowSelection.of_log(BROKER_A, FROM_12)).on(held.snapshot)
     assert (len(exchange.removed), len(exchange.added), exchange.rows) == (3, 2, 13)
     assert [file.records for file in exchange.added] == [4, 14]
 

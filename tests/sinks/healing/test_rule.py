@@ -11,7 +11,7 @@ import pytest
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
 from sinks.healing.rule import ComparisonByRule
-from sinks.proof.stored_log import Record, StoredLog
+from sinks.proof.stored_log import StoredLog, StoredRecord
 from sources.epochs import Epoch, Parting
 from sources.errors import ReplicaError
 from sources.loss import Condition
@@ -96,7 +96,7 @@ def test_commits_that_were_lost_are_found_as_ever() -> None:
 
 def test_what_cannot_be_read_is_not_the_masters() -> None:
     class Torn(Table):
-        def records(self, wanted: OffsetRange) -> Iterator[Record]:
+        def records(self, wanted: OffsetRange) -> Iterator[StoredRecord]:
             for record in super().records(wanted):
                 if record.range.start == 12:
                     raise ReplicaError("cannot be read")

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from sinks.proof.comparison import compare
-from sinks.proof.master_bytes import Stream
-from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, Kind, Verdict
+from sinks.proof.master_bytes import StreamedBytes
+from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import CorruptRecord
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import SCHEMA, MemoryMaster, raw_bytes
@@ -68,7 +68,9 @@ WHOLE = claim(0, 1000)
 def compared(rows: Sequence[dict[str, Any]] = ROWS, master: bytes | None = LOG, one: Claim = WHOLE) -> Compared:
     """The same, however the rows come in batches and the master's bytes in pieces."""
     found = {
-        next(compare([one], batches(rows, size), None if master is None else Stream(pieces(master, cut)), FORMAT))
+        next(
+            compare([one], batches(rows, size), None if master is None else StreamedBytes(pieces(master, cut)), FORMAT)
+        )
         for size in (1, 5, 100)
         for cut in (7, 64, 5000)
     }
@@ -84,7 +86,7 @@ def flipped(at: int) -> bytes:
     return LOG[:at] + bytes([LOG[at] ^ 1]) + LOG[at + 1 :]
 
 
-def differing(*found: tuple[int, Kind]) -> tuple[Difference, ...]:
+def differing(*found: tuple[int, DifferenceKind]) -> tuple[Difference, ...]:
     return tuple(Difference(Offset(offset), kind) for offset, kind in found)
 
 
@@ -94,7 +96,7 @@ def test_equal() -> None:
 
 def test_claims_that_join_are_each_compared() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
-    found = list(compare(claims, batches(ROWS, 5), Stream(pieces(LOG)), FORMAT))
+    found = list(compare(claims, batches(ROWS, 5), StreamedBytes(pieces(LOG)), FORMAT))
     assert [(one.claim, one.verdict, one.rows) for one in found] == [
         (claims[0], Verdict.EQUAL, 3),
         (claims[1], Verdict.EQUAL, 2),
@@ -104,15 +106,15 @@ def test_claims_that_join_are_each_compared() -> None:
 
 def test_a_difference_stays_in_its_claim() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
-    found = list(compare(claims, batches(changed(4, flag=1)), Stream(pieces(LOG)), FORMAT))
+    found = list(compare(claims, batches(changed(4, flag=1)), StreamedBytes(pieces(LOG)), FORMAT))
     assert [one.verdict for one in found] == [Verdict.EQUAL, Verdict.REPLICA_DAMAGED, Verdict.EQUAL]
-    assert found[1].differences == differing((405, Kind.CHANGED))
+    assert found[1].differences == differing((405, DifferenceKind.CHANGED))
 
 
 def test_a_changed_row() -> None:
     found = compared(changed(2, flag=1))
     assert (found.verdict, found.rows, found.differing) == (Verdict.REPLICA_DAMAGED, 12, 1)
-    assert found.differences == differing((100, Kind.CHANGED))
+    assert found.differences == differing((100, DifferenceKind.CHANGED))
 
 
 @pytest.mark.parametrize("changes", [{"queue_id": BROKEN}, {"size": None}])
@@ -120,7 +122,7 @@ def test_a_changed_row() -> None:
 def test_a_row_that_is_no_record(number: int, changes: dict[str, Any]) -> None:
     found = compared(changed(number, **changes))
     assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 12)
-    assert found.differences == differing((ROWS[number]["offset"], Kind.CHANGED))
+    assert found.differences == differing((ROWS[number]["offset"], DifferenceKind.CHANGED))
 
 
 @pytest.mark.parametrize("size", [299, 301])
@@ -133,7 +135,7 @@ def test_a_row_of_another_size(size: int) -> None:
 def test_the_master_is_rewritten() -> None:
     found = compared(master=flipped(401))
     assert (found.verdict, found.differing) == (Verdict.REWRITTEN, 1)
-    assert found.differences == differing((400, Kind.CHANGED))
+    assert found.differences == differing((400, DifferenceKind.CHANGED))
 
 
 def test_the_ledger_is_wrong() -> None:
@@ -144,20 +146,20 @@ def test_the_ledger_is_wrong() -> None:
 def test_all_three_differ() -> None:
     found = compared(changed(2, flag=1), flipped(950), claim(0, 1000, of=flipped(7)))
     assert found.verdict is Verdict.ALL_DIFFER
-    assert found.differences == differing((100, Kind.CHANGED), (910, Kind.CHANGED))
+    assert found.differences == differing((100, DifferenceKind.CHANGED), (910, DifferenceKind.CHANGED))
 
 
 @pytest.mark.parametrize(("missing", "at"), [([0], 0), ([1, 2], 10), ([11], 910), ([5, 6], 410)])
 def test_rows_are_missing(missing: list[int], at: int) -> None:
     found = compared([row for number, row in enumerate(ROWS) if number not in missing])
     assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 12 - len(missing))
-    assert (found.differences, found.differing) == (differing((at, Kind.MISSING)), 1)
+    assert (found.differences, found.differing) == (differing((at, DifferenceKind.MISSING)), 1)
 
 
 def test_no_row_at_all() -> None:
     found = compared([])
     assert (found.verdict, found.rows, found.claim.records) == (Verdict.REPLICA_DAMAGED, 0, 12)
-    assert found.differences == differing((0, Kind.MISSING))
+    assert found.differences == differing((0, DifferenceKind.MISSING))
 
 
 @pytest.mark.parametrize("number", [0, 2, 11])
@@ -165,34 +167,34 @@ def test_a_row_is_there_twice(number: int) -> None:
     rows = [*ROWS[: number + 1], ROWS[number], *ROWS[number + 1 :]]
     found = compared(rows)
     assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 13)
-    assert found.differences == differing((ROWS[number]["offset"], Kind.TWICE))
+    assert found.differences == differing((ROWS[number]["offset"], DifferenceKind.TWICE))
 
 
 def test_twice_and_no_record_is_not_equal() -> None:
     found = compared([*ROWS, ROWS[-1] | {"queue_id": BROKEN}])
     assert found.verdict is Verdict.REPLICA_DAMAGED
-    assert found.differences == differing((910, Kind.TWICE))
+    assert found.differences == differing((910, DifferenceKind.TWICE))
 
 
 def test_a_row_inside_another_record() -> None:
     rows = sorted([*ROWS, ROWS[2] | {"offset": 150}], key=lambda row: row["offset"])
     found = compared(rows)
     assert found.verdict is Verdict.REPLICA_DAMAGED
-    assert found.differences == differing((150, Kind.SURPLUS))
+    assert found.differences == differing((150, DifferenceKind.SURPLUS))
 
 
 def test_the_first_differences_are_named_and_all_are_counted() -> None:
     rows = [row | {"flag": 1} for row in ROWS]
     found = compared(rows)
     assert found.differing == 12
-    assert found.differences == differing(*((row["offset"], Kind.CHANGED) for row in ROWS[:LISTED]))
+    assert found.differences == differing(*((row["offset"], DifferenceKind.CHANGED) for row in ROWS[:LISTED]))
 
 
 def test_without_the_master_rows_are_held_against_the_ledger() -> None:
     assert compared(master=None) == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12, with_master=False)
     assert compared(changed(2, flag=1), None).verdict is Verdict.REPLICA_DAMAGED
     found = compared(ROWS[:-1], None)
-    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, differing((910, Kind.MISSING)))
+    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, differing((910, DifferenceKind.MISSING)))
 
 
 def test_a_hole_has_no_rows() -> None:
@@ -200,21 +202,21 @@ def test_a_hole_has_no_rows() -> None:
     assert compared([], None, hole).verdict is Verdict.EQUAL
     found = compared(ROWS[1:3], None, hole)
     assert found.verdict is Verdict.REPLICA_DAMAGED
-    assert found.differences == differing((10, Kind.SURPLUS), (100, Kind.SURPLUS))
+    assert found.differences == differing((10, DifferenceKind.SURPLUS), (100, DifferenceKind.SURPLUS))
 
 
 def test_a_master_whose_bytes_end_early_is_not_equal() -> None:
     found = compared(master=LOG[:450])
     assert found.verdict is Verdict.REWRITTEN
-    assert found.differences[0] == Difference(Offset(410), Kind.CHANGED)
+    assert found.differences[0] == Difference(Offset(410), DifferenceKind.CHANGED)
 
 
 def test_every_flipped_byte_is_found() -> None:
     small = claim(400, 410)
     for at in range(400, 410):
-        (found,) = compare([small], batches(ROWS[3:5]), Stream(pieces(flipped(at)[400:410])), FORMAT)
+        (found,) = compare([small], batches(ROWS[3:5]), StreamedBytes(pieces(flipped(at)[400:410])), FORMAT)
         assert found.verdict is Verdict.REWRITTEN
-        assert found.differences == differing((400 if at < 405 else 405, Kind.CHANGED))
+        assert found.differences == differing((400 if at < 405 else 405, DifferenceKind.CHANGED))
 
 
 def test_verdicts_become_incidents_but_for_equality() -> None:

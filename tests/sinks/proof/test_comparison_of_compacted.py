@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sinks.proof.comparison import compare
 from sinks.proof.dropping import side_by_side
 from sinks.proof.master_bytes import master_bytes
-from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
+from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.kafka.format.columns import canonical
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -72,28 +72,28 @@ def test_of_any_other_topic_a_record_that_is_gone_is_a_difference() -> None:
 def test_a_record_that_the_master_has_is_equal(offset: int) -> None:
     found = compared(ROWS, changed(LEFT, offset))
     assert (found.verdict, found.compacted) == (Verdict.REWRITTEN, 6)
-    assert [(one.kind, one.entry_id) for one in found.differences] == [(Kind.CHANGED, offset)]
+    assert [(one.kind, one.entry_id) for one in found.differences] == [(DifferenceKind.CHANGED, offset)]
 
 
 @pytest.mark.parametrize("offset", KEPT)
 def test_a_changed_row_of_a_record_that_is_left(offset: int) -> None:
     found = compared(changed(ROWS, offset), LEFT)
     assert (found.verdict, found.compacted, found.differing) == (Verdict.REPLICA_DAMAGED, 6, 1)
-    assert found.differences == (Difference(Offset(offset), Kind.CHANGED, offset),)
+    assert found.differences == (Difference(Offset(offset), DifferenceKind.CHANGED, offset),)
 
 
 @pytest.mark.parametrize("offset", [3, 10, 31])
 def test_a_record_that_the_replica_never_had(offset: int) -> None:
     found = compared(ROWS, sorted((*LEFT, row(offset)), key=lambda one: cast(int, one["offset"])))
     assert (found.verdict, found.compacted, found.differing) == (Verdict.REWRITTEN, 6, 1)
-    assert found.differences[0].kind is Kind.MISSING
+    assert found.differences[0].kind is DifferenceKind.MISSING
 
 
 @pytest.mark.parametrize("offset", KEPT)
 def test_a_row_that_is_missing_of_a_record_that_is_left(offset: int) -> None:
     found = compared(without(ROWS, offset), LEFT)
     assert (found.verdict, found.rows, found.compacted, found.differing) == (Verdict.REPLICA_DAMAGED, 9, 6, 1)
-    assert found.differences[0].kind is Kind.MISSING
+    assert found.differences[0].kind is DifferenceKind.MISSING
 
 
 @pytest.mark.parametrize("offset", [0, 2, 22])

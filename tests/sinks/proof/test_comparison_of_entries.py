@@ -12,7 +12,7 @@ import pytest
 
 from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes
-from sinks.proof.verdicts import Claim, Compared, Difference, Kind, Verdict
+from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.dister.log import DisterLog
 from sources.master import RECORD_SCHEMA, Chunk
 from sources.offsets import Offset, OffsetRange
@@ -58,7 +58,7 @@ def compared(rows: Sequence[dict[str, Any]], master: DisterLog, one: Claim = WHO
     return found.pop()
 
 
-def of(number: int, kind: Kind) -> Difference:
+def of(number: int, kind: DifferenceKind) -> Difference:
     return Difference(Offset(STARTS[number]), kind, IDS[number])
 
 
@@ -72,41 +72,41 @@ def test_equal(master: DisterLog, rows: list[dict[str, Any]]) -> None:
 def test_a_changed_row(master: DisterLog, rows: list[dict[str, Any]], number: int, body: bytes) -> None:
     rows[number]["body"] = body
     found = compared(rows, master)
-    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, Kind.CHANGED),))
+    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, DifferenceKind.CHANGED),))
 
 
 @pytest.mark.parametrize("number", range(6))
 def test_a_missing_row(master: DisterLog, rows: list[dict[str, Any]], number: int) -> None:
     found = compared(rows[:number] + rows[number + 1 :], master)
-    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, Kind.MISSING),))
+    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, DifferenceKind.MISSING),))
 
 
 def test_of_several_missing_rows_the_last_is_named(master: DisterLog, rows: list[dict[str, Any]]) -> None:
     found = compared(rows[:2] + rows[4:], master)
-    assert found.differences == (Difference(Offset(STARTS[2]), Kind.MISSING, IDS[3]),)
+    assert found.differences == (Difference(Offset(STARTS[2]), DifferenceKind.MISSING, IDS[3]),)
 
 
 def test_a_row_twice(master: DisterLog, rows: list[dict[str, Any]]) -> None:
     found = compared([*rows[:3], rows[2], *rows[3:]], master)
     assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 7)
-    assert found.differences == (Difference(Offset(STARTS[2]), Kind.TWICE),)
+    assert found.differences == (Difference(Offset(STARTS[2]), DifferenceKind.TWICE),)
 
 
 @pytest.mark.parametrize("number", range(6))
 def test_a_changed_line(tmp_path: Path, master: DisterLog, rows: list[dict[str, Any]], number: int) -> None:
     write(tmp_path, {0: b"".join([*LINES[:number], LINES[number].replace(b"k", b"q"), *LINES[number + 1 :]])})
     found = compared(rows, master)
-    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(number, Kind.CHANGED),))
+    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(number, DifferenceKind.CHANGED),))
 
 
 def test_a_line_too_many_differs_with_the_entry_behind_it(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     found = compared(rows, leader(tmp_path, *LINES[:3], set_line(40_000), *LINES[3:]))
-    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, Kind.CHANGED),))
+    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, DifferenceKind.CHANGED),))
 
 
 def test_a_line_that_is_gone_at_the_master(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     found = compared(rows, leader(tmp_path, *LINES[:3], *LINES[4:]))
-    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, Kind.CHANGED),))
+    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, DifferenceKind.CHANGED),))
 
 
 def test_free_ids_at_the_end_of_a_claim_are_nothing_that_is_missing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from sinks.proof.master_bytes import MasterBytes, Ranges, Stream
+from sinks.proof.master_bytes import MasterBytes, RangedBytes, StreamedBytes
 from sources.offsets import Offset, OffsetRange
 
 LOG = bytes(range(200))
@@ -31,7 +31,7 @@ def asked(wanted: OffsetRange) -> Generator[memoryview]:
 
 @pytest.fixture(params=[1, 7, 64, 1000, None], ids=lambda size: "ranges" if size is None else f"stream-{size}")
 def master(request: pytest.FixtureRequest) -> MasterBytes:
-    return Ranges(asked) if request.param is None else Stream(reused(request.param))
+    return RangedBytes(asked) if request.param is None else StreamedBytes(reused(request.param))
 
 
 def taken(master: MasterBytes, wanted: OffsetRange) -> bytes:

@@ -6,19 +6,19 @@ from itertools import permutations
 
 import pytest
 
-from sinks.typed.columns import Column, Place, Seen, arrow_type, is_name, widened, with_found
+from sinks.typed.columns import Column, MessagePlace, SeenValues, arrow_type, is_name, widened, with_found
 from sources.errors import ConfigurationError
 
 
-def place(offset: int, log: str = "rocketmq/a") -> Place:
-    return Place(log, offset)
+def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:
+    return MessagePlace(log, offset)
 
 
-def seen(field: str, **first: int) -> Seen:
-    return Seen(field, {kind: place(offset) for kind, offset in first.items()})
+def seen(field: str, **first: int) -> SeenValues:
+    return SeenValues(field, {kind: place(offset) for kind, offset in first.items()})
 
 
-def names(*found: Seen, most: int = 200, columns: tuple[Column, ...] = ()) -> list[tuple[str, str]]:
+def names(*found: SeenValues, most: int = 200, columns: tuple[Column, ...] = ()) -> list[tuple[str, str]]:
     made, _ = with_found(columns, found, renamed={}, masks={}, most=most)
     return [(one.name, one.kind) for one in made]
 
@@ -47,7 +47,7 @@ def test_what_tasks_have_seen_goes_together_in_any_order() -> None:
     parts = [seen("x", bigint=7), seen("x", bigint=3, string=4), seen("x", double=9)]
     for order in permutations(parts):
         found = order[0].and_also(order[1]).and_also(order[2])
-        assert found == Seen("x", {"bigint": place(3), "string": place(4), "double": place(9)})
+        assert found == SeenValues("x", {"bigint": place(3), "string": place(4), "double": place(9)})
 
 
 @pytest.mark.parametrize("field", ["", "a b", "a,b", "a=b", "x\ty", "f(x)", "{", "line\nbreak"])

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sinks.state.holes import Holes
 from sinks.state.position import LogTable
 from sinks.tables import LOG
-from sinks.upkeep.retention import Keep, Plan, Retention, boundary
+from sinks.upkeep.retention import DeletionPlan, Keep, ReplicaRetention, boundary
 from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, offsets, opened, ranges
@@ -123,9 +123,9 @@ def deleted(warehouse: Path) -> list[bool]:
 @pytest.mark.spark
 def test_old_records_go_and_the_ledger_says_so(spark: SparkSession, warehouse: Path) -> None:
     before = ledger(warehouse)
-    retention = Retention(spark, str(warehouse), BROKER_A)
+    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
     plan = retention.plan(keep_since(25), DAY_LATER)
-    assert plan == Plan(OffsetRange(Offset(0), Offset(ENDS[20])), ENDS[40], ENDS[20])
+    assert plan == DeletionPlan(OffsetRange(Offset(0), Offset(ENDS[20])), ENDS[40], ENDS[20])
     assert offsets(warehouse) == starts()
     assert retention.apply(plan, DAY_LATER) == 20
     assert offsets(warehouse) == starts(20)
@@ -146,7 +146,7 @@ def test_old_records_go_and_the_ledger_says_so(spark: SparkSession, warehouse: P
 @pytest.mark.spark
 def test_the_stream_goes_on_over_it(spark: SparkSession, warehouse: Path) -> None:
     replica = opened(spark, warehouse, MemoryMaster((*SIZES, 100, 100)))
-    retention = Retention(spark, str(warehouse), BROKER_A)
+    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
     retention.apply(retention.plan(Keep(size_bytes=ENDS[40] - ENDS[10]), DAY_LATER), DAY_LATER)
     replica(ranges(ENDS[40], ENDS[40] + 200))
     assert offsets(warehouse) == [*starts(10), ENDS[40], ENDS[40] + 100]
@@ -159,7 +159,7 @@ def test_what_a_kill_left_undone_is_done_later(spark: SparkSession, warehouse: P
     """Killed between the two commits: the records are gone, the ledger does not know."""
     LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
     assert deleted(warehouse) == [False] * 4
-    retention = Retention(spark, str(warehouse), BROKER_A)
+    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
     assert retention.plan(Keep(), DAY_LATER).out.is_empty
     assert retention.settle(DAY_LATER) == 2
     assert deleted(warehouse) == [True, True, False, False]
@@ -187,6 +187,6 @@ def test_nothing_at_the_position_is_forgotten(spark: SparkSession, warehouse: Pa
 @pytest.mark.spark
 def test_a_log_without_data_keeps_what_it_has(spark: SparkSession, tmp_path: Path) -> None:
     opened(spark, tmp_path, MASTER)
-    retention = Retention(spark, str(tmp_path), BROKER_A)
+    retention = ReplicaRetention(spark, str(tmp_path), BROKER_A)
     assert retention.plan(Keep(age=DAY, size_bytes=0), DAY_LATER).out.is_empty
     assert retention.settle(DAY_LATER) == 0

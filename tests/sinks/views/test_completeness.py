@@ -20,7 +20,7 @@ from sinks.healing.repair import Repair
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
 from sinks.state.holes import Holes, joined
 from sinks.tables import INCIDENTS, INCIDENTS_SCHEMA, LEDGER, LEDGER_SCHEMA
-from sinks.upkeep.retention import Keep, Retention
+from sinks.upkeep.retention import Keep, ReplicaRetention
 from sinks.views.registration import register
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
@@ -172,7 +172,7 @@ def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_p
             found = incident(1000, 1500, State.OPEN, Action.SKIPPED).found
             replica.skip(found)
         replica(ranges(start, start + (400 if start < 1000 else 500)))
-    retention, later = Retention(spark, str(tmp_path), BROKER_A), datetime.now(UTC)
+    retention, later = ReplicaRetention(spark, str(tmp_path), BROKER_A), datetime.now(UTC)
     retention.apply(retention.plan(Keep(size_bytes=1600), later), later)
     Repair(spark, str(tmp_path), Rewriting(sizes, since=2200)).run()
     opened(spark, tmp_path, Rewriting(sizes, since=2200))(ranges(2200, 3000))

@@ -10,7 +10,7 @@ import pytest
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.metadata import fetch, nodes_of, services_of
 from sources.dister.peers import PEERS_FILE, NodeInfo
-from sources.dister.services import SERVICE_FILE, Registry, Service
+from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.metadata import DISTER_PEERS, DISTER_SERVICES, KINDS
 
@@ -21,7 +21,7 @@ def test_the_kinds_have_tables() -> None:
 
 def test_a_registry_as_rows() -> None:
     node = {"port": 80, "host": "h", "status": 1}
-    found = services_of(Registry(77, {"2.a.b.service.dister": Service("web", node), "odd": Service("x", {})}))
+    found = services_of(ServiceRegistry(77, {"2.a.b.service.dister": Service("web", node), "odd": Service("x", {})}))
     assert found.version == 77
     assert isinstance(found.items, pa.Table)
     assert found.items.to_pylist() == [
@@ -38,7 +38,7 @@ def test_a_registry_as_rows() -> None:
 
 @pytest.mark.parametrize("status", ["1", True, 1.0, None, 2**31])
 def test_a_status_that_is_no_number_stays_in_the_node_alone(status: object) -> None:
-    found = services_of(Registry(1, {"0.a.service.dister": Service("custom", {"status": status})})).items
+    found = services_of(ServiceRegistry(1, {"0.a.service.dister": Service("custom", {"status": status})})).items
     assert isinstance(found, pa.Table)
     assert found["status"].to_pylist() == [None]
 
@@ -59,7 +59,7 @@ def test_nodes_as_rows() -> None:
 
 def test_text_that_is_none_is_refused() -> None:
     with pytest.raises(ProtocolViolation, match="dister_services"):
-        services_of(Registry(1, {"0.a\ud800.service.dister": Service("web", {})}))
+        services_of(ServiceRegistry(1, {"0.a\ud800.service.dister": Service("web", {})}))
 
 
 def test_both_are_fetched_and_nothing_of_nodes_without_a_place_to_ask(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.dister.services import Registry, Service, decode, encode, key_of, parse_key
+from sources.dister.services import Service, ServiceRegistry, decode, encode, key_of, parse_key
 from sources.errors import MasterSilent, ProtocolViolation
 
 FILE = (
@@ -13,12 +13,12 @@ FILE = (
 )
 
 
-def registry(names: dict[str, int], last: int = 100) -> Registry:
+def registry(names: dict[str, int], last: int = 100) -> ServiceRegistry:
     """So many nodes of each name."""
     nodes = {
         key_of(index, name): Service("tcp", {"n": index}) for name, count in names.items() for index in range(count)
     }
-    return Registry(last, nodes)
+    return ServiceRegistry(last, nodes)
 
 
 def test_a_file_of_dister() -> None:
@@ -33,7 +33,7 @@ def test_a_file_of_dister() -> None:
 def test_a_registry_is_written_as_go_writes_it() -> None:
     node = {"url": "http://a/?x=1&y", "status": 1, "<b>": "é"}
     assert (
-        encode(Registry(7, {"0.web.service.dister": Service("web", node)}))
+        encode(ServiceRegistry(7, {"0.web.service.dister": Service("web", node)}))
         == (
             '{"LastServiceLogId":7,"Service":{"0.web.service.dister":{"node":{"\\u003cb\\u003e":"é","status":1,'
             '"url":"http://a/?x=1\\u0026y"},"type":"web"}}}'
@@ -101,7 +101,7 @@ def test_a_key_has_an_index_and_a_name(key: str, expected: tuple[int | None, str
 def test_set_replaces_all_nodes_of_the_name() -> None:
     """DI-108: 3 nodes, then 1 node, leave one."""
     after = registry({"web": 3, "db": 1}).with_nodes("web", "http", [{"host": "h"}], now_ms=500)
-    assert after == Registry(
+    assert after == ServiceRegistry(
         500, {"0.db.service.dister": Service("tcp", {"n": 0}), "0.web.service.dister": Service("http", {"host": "h"})}
     )
 
@@ -109,7 +109,7 @@ def test_set_replaces_all_nodes_of_the_name() -> None:
 def test_47_index_holes_keep_nothing_alive() -> None:
     """D-27: dister stops to delete at the first index that is missing."""
     holes = {key_of(index, "web"): Service("tcp", {}) for index in (0, 2, 5)}
-    before = Registry(100, {**holes, key_of(7, "db"): Service("tcp", {})})
+    before = ServiceRegistry(100, {**holes, key_of(7, "db"): Service("tcp", {})})
     assert list(before.without(["web"], now_ms=500).services) == ["7.db.service.dister"]
     assert sorted(before.with_nodes("web", "tcp", [{}], now_ms=500).services) == [
         "0.web.service.dister",
@@ -119,11 +119,11 @@ def test_47_index_holes_keep_nothing_alive() -> None:
 
 def test_46_a_set_of_no_nodes_removes_and_is_heard_of() -> None:
     """DI-110, D-27: in dister the id stays, so that no follower ever hears of it. Here it moves."""
-    assert registry({"web": 2}).with_nodes("web", "tcp", [], now_ms=500) == Registry(500, {})
+    assert registry({"web": 2}).with_nodes("web", "tcp", [], now_ms=500) == ServiceRegistry(500, {})
 
 
 def test_46_removing_everything_leaves_an_empty_registry_with_an_id() -> None:
-    assert registry({"web": 2, "db": 1}).without(["web", "db"], now_ms=500) == Registry(500, {})
+    assert registry({"web": 2, "db": 1}).without(["web", "db"], now_ms=500) == ServiceRegistry(500, {})
 
 
 def test_the_id_moves_only_if_something_was_removed() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import NodeInfo
-from sources.dister.services import SERVICE_FILE, Registry
+from sources.dister.services import SERVICE_FILE, ServiceRegistry
 from sources.errors import MasterRefused, MasterSilent, MasterUnreachable
 
 LISTED = b'[{"id":"A1","ip":"10.0.0.1","group":"g","raft":2,"version":"1.6"}]'
@@ -47,13 +47,13 @@ def body(status: int, data: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
 
 
 def test_a_leader_without_a_service_file_has_no_services(tmp_path: Path) -> None:
-    assert read_services(tmp_path) == Registry(0, {})
+    assert read_services(tmp_path) == ServiceRegistry(0, {})
 
 
 def test_services_are_read_anew_at_each_look(tmp_path: Path) -> None:
     for last in (5, 6):
         (tmp_path / SERVICE_FILE).write_text(f'{{"LastServiceLogId":{last},"Service":{{}}}}')
-        assert read_services(tmp_path) == Registry(last, {})
+        assert read_services(tmp_path) == ServiceRegistry(last, {})
 
 
 def test_a_service_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sources.dister.state import KEY_VALUES, changes_of
 from sources.errors import CorruptRecord
-from sources.keyed_state import Change, Changes
+from sources.keyed_state import Changes, KeyChange
 from sources.master import RECORD_SCHEMA
 
 SET, REMOVE, UNKNOWN = 300, 310, 999
@@ -40,7 +40,7 @@ def live(changes: Changes) -> dict[str, str]:
 def test_2_a_set_of_two_keys_and_a_remove_of_one() -> None:
     """DI-43."""
     found = changes_of(rows((SET, {"a": "1", "b": "2"}), (REMOVE, ["a"])))
-    assert found == {"a": Change(20007, None), "b": Change(10007, "2")}
+    assert found == {"a": KeyChange(20007, None), "b": KeyChange(10007, "2")}
 
 
 def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
@@ -49,17 +49,17 @@ def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
 
 
 def test_2_a_set_after_a_remove_brings_the_key_back() -> None:
-    assert changes_of(rows((SET, {"a": "1"}), (REMOVE, ["a"]), (SET, {"a": "2"}))) == {"a": Change(30007, "2")}
+    assert changes_of(rows((SET, {"a": "1"}), (REMOVE, ["a"]), (SET, {"a": "2"}))) == {"a": KeyChange(30007, "2")}
 
 
 def test_2_the_same_key_twice_the_last_entry_wins() -> None:
-    assert changes_of(rows((SET, {"a": "1"}), (SET, {"a": "2"}))) == {"a": Change(20007, "2")}
+    assert changes_of(rows((SET, {"a": "1"}), (SET, {"a": "2"}))) == {"a": KeyChange(20007, "2")}
 
 
 def test_the_same_key_twice_in_one_entry_the_last_one_wins() -> None:
     batch = rows((SET, {}))
     doubled = batch.set_column(3, SCHEMA.field("body"), pa.array([b'{"a":"1","b":"x","a":"2"}']))
-    assert changes_of(doubled) == {"a": Change(10007, "2"), "b": Change(10007, "x")}
+    assert changes_of(doubled) == {"a": KeyChange(10007, "2"), "b": KeyChange(10007, "x")}
 
 
 def test_8_an_unknown_act_changes_nothing() -> None:

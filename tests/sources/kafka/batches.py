@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from sources.kafka.format.batches import Aborted, Decoded, Limits, decode
+from sources.kafka.format.batches import Aborted, BatchLimits, DecodedBatches, decode
 from sources.kafka.isolation import Isolation
 from sources.offsets import END, Offset, OffsetRange
 
@@ -105,19 +105,19 @@ def decoded(
     wanted: OffsetRange = ALL,
     aborted: Sequence[Aborted] = (),
     isolation: Isolation = COMMITTED,
-    limits: Limits | None = None,
-) -> Decoded:
-    found = decode(log, wanted, aborted, isolation, limits or Limits())
+    limits: BatchLimits | None = None,
+) -> DecodedBatches:
+    found = decode(log, wanted, aborted, isolation, limits or BatchLimits())
     found.records.validate(full=True)
     return found
 
 
-def values(found: Decoded) -> list[bytes | None]:
+def values(found: DecodedBatches) -> list[bytes | None]:
     read: list[bytes | None] = found.records.column("value").to_pylist()
     return read
 
 
-def offsets(found: Decoded) -> list[int]:
+def offsets(found: DecodedBatches) -> list[int]:
     read: list[int] = found.records.column("offset").to_pylist()
     return read
 

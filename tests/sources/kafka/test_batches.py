@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecordsBuilder
 
 from sources.errors import ChecksumMismatch, CorruptRecord
-from sources.kafka.format.batches import Limits
+from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
@@ -229,7 +229,7 @@ def test_a_view_is_as_good_as_bytes_and_nothing_refers_to_it() -> None:
 
 def test_reading_ends_early_where_much_was_decompressed() -> None:
     batches = [written(at, bytes(10_000), compression=GZIP) for at in range(4)]
-    limits = Limits(max_decompressed_bytes=15_000)
+    limits = BatchLimits(max_decompressed_bytes=15_000)
     found = decoded(log_of(batches), limits=limits)
     assert (offsets(found), found.reached) == ([0, 1], 2)
     rest = decoded(log_of(batches), between(2, 9), limits=limits)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sources.kafka.format.batch_header import Batch, batch_at
-from sources.kafka.format.batches import Decoded
+from sources.kafka.format.batches import DecodedBatches
 from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.offsets import END, Offset, OffsetRange
@@ -27,7 +27,7 @@ def logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return {topic: BrokerLog(folder / topic) for topic in TOPICS}
 
 
-def read(log: BrokerLog, wanted: OffsetRange, isolation: Isolation) -> Decoded:
+def read(log: BrokerLog, wanted: OffsetRange, isolation: Isolation) -> DecodedBatches:
     return decoded(log.records, wanted, log.aborted(wanted) if isolation is COMMITTED else (), isolation)
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
 from sources.kafka.format import batches
 from sources.kafka.format.batch_header import Batch
-from sources.kafka.format.batches import Limits
+from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.record_columns import record_columns
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.batches import (
@@ -276,7 +276,7 @@ def bomb(compression: int, size: int) -> bytes:
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_bomb_never_unfolds(compression: int) -> None:
     stored = bomb(compression, 50_000_000)
-    limits = Limits(max_batch_bytes=1_000_000)
+    limits = BatchLimits(max_batch_bytes=1_000_000)
     tracemalloc.start()
     with pytest.raises(CorruptRecord, match=r"offset 3: .* larger than .* expected at most 1000000 bytes"):
         decoded(stored, limits=limits)
@@ -289,14 +289,14 @@ def test_a_bomb_never_unfolds(compression: int) -> None:
 def test_the_limit_is_the_last_size_that_passes(compression: int) -> None:
     stored = bytes(written(0, bytes(1000), compression=compression))
     size = len(bytes(written(0, bytes(1000)))) - HEADER_BYTES
-    assert values(decoded(stored, limits=Limits(max_batch_bytes=size))) == [bytes(1000)]
+    assert values(decoded(stored, limits=BatchLimits(max_batch_bytes=size))) == [bytes(1000)]
     with pytest.raises(CorruptRecord, match="larger"):
-        decoded(stored, limits=Limits(max_batch_bytes=size - 1))
+        decoded(stored, limits=BatchLimits(max_batch_bytes=size - 1))
 
 
 def test_a_limit_is_none_for_what_is_not_compressed() -> None:
     log = log_of([written(0, bytes(1000), compression=NONE)])
-    assert values(decoded(log, limits=Limits(max_batch_bytes=10))) == [bytes(1000)]
+    assert values(decoded(log, limits=BatchLimits(max_batch_bytes=10))) == [bytes(1000)]
 
 
 RECORD = bytes(written(0, b"v" * 200))[HEADER_BYTES:]

@@ -14,9 +14,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sources.access.secrets import Secret
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Recreated
 from sources.group import standing
-from sources.group.lookout import Looking, Seen
+from sources.group.lookout import LookRequest, LookResult
 from sources.group.offsets import GroupOffset
-from sources.group.standing import Place, Standing
+from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.kafka import topic as topic_module
 from sources.kafka.log import RECORD_BYTES
@@ -56,9 +56,9 @@ def a_lookout() -> TopicLookout:
     return TopicLookout(replace(of_topic, patience_ms=0))
 
 
-def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, Looking]:
+def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, LookRequest]:
     return {
-        f"kafka/c/t/{number}": Looking(Place(None if at is None else Offset(at), 0, str(identity)), None)
+        f"kafka/c/t/{number}": LookRequest(ReadingPlace(None if at is None else Offset(at), 0, str(identity)), None)
         for number, at in positions.items()
     }
 
@@ -77,8 +77,8 @@ def test_all_that_is_asked_about_is_seen_by_one_connection(script: Script) -> No
     cluster = script(*HELD)
     found = a_lookout().look(asked({0: 4, 2: 15}))
     assert found == {
-        "kafka/c/t/0": Seen(span(0, 10), Offset(4)),
-        "kafka/c/t/2": Seen(span(5, 15), Offset(15)),
+        "kafka/c/t/0": LookResult(span(0, 10), Offset(4)),
+        "kafka/c/t/2": LookResult(span(5, 15), Offset(15)),
     }
     assert (cluster.connections, cluster.is_done) == (1, True)
 
@@ -100,7 +100,7 @@ def test_what_one_partition_does_not_hold_is_its_own(
     assert isinstance(error, kind)
     assert (error.log, error.offset) == (f"kafka/c/t/{number}", at)
     assert words in str(error)
-    assert found["kafka/c/t/0"] == Seen(span(0, 10), Offset(4))
+    assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
 
 
 def test_what_concerns_the_topic_is_raised_for_all(script: Script) -> None:
@@ -153,7 +153,9 @@ def reader(folder: Path, **more: Any) -> GroupReader:
 
 def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: Script, tmp_path: Path) -> None:
     cluster = script(*HELD)
-    places = {f"kafka/c/t/{number}": Place(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))}
+    places = {
+        f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
+    }
     standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
     planner = reader(tmp_path)
     end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
@@ -170,7 +172,7 @@ def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: 
 
 def test_what_concerns_the_topic_is_an_error_of_each_partition_that_is_listed(script: Script, tmp_path: Path) -> None:
     script(*HELD)
-    places = {f"kafka/c/t/{number}": Place(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
+    places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))
     planner = reader(tmp_path)
     end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))

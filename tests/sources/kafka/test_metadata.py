@@ -13,7 +13,7 @@ from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched
 from sources.kafka.topic import KafkaTopic
-from sources.metadata import KAFKA_PARTITIONS, Fetched
+from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
 from tests.sources.kafka.group_answers import committed, coordinator
 from tests.sources.kafka.scripted_cluster import NOT_LEADER, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
 
@@ -22,7 +22,7 @@ UNKNOWN_TOPIC: int = kafka_errors.UnknownTopicOrPartitionError.errno
 
 def asked(
     monkeypatch: pytest.MonkeyPatch, *answers: Any, group: str | None = None, patience_ms: int = 0
-) -> tuple[Fetched, ScriptedCluster]:
+) -> tuple[FetchedMetadata, ScriptedCluster]:
     """What is fetched of topic "t" where the cluster gives these answers, and which questions it was asked."""
     cluster = ScriptedCluster(*answers)
     monkeypatch.setattr(metadata_module, "connected", cluster.connected)
@@ -33,7 +33,7 @@ def asked(
     return found, cluster
 
 
-def rows(found: Fetched) -> list[tuple[Any, ...]]:
+def rows(found: FetchedMetadata) -> list[tuple[Any, ...]]:
     assert found.items is not None
     assert not isinstance(found.items, LogtwinError)
     assert found.items.schema == KAFKA_PARTITIONS.schema

@@ -12,7 +12,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.commitlog import Limits, decode
 from sources.rocketmq.format.layout import Files
-from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from tests.sources.rocketmq.log_reading import kept, owned
 from tests.sources.rocketmq.synthetic_log import SyntheticLog
 
@@ -40,7 +40,7 @@ class Reading:
     def by_stream(
         self, log: SyntheticLog, start: int, end: int, *, boundary: bool = True, searched: bool = False
     ) -> list[Chunk | Damage]:
-        reader = StreamReader(
+        reader = ChunkReader(
             chunk_bytes=self.chunk_bytes,
             limits=Limits(max_record_bytes=self.max_record_bytes, files=Files(log.minimum, log.file_bytes)),
             log_end=LogEnd(Offset(log.end), ask=lambda: Offset(log.end)),

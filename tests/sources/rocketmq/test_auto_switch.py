@@ -23,9 +23,9 @@ from sources.master import Known
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.session import ha_client
-from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.session.ha_connection import confirmed_end
-from sources.rocketmq.wire.auto_switch import Answer, AnswerParser, AutoSwitch, TransferHeads
+from sources.rocketmq.wire.auto_switch import AnswerParser, AutoSwitch, HandshakeAnswer, TransferHeads
 from sources.rocketmq.wire.ha import Frame, FrameParser
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedBroker, Server, holding
@@ -38,7 +38,7 @@ ANSWER = bytes.fromhex(
 )  # fmt: skip
 
 
-def answer_of(pieces: Iterable[bytes]) -> Answer | None:
+def answer_of(pieces: Iterable[bytes]) -> HandshakeAnswer | None:
     parser, answer = AnswerParser(), None
     for piece in pieces:
         answer = parser.feed(piece)
@@ -70,7 +70,7 @@ def test_an_answer_may_come_in_pieces(piece_bytes: int) -> None:
         taken = ANSWER[at : at + min(piece_bytes, parser.wants)]
         answer, at = parser.feed(taken), at + len(taken)
     assert at == len(ANSWER)
-    assert answer == Answer(Offset(5000), (Epoch(1, Offset(0)), Epoch(3, Offset(4096))))
+    assert answer == HandshakeAnswer(Offset(5000), (Epoch(1, Offset(0)), Epoch(3, Offset(4096))))
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ class ElectedMaster(Server):
         return bool(report)
 
 
-QUICK = ReadOptions(silence_timeout_ms=300, report_interval_ms=50, dialect=AutoSwitch())
+QUICK = HAReadOptions(silence_timeout_ms=300, report_interval_ms=50, dialect=AutoSwitch())
 
 
 def taken_from(master: ElectedMaster) -> tuple[bytes, MasterSilent]:
@@ -233,7 +233,7 @@ def test_who_looks_for_news_is_told_of_what_is_confirmed(known: int | None, end:
         assert log.bounds(None if known is None else Offset(known)) == OffsetRange(Offset(1000), Offset(end))
 
 
-def following(*epochs: tuple[int, int], position: int = 4500) -> ReadOptions:
+def following(*epochs: tuple[int, int], position: int = 4500) -> HAReadOptions:
     """Of a reader that holds the log up to `position`, by these epochs."""
     known = Known(offset=Offset(position), epochs=tuple(Epoch(number, Offset(start)) for number, start in epochs))
     return replace(QUICK, dialect=AutoSwitch(known))

@@ -7,7 +7,7 @@ import pytest
 from sources.access.address import Address
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.retention import Retention
+from sources.retention import MasterRetention
 from sources.rocketmq import broker_words
 from sources.rocketmq.broker_words import (
     counted_for_s,
@@ -144,12 +144,12 @@ def test_the_size_of_its_disk_is_written_for_people(text: str, total_bytes: int)
 )
 def test_room_that_nobody_knows(info: dict[str, str], config: dict[str, str]) -> None:
     found = retention(INFO | info, CONFIG | config)
-    assert found == Retention(file_size_bytes=GIB, keeps_s=72 * 3600.0, room_bytes=None)
+    assert found == MasterRetention(file_size_bytes=GIB, keeps_s=72 * 3600.0, room_bytes=None)
 
 
 def test_a_broker_that_tells_nothing_of_its_files() -> None:
     assert retention(INFO, {}) is None
-    assert retention({}, {"mappedFileSizeCommitLog": "1048576"}) == Retention(
+    assert retention({}, {"mappedFileSizeCommitLog": "1048576"}) == MasterRetention(
         file_size_bytes=1048576, keeps_s=None, room_bytes=None
     )
 

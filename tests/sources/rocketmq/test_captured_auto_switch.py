@@ -11,7 +11,7 @@ import pytest
 from sources.epochs import Epoch
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.wire.auto_switch import FRAME_HEAD, Answer, AnswerParser, TransferHeads
+from sources.rocketmq.wire.auto_switch import FRAME_HEAD, AnswerParser, HandshakeAnswer, TransferHeads
 from sources.rocketmq.wire.ha import Frame, FrameParser
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "auto-switch"
@@ -24,7 +24,7 @@ class Captured:
 
     answer: bytes
     frames: bytes
-    expected: Answer
+    expected: HandshakeAnswer
     log: bytes
 
 
@@ -35,12 +35,12 @@ def captured(request: pytest.FixtureRequest) -> Captured:
     return Captured(
         answer=bytes.fromhex(found["answer"]),
         frames=bytes.fromhex(found["frames"]),
-        expected=Answer(Offset(found["maximum"]), epochs),
+        expected=HandshakeAnswer(Offset(found["maximum"]), epochs),
         log=bytes.fromhex(found["log"]),
     )
 
 
-def answered(data: bytes) -> Answer | None:
+def answered(data: bytes) -> HandshakeAnswer | None:
     parser, at, answer = AnswerParser(), 0, None
     while (wanted := parser.wants) and at < len(data):
         answer, at = parser.feed(data[at : at + wanted]), at + wanted

@@ -298,7 +298,7 @@ def test_of_many_records_the_guilty_one_is_not_searched_one_by_one(monkeypatch: 
     failing_at(monkeypatch, {len(log.stored) // 1000 * 700}, ValueError())
     rows_of_heads, attempts = codec._rows_of, 0
 
-    def counted(*arguments: Any) -> codec.Decoded:
+    def counted(*arguments: Any) -> codec.DecodedRecords:
         nonlocal attempts
         attempts += 1
         return rows_of_heads(*arguments)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.master import Chunk, Damage
 from sources.offsets import Offset
-from sources.rocketmq.session.stream_chunks import LogEnd, StreamReader
+from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from tests.sampling import some_of
 from tests.sources.rocketmq.damaged_logs import (
     MAX_RECORD_BYTES,
@@ -270,7 +270,7 @@ def test_a_stream_gathers_no_more_than_two_records_of_the_largest_size() -> None
             taken += len(frame)
             yield frame
 
-    reader = StreamReader(
+    reader = ChunkReader(
         chunk_bytes=1000,
         limits=Reading().limits,
         log_end=LogEnd(end, ask=lambda: end),
@@ -294,7 +294,7 @@ def test_a_last_record_that_never_comes_is_damage_up_to_the_end(tmp_path: Path, 
 
 def test_a_last_record_that_is_arriving_is_waited_for(tmp_path: Path) -> None:
     log = filled(tmp_path, 300, 300, 300)
-    reader = StreamReader(
+    reader = ChunkReader(
         chunk_bytes=1000,
         limits=Reading().limits,
         log_end=LogEnd(Offset(log.end - 5), ask=lambda: Offset(log.end)),

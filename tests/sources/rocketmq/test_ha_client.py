@@ -17,7 +17,7 @@ import pytest
 from sources.access.address import Address
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
-from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.scripted_master import (
     HAScript,
@@ -29,7 +29,7 @@ from tests.sources.rocketmq.scripted_master import (
 from tests.truth import Fixture
 
 LOG = b"\0" + random.Random(7).randbytes(200_000)
-QUICK = ReadOptions(connect_timeout_ms=10_000, connect_attempts=3, silence_timeout_ms=300, report_interval_ms=50)
+QUICK = HAReadOptions(connect_timeout_ms=10_000, connect_attempts=3, silence_timeout_ms=300, report_interval_ms=50)
 PATIENT = replace(QUICK, silence_timeout_ms=10_000)
 
 
@@ -41,12 +41,12 @@ def take(pieces: Iterator[bytes], count: int) -> bytes:
     return bytes(taken[:count])
 
 
-def read(master: Address, start: int, count: int, options: ReadOptions = PATIENT) -> bytes:
+def read(master: Address, start: int, count: int, options: HAReadOptions = PATIENT) -> bytes:
     with closing(read_stream(master, Offset(start), options)) as pieces:
         return take(pieces, count)
 
 
-def failure(*scripts: HAScript, start: int = 4096, count: int = 10, options: ReadOptions = PATIENT) -> MasterError:
+def failure(*scripts: HAScript, start: int = 4096, count: int = 10, options: HAReadOptions = PATIENT) -> MasterError:
     """How reading from masters that do `scripts` fails. It must fail soon, and have promised `start` at most."""
     with ScriptedMaster(*scripts) as master:
         started = time.monotonic()

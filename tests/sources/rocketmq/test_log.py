@@ -16,7 +16,7 @@ from sources.errors import (
 )
 from sources.master import MasterView, Session
 from sources.offsets import Offset
-from sources.retention import Retention
+from sources.retention import MasterRetention
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.log_reading import (
@@ -252,7 +252,7 @@ def test_a_look_at_the_master() -> None:
         assert log.look() == MasterView(
             role="SYNC_MASTER",
             bounds=owned(1024, 5000),
-            retention=Retention(file_size_bytes=1024, keeps_s=48 * 3600.0, room_bytes=None),
+            retention=MasterRetention(file_size_bytes=1024, keeps_s=48 * 3600.0, room_bytes=None),
         )
         assert log.place == str(master.address)
         assert log.role == "slave"

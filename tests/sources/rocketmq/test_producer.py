@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
-from sources.rocketmq.producer.producer import Batch, Message, Producer, SendResult
+from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage, Producer, SendResult
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
 
 
@@ -24,7 +24,7 @@ def test_one_message_goes_out_as_request_310() -> None:
         assert abs(int(fields["g"]) - 1_800_000_000_000) < 10**12
         peer.answer(header["opaque"], msgId="AB", queueId="2", queueOffset="17")
 
-    message = Message("T1", b"hello", {"TAGS": "t", "město": "上海"}, 2, flag=9, sys_flag=0x301)
+    message = OutgoingMessage("T1", b"hello", {"TAGS": "t", "město": "上海"}, 2, flag=9, sys_flag=0x301)
     with broker(script) as address, Producer(address, group="pg") as producer:
         assert producer.send(message) == SendResult(0, None, "AB", 2, 17)
 
@@ -38,7 +38,7 @@ def test_a_batch_goes_out_as_request_320() -> None:
         assert body == first + second
         peer.answer(header["opaque"], msgId="A,B", queueId="0", queueOffset="3")
 
-    batch = Batch((Message("T1", b"b1", flag=5), Message("T1", b"", {"k": "v"})))
+    batch = MessageBatch((OutgoingMessage("T1", b"b1", flag=5), OutgoingMessage("T1", b"", {"k": "v"})))
     with broker(script) as address, Producer(address) as producer:
         assert producer.send(batch).msg_id == "A,B"
 
@@ -51,7 +51,7 @@ def test_answers_may_come_in_any_order() -> None:
             peer.answer(opaque, msgId="", queueId="0", queueOffset=str(opaques.index(opaque)))
 
     with broker(script) as address, Producer(address, window=8) as producer:
-        results = producer.send_all(Message("T1", bytes((n,))) for n in range(8))
+        results = producer.send_all(OutgoingMessage("T1", bytes((n,))) for n in range(8))
         assert [result.queue_offset for result in results] == list(range(8))
 
 
@@ -68,7 +68,7 @@ def test_no_more_than_a_window_is_on_its_way() -> None:
             peer.answer(peer.hear()[0]["opaque"])
 
     with broker(script) as address, Producer(address, window=4) as producer:
-        assert len(list(producer.send_all([Message("T1", b"x")] * 6))) == 6
+        assert len(list(producer.send_all([OutgoingMessage("T1", b"x")] * 6))) == 6
 
 
 def test_neither_side_waits_for_the_other_to_read() -> None:
@@ -80,7 +80,7 @@ def test_neither_side_waits_for_the_other_to_read() -> None:
             peer.answer(peer.hear()[0]["opaque"], code=1, remark=remark)
 
     with broker(script) as address, Producer(address, window=count) as producer:
-        results = list(producer.send_all([Message("T1", bytes(20_000))] * count))
+        results = list(producer.send_all([OutgoingMessage("T1", bytes(20_000))] * count))
     assert {(result.code, result.remark) for result in results} == {(1, remark)}
 
 
@@ -92,7 +92,7 @@ def test_a_refusal_is_a_result(code: int, is_stored: bool) -> None:
         broker(lambda peer: peer.answer(peer.hear()[0]["opaque"], code, "why")) as address,
         Producer(address) as producer,
     ):
-        result = producer.send(Message("T1", b"x"))
+        result = producer.send(OutgoingMessage("T1", b"x"))
     assert (result.code, result.remark, result.is_stored) == (code, "why", is_stored)
 
 
@@ -103,7 +103,7 @@ def test_a_broken_connection_says_how_many_answers_are_missing() -> None:
 
     with broker(script) as address, Producer(address, window=3) as producer:
         with pytest.raises(MasterUnreachable, match="had no answer yet") as error:
-            list(producer.send_all([Message("T1", b"x")] * 3))
+            list(producer.send_all([OutgoingMessage("T1", b"x")] * 3))
         assert str(address) in str(error.value)
 
 
@@ -115,7 +115,7 @@ def test_a_silent_broker_is_given_up() -> None:
 
     with broker(script) as address, Producer(address, answer_timeout_ms=100) as producer:
         with pytest.raises(MasterSilent, match="does not answer"):
-            producer.send(Message("T1", b"x"))
+            producer.send(OutgoingMessage("T1", b"x"))
         ended.set()
 
 
@@ -125,4 +125,4 @@ def test_an_answer_without_numbers_is_a_violation() -> None:
         Producer(address) as producer,
         pytest.raises(ProtocolViolation),
     ):
-        producer.send(Message("T1", b"x"))
+        producer.send(OutgoingMessage("T1", b"x"))

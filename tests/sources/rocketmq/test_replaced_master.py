@@ -11,7 +11,7 @@ from sources.access.address import Address
 from sources.errors import MasterReplaced
 from sources.master import Damage
 from sources.offsets import Offset
-from sources.rocketmq.session.ha_client import ReadOptions, read_stream
+from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.wire.ha import FRAME_HEAD
 from tests.sources.rocketmq.log_reading import ALL, kept, over_ha, owned
 from tests.sources.rocketmq.scripted_master import ScriptedMaster, holding, serve_log
@@ -51,7 +51,7 @@ def until(count: int) -> int:
 
 def read_all(master: Address) -> bytes:
     taken = bytearray()
-    with closing(read_stream(master, Offset(0), ReadOptions(silence_timeout_ms=10_000))) as pieces:
+    with closing(read_stream(master, Offset(0), HAReadOptions(silence_timeout_ms=10_000))) as pieces:
         while len(taken) < LENGTH:
             taken += next(pieces)
     return bytes(taken)
@@ -63,7 +63,7 @@ def test_no_stream_goes_on_with_another_history(cut: int) -> None:
     taken = bytearray()
     with ScriptedMaster(old, serve_log(NEW, frame_bytes=FRAME_BYTES)) as master:
         with (
-            closing(read_stream(master.address, Offset(0), ReadOptions(silence_timeout_ms=10_000))) as pieces,
+            closing(read_stream(master.address, Offset(0), HAReadOptions(silence_timeout_ms=10_000))) as pieces,
             pytest.raises(MasterReplaced) as caught,
         ):
             for piece in pieces:

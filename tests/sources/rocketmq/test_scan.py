@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from sources.offsets import Offset
-from sources.rocketmq.columns.scan import Heads, hop
+from sources.rocketmq.columns.scan import RecordHeads, hop
 from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Blank, Limits
 from tests.sources.rocketmq.records import log_of, message
 
 START = 1000
 
 
-def heads_of(data: bytes, limits: Limits | None = None) -> Heads:
+def heads_of(data: bytes, limits: Limits | None = None) -> RecordHeads:
     return hop(memoryview(data), Offset(START), Offset(START + len(data)), limits or Limits())
 
 

@@ -13,7 +13,7 @@ from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.session.session import HASession
-from sources.rocketmq.session.turns import LEADS_TO, Step, Turn, Turns
+from sources.rocketmq.session.turns import LEADS_TO, Turn, Turns, TurnStep
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
 from tests.sources.rocketmq.sessions import Known, session_of, stay
@@ -21,13 +21,13 @@ from tests.sources.rocketmq.sessions import Known, session_of, stay
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 
 WAYS = {
-    (Turn.NOBODYS, Step.BEGIN): Turn.SESSIONS,
-    (Turn.NOBODYS, Step.ASK): Turn.READERS,
-    (Turn.SESSIONS, Step.END): Turn.NOBODYS,
-    (Turn.SESSIONS, Step.ASK): Turn.ENDING,
-    (Turn.ENDING, Step.END): Turn.READERS,
-    (Turn.ENDING, Step.GIVE_BACK): Turn.SESSIONS,
-    (Turn.READERS, Step.GIVE_BACK): Turn.NOBODYS,
+    (Turn.NOBODYS, TurnStep.BEGIN): Turn.SESSIONS,
+    (Turn.NOBODYS, TurnStep.ASK): Turn.READERS,
+    (Turn.SESSIONS, TurnStep.END): Turn.NOBODYS,
+    (Turn.SESSIONS, TurnStep.ASK): Turn.ENDING,
+    (Turn.ENDING, TurnStep.END): Turn.READERS,
+    (Turn.ENDING, TurnStep.GIVE_BACK): Turn.SESSIONS,
+    (Turn.READERS, TurnStep.GIVE_BACK): Turn.NOBODYS,
 }
 COUNTED = (Turn.SESSIONS, Turn.ENDING)
 
@@ -38,8 +38,8 @@ def at(turn: Turn) -> Turns:
     return turns
 
 
-@pytest.mark.parametrize(("before", "step"), list(product(Turn, Step)), ids=lambda one: one.name)
-def test_each_step_leads_where_the_table_says_and_else_nowhere(before: Turn, step: Step) -> None:
+@pytest.mark.parametrize(("before", "step"), list(product(Turn, TurnStep)), ids=lambda one: one.name)
+def test_each_step_leads_where_the_table_says_and_else_nowhere(before: Turn, step: TurnStep) -> None:
     after = WAYS.get((before, step), before)
     assert LEADS_TO[before].get(step, before) is after
     turns = at(before)
@@ -52,7 +52,7 @@ def test_each_step_leads_where_the_table_says_and_else_nowhere(before: Turn, ste
 def test_a_session_begins_only_where_no_reader_wants_the_turn(before: Turn) -> None:
     turns = at(before)
     assert turns.begin() is not turns.are_readers
-    assert turns._turn is WAYS.get((before, Step.BEGIN), before)
+    assert turns._turn is WAYS.get((before, TurnStep.BEGIN), before)
 
 
 @pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
@@ -62,7 +62,7 @@ def test_an_end_that_the_master_may_not_know_begins_the_quiet_time_of_what_was_c
 ) -> None:
     turns = at(before)
     turns.end(is_known=is_known)
-    assert turns._turn is WAYS.get((before, Step.END), before)
+    assert turns._turn is WAYS.get((before, TurnStep.END), before)
     turns._quiet_s = 60.0
     assert (turns._quiet_left_s() > 0) is (before in COUNTED and not is_known)
 

@@ -18,9 +18,9 @@ import zstandard
 from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
-from sources.rocketmq.producer.producer import Batch, Message
+from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage
 from sources.rocketmq.producer.shop_messages import Mix
-from sources.rocketmq.producer.workload import MAX_ATTEMPTS, Summary, send_workload, workload
+from sources.rocketmq.producer.workload import MAX_ATTEMPTS, WorkloadSummary, send_workload, workload
 from sources.rocketmq.wire.remoting import ResponseCode
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
@@ -35,9 +35,9 @@ DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
 }
 
 
-def messages(seed: int, items: int, mix: Mix | None = None) -> Iterator[Message]:
+def messages(seed: int, items: int, mix: Mix | None = None) -> Iterator[OutgoingMessage]:
     for item in islice(workload(seed, mix), items):
-        yield from item.messages if isinstance(item, Batch) else (item,)
+        yield from item.messages if isinstance(item, MessageBatch) else (item,)
 
 
 def digest(seed: int) -> str:
@@ -65,7 +65,7 @@ def test_everything_is_in_the_mix() -> None:
     assert set(Counter(message.sys_flag for message in all_messages)) == {0, 0x1, 0x101, 0x201, 0x301}
     assert (sizes[0], 4000 < sizes[-1] <= 200_000) == (0, True)
     assert 700 < sizes[len(sizes) // 2] < 1400
-    assert any(isinstance(item, Batch) for item in items)
+    assert any(isinstance(item, MessageBatch) for item in items)
     assert any("TAGS" not in message.properties for message in all_messages)
     assert any("KEYS" not in message.properties for message in all_messages)
     assert any(not value.isascii() for message in all_messages for value in message.properties.values())
@@ -79,12 +79,12 @@ def test_the_largest_body_has_200_kilobytes() -> None:
 
 def test_empty_bodies_are_in_batches_only() -> None:
     for item in islice(workload(6), 3000):
-        if isinstance(item, Message):
+        if isinstance(item, OutgoingMessage):
             assert item.body
 
 
 def test_a_batch_has_one_topic_and_queue_and_no_compression() -> None:
-    batches = [item for item in islice(workload(7), 3000) if isinstance(item, Batch)]
+    batches = [item for item in islice(workload(7), 3000) if isinstance(item, MessageBatch)]
     for batch in batches:
         assert len({(message.topic, message.queue_id, message.queues) for message in batch.messages}) == 1
         assert {message.sys_flag for message in batch.messages} == {0}
@@ -110,7 +110,7 @@ def test_every_message_has_a_key_of_its_own() -> None:
 
 
 def test_exactly_so_many_messages_are_sent_and_all_are_stored(tmp_path: Path) -> None:
-    reports: list[Summary] = []
+    reports: list[WorkloadSummary] = []
     with running_master(settings_for(tmp_path)) as master:
         summary = send_workload(master.address, workload(10), count=1234, on_progress=reports.append)
     assert (reports[-1].messages, reports[-1].bytes) == (1234, summary.bytes)
@@ -152,11 +152,11 @@ def test_sending_for_a_while_at_a_rate(tmp_path: Path) -> None:
 
 
 def test_refusals_are_counted_and_do_not_stop_it(tmp_path: Path) -> None:
-    items: list[Message | Batch] = [
-        Message("T1", b"x"),
-        Message("TBW102", b"x"),
-        Batch((Message("no/topic", b"x"),) * 3),
-        Message("T1", b"yy"),
+    items: list[OutgoingMessage | MessageBatch] = [
+        OutgoingMessage("T1", b"x"),
+        OutgoingMessage("TBW102", b"x"),
+        MessageBatch((OutgoingMessage("no/topic", b"x"),) * 3),
+        OutgoingMessage("T1", b"yy"),
     ]
     with running_master(settings_for(tmp_path)) as master:
         summary = send_workload(master.address, items)
@@ -180,7 +180,9 @@ def test_what_a_broker_was_too_busy_for_is_sent_again() -> None:
             peer.answer(header["opaque"], 2 if is_busy else 0, "busy" if is_busy else None)
 
     with broker(script) as address:
-        summary = send_workload(address, [Message("T1", b"a"), Message("T1", b"b"), Message("T1", b"c")], window=2)
+        summary = send_workload(
+            address, [OutgoingMessage("T1", b"a"), OutgoingMessage("T1", b"b"), OutgoingMessage("T1", b"c")], window=2
+        )
     assert (summary.messages, summary.refused) == (3, {})
     assert heard == {b"a": 1, b"b": 2, b"c": 2}
 
@@ -193,6 +195,6 @@ def test_a_broker_that_stays_busy_is_given_up(monkeypatch: pytest.MonkeyPatch) -
             peer.answer(peer.hear()[0]["opaque"], 2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
 
     with broker(script) as address:
-        summary = send_workload(address, [Message("T1", b"a")])
+        summary = send_workload(address, [OutgoingMessage("T1", b"a")])
     assert (summary.messages, summary.refused) == (0, {2: 1})
     assert summary.first_refusal == "[TIMEOUT_CLEAN_QUEUE]broker busy"

@@ -22,7 +22,7 @@ from sources.access.address import Address
 from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
-from sources.rocketmq.producer.producer import Message, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.ha import FrameParser, encode_report
@@ -88,7 +88,7 @@ def test_nothing_that_was_answered_is_lost_when_the_process_is_killed(tmp_path: 
         killer.start()
         answered: list[str] = []
         with Producer(address, window=32) as producer, pytest.raises(MasterUnreachable, match="broke"):
-            for result in producer.send_all(Message("T1", bytes(n % 5000)) for n in range(10**6)):
+            for result in producer.send_all(OutgoingMessage("T1", bytes(n % 5000)) for n in range(10**6)):
                 answered.append(result.msg_id)
                 if len(answered) == 500:
                     sent.set()
@@ -207,7 +207,7 @@ def test_it_starts_again_on_the_same_ports_at_once(tmp_path: Path) -> None:
 def test_with_synchronous_flush_an_answer_means_durable(tmp_path: Path) -> None:
     with running_master(settings_for(tmp_path), sync_flush=True, flush_interval_ms=3_600_000) as master:
         with Producer(master.address) as producer:
-            producer.send(Message("T1", b"x"))
+            producer.send(OutgoingMessage("T1", b"x"))
         assert flushed(master.address) == end_of(master.address) > 0
 
 
@@ -221,7 +221,7 @@ def test_in_the_background_it_is_flushed_at_the_interval(tmp_path: Path, monkeyp
 
     monkeypatch.setattr(os, "fdatasync", noticed)
     with running_master(settings_for(tmp_path), flush_interval_ms=50) as master, Producer(master.address) as producer:
-        producer.send(Message("T1", b"x"))
+        producer.send(OutgoingMessage("T1", b"x"))
         assert has_flushed.wait(10)
 
 
@@ -258,7 +258,7 @@ def has_address(master: EmbeddedMaster) -> bool:
 
 def _send_one(address: Address) -> None:
     with Producer(address) as producer:
-        producer.send(Message("T1", b"x"))
+        producer.send(OutgoingMessage("T1", b"x"))
 
 
 def test_it_has_no_address_before_it_is_started(tmp_path: Path) -> None:

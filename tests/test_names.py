@@ -1,0 +1,21 @@
+"""One name, one thing."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+PACKAGES = ("logtwin", "sources", "sinks", "pipeline", "bench", "airflow_dags")
+
+
+def test_no_public_class_has_the_name_of_another() -> None:
+    places: defaultdict[str, list[str]] = defaultdict(list)
+    for package in PACKAGES:
+        for file in sorted((PROJECT / package).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text())):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(str(file.relative_to(PROJECT)))
+    assert len(places) > 500
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
