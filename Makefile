@@ -84,8 +84,8 @@ test: lint airflow-setup browser-setup azurite-setup ## everything that must hol
 	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
 	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
-unit: setup ## the pure tests only, in seconds
-	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" -n $(WORKERS) $(ARGS)
+unit: setup ## the pure tests only, in a minute or two
+	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" -n auto $(ARGS)
 
 soak: setup airflow-setup azurite-setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into bench/results/long-runs.md
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
