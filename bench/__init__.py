@@ -1,1 +1,1 @@
-"""Figures, always as ratios against something in the same run."""
+"""Benchmarks. Their figures are always ratios to something else in the same run."""

@@ -1,6 +1,7 @@
-"""``python -m bench``: measure the works one after the other, each in a process of its own, and write the results.
+"""``python -m bench``: run the benchmarks one after the other, each in a process of its own, and write the results.
 
-The results are written after each work. Exit codes: 0 all were measured, whether or not goals are met; 1 one failed.
+The results are written after each benchmark. Exit codes: 0 if all were measured, whether or not goals are met; 1 if one
+failed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def main(
     results: Annotated[Path, typer.Option(help="folder of the results")] = FOLDER,
 ) -> None:
     """Measure ours against what people would use instead, side by side."""
-    date = datetime.now(UTC).date().isoformat()  # of the whole run, also where it goes on beyond midnight
+    date = datetime.now(UTC).date().isoformat()  # of the whole run, even if it goes on beyond midnight
     wanted = [work.value for work in Work if work in (only or Work)]
     failed = [name for name in wanted if not _measured(name, rounds, scale, results, date)]
     if failed:
@@ -59,7 +60,7 @@ def main(
 
 
 def _measured(name: str, rounds: int, scale: float, folder: Path, date: str) -> bool:
-    """Run the work, write and print what it came to; whether it came to its end."""
+    """Run a benchmark, write and print its results. Returns whether it was completed."""
     print(f"\n{name}: rounds: {rounds}, size: {scale:g} of the full one", flush=True)
     outcome = run(f"bench.{name}", rounds=rounds, scale=scale)
     work = Measured(rounds=rounds, scale=scale, commit=commit(), figures=outcome.figures, error=outcome.error)

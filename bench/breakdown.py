@@ -1,4 +1,4 @@
-"""The ways of `bench.contestants`, watched: what a steady batch of each spends its time on."""
+"""Watch the contestants of `bench.contestants`: what a steady batch of each spends its time on."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import Progress
 
 Parts = Mapping[str, float]
-"""The mean of the steady batches, by what the time was spent on."""
+"""The mean time of the steady batches, by part."""
 
 
 class Breakdown:
-    """Runs either way and keeps, run by run, the parts of the batches behind the first `left_out`; of durations also
-    without the last `end_left_out`, as `ways.without_end`.
+    """Runs either contestant, and keeps for each run the parts of the batches behind the first `left_out`.
 
-    Stages are logtwin's: files (read, decoded, written, synced in tasks), commit, acknowledge, ledger. Durations are
-    those that Spark gives for a micro-batch of either way; addBatch is the work, and of logtwin's has the stages in it.
+    Durations are also without the last `end_left_out` batches, as in `without_end`. Stages are those of logtwin: files
+    (read, decoded, written, synced in tasks), commit, acknowledge, ledger. Durations are those that Spark reports for a
+    micro-batch of either; addBatch is the work, which for logtwin includes the stages.
     """
 
     def __init__(self, *, left_out: int, end_left_out: int) -> None:
@@ -34,7 +34,7 @@ class Breakdown:
         self._their_durations: list[Parts] = []
 
     def replicate(self, spark: SparkSession, config: Config) -> None:
-        """With logtwin, the one log or topic of `config`, up to where it ends just now."""
+        """Replicate the only log or topic of `config` with logtwin, up to its present end."""
         seen: dict[int, Progress] = {}
         query: StreamingQuery | None = None
 
@@ -52,12 +52,12 @@ class Breakdown:
     def spark_kafka_replicate(
         self, spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
     ) -> None:
-        """With Spark's own source, all that the topic has just now."""
+        """Read all that the topic has now with Spark's own source."""
         query = contestants.spark_kafka_replicate(spark, server, topic, lake, batch_records=batch_records)
         self._their_durations.append(self._durations_ms(query))
 
     def details(self) -> dict[str, Any]:
-        """Medians of the runs, for each way that was run."""
+        """Medians of the runs, for each contestant that was run."""
         found = {
             "ours: stages of a steady batch, s": self._stages,
             "ours: Spark's durations of a steady batch, ms": self._our_durations,
@@ -83,5 +83,5 @@ def _medians(runs: Sequence[Parts]) -> dict[str, float]:
 
 
 def _parts(runs: Iterable[Parts]) -> list[str]:
-    """Every name there is, in the order in which they come."""
+    """Every name in `runs`, in order of appearance."""
     return list(dict.fromkeys(part for one in runs for part in one))

@@ -1,15 +1,15 @@
 """Catching up: a RocketMQ log on disk with logtwin, beside the same messages with Spark's Kafka source and Delta.
 
 For bodies of three sizes a log is written, and its first messages are sent to a topic: the same bodies, KEYS as keys.
-The one reads segment files; the other a real broker, which takes its share of the same two cores, and has them as
-producers send by default, in batches of 16 KiB. Files and topic are in the page cache. Both ways go by micro-batches of
-as many records, in one session of two cores, into Parquet with zstd. What is compared is the steady state: records/s by
-the times in each table's Delta log, without the first batch and the last one, behind a round of each in which the JVM
-gets warm. logtwin's rows have every field of a message, and are summed, synced and entered in its ledger; the topic's
-have Kafka's columns. That is measured with two topics: the records of one have one small header, those of the other the
-message's properties as headers, all but KEYS, so that both tables hold the same of a message where there is a column
-for it. Neither log nor topic has compressed bodies, which RocketMQ's producers would send of 64 KB: what it takes to
-decompress them is left out.
+logtwin reads segment files. Spark reads from a real broker, which takes its share of the same two cores, and has the
+records in batches of 16 KiB, as producers send by default. Files and topic are in the page cache. Both write
+micro-batches of the same number of records, in one session of two cores, to Parquet with zstd. The steady state is
+compared: records/s by the times in each table's Delta log, without the first batch and the last one, after a round of
+each that warms up the JVM. logtwin's rows have every field of a message, and are checksummed, synced and entered in its
+ledger; the topic's have Kafka's columns. This is measured with two topics. The records of one have one small header;
+those of the other have the message's properties as headers, all but KEYS, so that both tables hold the same of a
+message as far as they have columns for it. Neither log nor topic has compressed bodies, although RocketMQ's producers
+would compress 64 KB: the cost of decompression is left out.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ PARTITIONS = 6
 LOG_BATCHES = 4
 TOPIC_BATCHES = 4
 LEFT_OUT = 1  # batches: the first one of a query waits for its workers
-END_LEFT_OUT = 1  # and the last one, where Spark's consumers wait for what does not come
+END_LEFT_OUT = 1  # and the last one, in which Spark's consumers wait for records that do not come
 OURS = "RocketMQ log by path → log"
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of the bodies. A batch is of about 1,030 MB of log, the default; of 64 KB 790; of 128 B, mostly heads, 460."""
+    """The size of the bodies. A batch takes about 1,030 MB of log, the default; 790 with 64 KB; 460 with 128 B, mostly
+    headers."""
 
     name: str
     body_bytes: int
@@ -79,7 +80,7 @@ def _against_spark(contest: Contest, server: str, *, has_properties: bool = Fals
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The segment files of a size, LOG_BATCHES of `batch_records`, up to the offset `end`."""
+    """The segment files for one size: LOG_BATCHES batches of `batch_records`, up to the offset `end`."""
 
     size: Size
     folder: Path
@@ -106,18 +107,18 @@ class Log:
 
 
 class Contest:
-    """One figure in the making: logtwin, and who is beside it, over one log; each is told the number of its round."""
+    """The contest for one figure: logtwin and its competitor over one log. Each gets the number of its round."""
 
     def __init__(self, spark: SparkSession, settings: Settings, log: Log) -> None:
         self.settings = settings
         self.log = log
         self.lake = settings.folder / "lake"
-        """Whoever's turn it is finds nothing there; `ended` removes it."""
+        """The folder of the table, empty before each turn; `ended` removes it."""
         self._spark = spark
         self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
     def ours(self, number: int) -> float:
-        os.sync()  # what the other one left to be written is not ours to wait for
+        os.sync()  # so that writes of the other contestant do not count
         log = {"id": str(LOG_ID), "path": str(self.log.folder), "max_bytes_per_trigger": self.log.batch_bytes}
         self._breakdown.replicate(self._spark, config_of(self.lake, logs=[log]))
         records = rows(self.log.folder, self.log.records)
@@ -163,7 +164,7 @@ class Contest:
         }
 
     def _megabytes(self, rounds: tuple[Round, ...]) -> dict[str, Any]:
-        """Medians."""
+        """The medians in MB/s."""
         ours = statistics.median(one.ours for one in rounds)
         against = statistics.median(one.against for one in rounds)
         body_mb = self.log.size.body_bytes / 1e6

@@ -1,10 +1,10 @@
-"""The ceiling of a way into Parquet: pyarrow writes rows that are decoded already, one process for each core.
+"""The ceiling for writing Parquet: pyarrow writes rows that are decoded already, one process for each core.
 
-The rows are those of a log's first batch, with the table's columns, for messages of 1 KB; each process holds its share
-of them in memory before any of them begins, and writes it as often as makes the whole log. (Whoever holds all of a log
-has given gigabytes back to the machine when it is logtwin's turn. Where that is a virtual one, taking them again costs
-whoever is next a twentieth of its speed.) Row groups and Parquet's options are those of logtwin's files. Nothing is
-read, decoded, checked, summed, synced or committed, and no statistics are made for Delta.
+The rows are those of a log's first batch, with the table's columns, for messages of 1 KB. Each process holds its share
+of them in memory before any of them begins, and writes it repeatedly until it has as many rows as the whole log. (A
+process that held all of a log would return gigabytes to the machine before logtwin's turn. On a virtual machine it
+costs the next process a twentieth of its speed to get them back.) Row groups and Parquet options are those of logtwin's
+files. Nothing is read, decoded, checked, checksummed, synced or committed, and no statistics are made for Delta.
 
 logtwin catches up with the log as in `bench.catch_up`, steady state.
 """
@@ -53,7 +53,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """What one process wrote, and when, by the clock that all of them have."""
+    """What one process wrote, and when, by a clock that all processes share."""
 
     rows: int
     began_s: float
@@ -61,13 +61,13 @@ class _Share:
 
 
 def written_rows_per_s(log: Log, target: Path, *, processes: int) -> float:
-    """As many rows as the log has into `target`, a new folder: by the time from the first begin to the last end.
+    """Write as many rows as the log has to `target`, a new folder; rows/s from the first start to the last end.
 
-    Raises BrokenBarrierError where a process is not ready in time.
+    Raises BrokenBarrierError if a process is not ready in time.
     """
     target.mkdir()
     pieces = _first_batch(log, processes)
-    context = multiprocessing.get_context("spawn")  # whoever calls may have threads
+    context = multiprocessing.get_context("spawn")  # the caller may have threads
     with context.Manager() as manager, ProcessPoolExecutor(processes, mp_context=context) as pool:
         ready = manager.Barrier(processes, timeout=_DECODED_WITHIN_S)
         waiting = [

@@ -1,12 +1,12 @@
 """A cluster of two workers with one core each against one such worker: catch-up of eight logs by path.
 
-Spark standalone, the job by spark-submit with the code as a wheel, and a cluster of its own for each measurement.
-Compared is records/s of all logs together up to the last commit, without the first commits, as many as there are logs:
-so without what daemons, driver and queries take to start. All logs have the same bytes, from the same files, under ids
-of their own.
+It uses Spark standalone, spark-submit with the code as a wheel, and a new cluster for each measurement. It compares
+records/s of all logs together up to the last commit, without the first commits, as many as there are logs, and so
+without the start of daemons, driver and queries. All logs have the same bytes, from the same files, under different
+ids.
 
-This machine is the whole cluster: where it has two cores, the driver, which plans and commits, shares them with both
-workers, and two workers cannot be twice as fast as one. On machines of their own they would not share anything.
+This machine is the whole cluster: if it has two cores, the driver, which plans and commits, shares them with both
+workers, and two workers cannot be twice as fast as one. On separate machines they would share nothing.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _job(folder: Path, log: Path, count: int, batch_bytes: int) -> Path:
 
 
 def _records_per_s(folder: Path, wheel: Path, job: Path, workers: int, logs: int, expected: int) -> float:
-    """Raises SystemExit where the job fails, or the table has not `expected` records."""
+    """Run the job; its records/s. Raises SystemExit if the job fails, or the table does not have `expected` records."""
     with cluster(folder / "cluster", workers=workers) as there, submitted(there, wheel, job) as sent:
         if sent.ended():
             raise SystemExit(f"the submitted job failed: {sent.output.read_text()[-2000:]}")

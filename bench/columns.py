@@ -2,8 +2,8 @@
 
     python -m bench.columns [--messages 100000] [--body-bytes 1024] [--rounds 5]
 
-Prints rows/s and MB/s of the best round each. What may be compared, between machines and on a busy one, is the ratio
-of their CPU times.
+Prints rows/s and MB/s of the best round of each. Only the ratio of their CPU times can be compared between machines, or
+on a busy one.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def decode_columns(log: bytes) -> None:
 
 
 def decode_records(log: bytes) -> None:
-    """Every field a Python object, properties included: what a plain decoder has to do for a row."""
+    """Decode every field to a Python object, with the properties, as a plain decoder has to do for a row."""
     at = 0
     while at < len(log):
         record = commitlog.decode(log, at, Offset(at))
@@ -80,7 +80,7 @@ def decode_records(log: bytes) -> None:
 
 
 def best_seconds(decoder: Callable[[bytes], None], log: bytes, rounds: int) -> tuple[float, float]:
-    """Wall time and CPU time of the best round."""
+    """The wall time and CPU time of the best round, in seconds."""
     wall, cpu = [], []
     for _ in range(rounds):
         begun, begun_cpu = time.perf_counter(), time.process_time()

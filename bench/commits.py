@@ -1,15 +1,15 @@
-"""What the commit of a small batch costs at table version 10, 1,000 and 10,000 of a log: as old as three hours.
+"""What the commit of a small batch costs at table version 10, 1,000 and 10,000 of a log, the latter three hours old.
 
-Measured is the way to the acknowledgement, by the sink's own code: the table's newest version and what it says of the
-log read and checked, files, transaction version and position committed, and synced. The three tables take turns, commit
-by commit; a round is the median of COMMITS of each. Figures compare the two older tables with the young one.
+This measures the path to the acknowledgement with the sink's own code: read the table's newest version, read and check
+the log's state, commit files, transaction version and position, and sync. The three tables take turns, commit by
+commit; a round is the median of COMMITS for each. Figures compare the two older tables with the young one.
 
-The tables grow as a stream of one commit a second leaves them, written by hand (`tests.sinks.many_commits`, with the
-checksums of Kernel and Hadoop, without the checkpoints in between, 5 % of the names), then by LEAD_IN commits that do
-not count. Kernel's hooks follow each commit, as in a job: checksum, every tenth time a checkpoint; old commits are not
-removed within days. ``logtwin maintain``, which removes those of more than two hours, is an operator's to run: what
-it does for the oldest table is in the details, as are the hooks, which come after the acknowledgement, and a start.
-Left out: files (the tasks'), the acknowledgement itself (a thread is woken), and the ledger's own commit after it.
+The tables look as a stream of one commit a second leaves them. They are written by hand (`tests.sinks.many_commits`,
+with the checksums of Kernel and Hadoop, without the checkpoints in between, 5 % of the names), then by LEAD_IN commits
+that do not count. Kernel's hooks follow each commit, as in a job: a checksum, and every tenth time a checkpoint; old
+commits are kept for days. ``logtwin maintain``, which operators run, removes those older than two hours: its effect on
+the oldest table is in the details, as are the hooks, which run after the acknowledgement, and a start. Left out are
+files (tasks write them), the acknowledgement itself (a thread is woken), and the ledger's own commit after it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Times:
-    """Milliseconds of each commit: `read` and `commit` are the way to the acknowledgement, `hooks` follow it."""
+    """Milliseconds of each commit: `read` and `commit` come before the acknowledgement, `hooks` after it."""
 
     read: list[float] = field(default_factory=list)
     commit: list[float] = field(default_factory=list)
@@ -83,7 +83,7 @@ class GrownTable:
         return times
 
     def commit(self, times: Times) -> None:
-        """One more batch of COMMIT_RECORDS, as `sinks.batch.replica` commits it."""
+        """Commit one more batch of COMMIT_RECORDS, as `sinks.batch.replica` does."""
         file = file_of(str(self._path), 0, COMMIT_RECORDS)
         held = _timed(times.read, self._table.read)
         self._table.check(held, self._state)
@@ -93,14 +93,14 @@ class GrownTable:
         _timed(times.hooks, self._table.run_hooks)
 
     def maintained(self) -> Times:
-        """After ``logtwin maintain``, which a job of its own runs."""
+        """The times after ``logtwin maintain``, which runs as a separate job."""
         maintain(self._spark, self._warehouse, MAINTAIN_LOG_HOURS)
         self._take()
         self.commits(LEAD_IN)
         return self.commits(COMMITS)
 
     def size(self) -> dict[str, Any]:
-        """How far it has grown, and what its next owner does before the first batch."""
+        """The size of the table, and the time that its next owner needs before the first batch."""
         log = self._path / "_delta_log"
         checkpoints = sorted(log.glob("*.checkpoint.parquet"))
         opens: list[float] = []
@@ -132,7 +132,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _round(spark: SparkSession, folder: Path, versions: tuple[int, ...], number: int) -> list[dict[str, Any]]:
-    """Of each version what its commits came to, and how large the table is."""
+    """The times of the commits, and the size of the table, for each version."""
     lakes = [folder / f"at-{version}" for version in versions]
     tables = [GrownTable(spark, lake, version) for lake, version in zip(lakes, versions, strict=True)]
     times = [Times() for _ in tables]

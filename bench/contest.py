@@ -1,7 +1,7 @@
-"""What a measurement comes to: two contestants by turns, a ratio for each round, and whether the median is the goal's.
+"""A contest: two contestants take turns, each round gives a ratio, and the median ratio is compared with a goal.
 
-Absolute speeds mean nothing on a shared machine: a ratio of two things measured one right after the other does. Who
-begins changes from round to round, so that neither always meets a warmer machine.
+Absolute speeds mean nothing on a shared machine, but the ratio of two things measured one right after the other does.
+The contestant that begins changes from round to round, so that neither always has the warmer machine.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How much is measured: `scale` 1.0 is the size that the goals are for, less is a look whether all of it works.
+    """How much to measure: the goals are for `scale` 1.0; a smaller one only checks that everything works.
 
-    `folder` is empty at first, for logs, tables, brokers; a work leaves nothing in it that the next one would meet.
+    `folder`, for logs, tables and brokers, is empty at first.
     """
 
     folder: Path
@@ -30,7 +30,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the median of the ratios has to reach: `least` of them at least, or `most` of them at most."""
+    """The goal for the median of the ratios: at least `least`, or at most `most`."""
 
     least: float | None = None
     most: float | None = None
@@ -44,7 +44,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What both contestants came to, measured one right after the other, in the figure's unit."""
+    """The results of both contestants, measured one right after the other, in the figure's unit."""
 
     ours: float
     against: float
@@ -56,10 +56,10 @@ class Round:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One line of the results: `work`, who did it and who did it beside him, in `unit`, round by round.
+    """One line of the results: the `work`, the names of both contestants, the `unit`, and the rounds.
 
-    Where a thing is compared with itself (later, larger, with more logs) `ours` and `against` say which is which.
-    `details` explain it: sizes, breakdowns, versions; numbers and texts that JSON can hold.
+    If a thing is compared with itself (later, larger, with more logs), `ours` and `against` say which is which.
+    `details` explain the figure: sizes, breakdowns, versions; numbers and texts that JSON can hold.
     """
 
     work: str
@@ -84,13 +84,13 @@ class Figure:
 
 
 def warmed_by_turns(rounds: int, ours: Callable[[int], float], against: Callable[[int], float]) -> tuple[Round, ...]:
-    """As `by_turns`, behind a round, -1, that does not count: a JVM compiles what each of them runs by and by."""
+    """Like `by_turns`, after a round, -1, that does not count: a JVM compiles code only after some time."""
     _round(-1, ours, against)
     return by_turns(rounds, ours, against)
 
 
 def by_turns(rounds: int, ours: Callable[[int], float], against: Callable[[int], float]) -> tuple[Round, ...]:
-    """`rounds` rounds of both, each told the number of its round; whoever went second goes first in the next."""
+    """Run `rounds` rounds of both, each with the number of the round; the second one goes first in the next round."""
     return tuple(_round(number, ours, against) for number in range(rounds))
 
 
@@ -102,7 +102,7 @@ def _round(number: int, ours: Callable[[int], float], against: Callable[[int], f
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The least of `values` that is not below `share` of them: nearest rank. Raises ValueError for none."""
+    """The least of `values` that is not below `share` of them (nearest rank). Raises ValueError if there are none."""
     if not values:
         raise ValueError("no values")
     ordered = sorted(values)

@@ -1,7 +1,7 @@
-"""The ways of a log into Delta that are compared: logtwin's, and Spark's own Kafka source with Delta's writer.
+"""The contestants that bring a log into Delta: logtwin, and Spark's own Kafka source with Delta's writer.
 
-Both are micro-batches into one new table. What is compared of long runs is their steady state, by the times in the
-table's Delta log: the first batches, in which JVM and Python workers get warm, are left out.
+Both write micro-batches to one new table. Long runs are compared by their steady state, from the times in the table's
+Delta log: the first batches, in which JVM and Python workers warm up, are left out.
 """
 
 from __future__ import annotations
@@ -34,16 +34,19 @@ CODEC = {
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.hadoop.parquet.compression.codec.zstd.level": str(ZSTD_LEVEL),
 }
-"""For the session in which Spark writes: what logtwin's files have."""
+"""The properties for the session in which Spark writes, so that its files are like logtwin's."""
 
 
 def config_of(lake: Path | str, *, metadata: bool = False, **lists: list[dict[str, Any]]) -> Config:
-    """`logs` or `topics` as in the configuration file, into `lake`; with `metadata` that is replicated, too."""
+    """A configuration of `logs` or `topics`, as in the file, for the warehouse `lake`, maybe with their metadata."""
     return parse({"warehouse": str(lake), "metadata": {"enabled": metadata}, **lists}, where="bench")
 
 
 def replicate(spark: SparkSession, config: Config, on_poll: OnPoll | None = None) -> Job:
-    """With logtwin, up to where the masters' logs end just now; the job, which has ended. `on_poll`: as `Job.run`."""
+    """Replicate with logtwin, up to the present ends of the masters' logs. Returns the ended job.
+
+    `on_poll` is as in `Job.run`.
+    """
     job = Job(spark, config, available_now=True)
     job.start()
     job.run(on_poll)
@@ -53,7 +56,7 @@ def replicate(spark: SparkSession, config: Config, on_poll: OnPoll | None = None
 def spark_kafka_stream(
     spark: SparkSession, server: str, topic: str, lake: Path, options: Mapping[str, str]
 ) -> DataStreamWriter:
-    """Spark's Kafka source into a table of kafka_log's columns and properties; to be triggered and started.
+    """Spark's Kafka source into a table with kafka_log's columns and properties; to be triggered and started.
 
     The session has the connector (`tests.peers.spark_kafka.add_connector`), and CODEC among its properties.
     """
@@ -92,7 +95,7 @@ def _as_kafka_log(records: DataFrame) -> DataFrame:
 def spark_kafka_replicate(
     spark: SparkSession, server: str, topic: str, lake: Path, *, batch_records: int
 ) -> StreamingQuery:
-    """With Spark's own source, all that the topic has just now; the query, which has ended."""
+    """Read all that the topic has now with Spark's own source. Returns the ended query."""
     options = {"maxOffsetsPerTrigger": str(batch_records)}
     with sparks_own_files(spark):
         query = spark_kafka_stream(spark, server, topic, lake, options).trigger(availableNow=True).start()
@@ -102,7 +105,7 @@ def spark_kafka_replicate(
 
 @contextmanager
 def sparks_own_files(spark: SparkSession) -> Iterator[None]:
-    """Local files have Hadoop's checksums, as Spark is shipped; a session of logtwin's does without them."""
+    """Write local files with Hadoop's checksums, as Spark does by default; logtwin's sessions turn them off."""
     here = java_names(spark).org.apache.hadoop.fs.Path("file:///")
     local = here.getFileSystem(spark._jsc.hadoopConfiguration())
     local.setWriteChecksum(True)
@@ -114,7 +117,7 @@ def sparks_own_files(spark: SparkSession) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A commit that added rows, in `files` of the table's folder."""
+    """A commit that added rows, as `files` in the table's folder."""
 
     at_ms: int
     rows: int
@@ -122,7 +125,7 @@ class Added:
 
 
 def commits(table: Path | str) -> list[Added]:
-    """Those of the table in the folder `table` that added rows, in order, by its Delta log."""
+    """The commits that added rows to the table in the folder `table`, in order, by its Delta log."""
     filesystem, folder = open_folder(str(table))
     there = filesystem.get_file_info(pafs.FileSelector(f"{folder}/_delta_log", allow_not_found=True))
     found = (_added(filesystem, path) for path in sorted(one.path for one in there if one.path.endswith(".json")))
@@ -130,9 +133,9 @@ def commits(table: Path | str) -> list[Added]:
 
 
 def steady_records_per_s(table: Path | str, records: int, *, left_out: int, end_left_out: int = 0) -> float:
-    """Over the commits without the first `left_out` and, as `without_end`, the last `end_left_out`.
+    """Records/s over the commits without the first `left_out` and, as in `without_end`, the last `end_left_out`.
 
-    Raises SystemExit where the table has not exactly `records`, or no commit is left.
+    Raises SystemExit unless the table has exactly `records`, and a commit is left.
     """
     made = commits(table)
     there = sum(one.rows for one in made)
@@ -143,9 +146,9 @@ def steady_records_per_s(table: Path | str, records: int, *, left_out: int, end_
 
 
 def without_end(batches: Sequence[T], rows: Sequence[int], left_out: int) -> Sequence[T]:
-    """Without the last `left_out`, if any, and a rest behind them, which has less than half as many `rows` as others.
+    """`batches` without the last `left_out`, and without a rest behind them with less than half as many `rows`.
 
-    Of a topic the last batch is to be left out: Spark's consumers wait there for records that do not come.
+    The last batch of a topic has to be left out: Spark's consumers wait there for records that do not come.
     """
     if not left_out or not batches:
         return batches

@@ -1,10 +1,10 @@
-"""Decode alone: commit-log bytes into Arrow, against RocketMQ's own MessageDecoder 5.5.0 into its message objects.
+"""Decoding only: commit-log bytes into Arrow, against RocketMQ's own MessageDecoder 5.5.0 into its message objects.
 
-Both loop over the same bytes in memory, on the same one core, to which either process is bound (with the JVM's compiler
-and collector), after a warm-up that does not count; one waits while the other is measured. Both check the CRC of each
-body and give each body and the properties. Ours decodes 16 MiB at once, as tasks do, into all columns. Java's, called
-with readBody and checkCRC (`java/Decode.java`), copies the body, makes the map of the properties and the message id at
-once; only the hosts it leaves as addresses, whose text it would make when asked. Neither reads a file meanwhile.
+Both loop over the same bytes in memory, on the same core, to which either process is bound (with the JVM's compiler and
+collector), after a warm-up that does not count; one waits while the other is measured. Both check the CRC of each body,
+and produce each body and the properties. Ours decodes 16 MiB at once, as tasks do, into all columns. Java's, called
+with readBody and checkCRC (`java/Decode.java`), copies the body, and builds the map of properties and the message id;
+only the hosts stay addresses, whose text it would build on request. Neither reads a file meanwhile.
 The goal is for bodies of 1 KB; the other sizes are details.
 """
 
@@ -32,14 +32,14 @@ VERSION = "5.5.0"
 PROGRAM = Path(__file__).parent / "java" / "Decode.java"
 CHUNK_BYTES = 16 * 1024 * 1024
 SIZES = {1024: 120_000, 128: 400_000, 65_536: 2000}
-"""Body bytes -> messages: more bytes than caches hold, and less than a segment file."""
+"""Numbers of messages by body bytes: more bytes than caches hold, and less than a segment file."""
 WITH_GOAL = 1024
 GOAL = Goal(least=0.5)
 MEASURE_S = 1.0
 WARM_UP_S = 5.0
 
 Found = tuple[int, int, int]
-"""Records, bytes of their bodies, properties."""
+"""The numbers of records, of bytes of their bodies, and of properties."""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
@@ -59,7 +59,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 @contextmanager
 def _bound_to_one_core() -> Iterator[int]:
-    """This thread and all that it starts."""
+    """Bind this thread, and the processes that it starts, to one core."""
     before = os.sched_getaffinity(0)
     core = max(before)
     os.sched_setaffinity(0, {core})
@@ -89,7 +89,7 @@ def _contest(settings: Settings, body_bytes: int) -> tuple[Round, ...]:
 
 
 def _log_file(settings: Settings, body_bytes: int) -> Path:
-    """The one segment file of a log, without the room after its last record."""
+    """The only segment file of a log, without the space after its last record."""
     folder = settings.folder / f"log-{body_bytes}"
     end = write_log(folder, body_bytes, settings.scaled(SIZES[body_bytes], least=100))
     (file,) = folder.iterdir()
@@ -106,7 +106,7 @@ def _batches(log: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _records_per_s(log: bytes, expected: int, least_s: float) -> float:
-    """All of the log, as often as begins within `least_s`."""
+    """Decode all of the log repeatedly, until `least_s` have passed; records/s."""
     records = passes = 0
     begun = time.perf_counter()
     while time.perf_counter() - begun < least_s:
@@ -140,7 +140,7 @@ def _medians(rounds: tuple[Round, ...]) -> dict[str, float]:
 
 
 class _JavaDecoder:
-    """The program while it runs; see Decode.java for what it is asked and says."""
+    """The Java program while it runs; see Decode.java for its input and output."""
 
     def __init__(self, process: subprocess.Popen[str], said: Path) -> None:
         if process.stdin is None or process.stdout is None:

@@ -1,8 +1,8 @@
-"""A log over HA from a master that was elected, against the same log from a plain one: two real 5.5.0 brokers.
+"""A log over HA from an elected master, against the same log from a plain one: two real 5.5.0 brokers.
 
-The elected one speaks the dialect of controller mode, with longer heads and a handshake; its log has the epoch file
-that says so. Both have the log, 1 KB bodies in segment files of 256 MiB, beforehand, and run all the time. logtwin
-catches up with each by turns, as `bench/over_ha.py` measures it: bytes/s of the commits behind the first.
+The elected one speaks the dialect of controller mode, with longer headers and a handshake; its log has an epoch file.
+Both brokers have the log, 1 KB bodies in segment files of 256 MiB, beforehand, and run all the time. logtwin catches up
+with each in turn, as `bench/over_ha.py` measures it: bytes/s of the commits after the first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
     home, group_home = settings.folder / "plain", settings.folder / "group"
     store = group_home / "broker-0" / "store"
     end = write_log(store / "commitlog", BODY_BYTES, messages)
-    # the controllers, which are new, count from 1 on, and a broker drops epochs that are not below the next
+    # new controllers count from 1, and a broker drops epochs that are not below the next
     (store / EPOCH_FILE).write_bytes(encode_epoch_file((Epoch(0, Offset(0)),)))
     with NameServer(VERSION, settings.folder / "names") as names:
         plain = Broker(VERSION, home, {**FILE_SIZES, "namesrvAddr": names.address})

@@ -1,15 +1,15 @@
 """How long after the broker has stored a message it can be read in Delta, at 1,000 messages/s and a trigger of 1 s.
 
-Ours: logtwin as a job runs it (defaults, metadata too), a slave over HA of a real RocketMQ broker. Against it: Spark's
-Kafka source and Delta's writer, from a real Kafka broker, one partition: the fewest tasks and files it can do with.
-Each turn has a broker, a table and a producer's process of its own, and no other is there. Messages of 1 KB come for
+Ours is logtwin as a job runs it (defaults, with metadata), a slave over HA of a real RocketMQ broker. The competitor is
+Spark's Kafka source and Delta's writer, from a real Kafka broker, with one partition: the fewest tasks and files that
+it needs. Each turn has its own broker, table and producer process, and nothing else runs. Messages of 1 KB come for
 20 s that do not count, for 60 s that do, and for a few more.
 
-Stored: ``store_timestamp`` of the row, or Kafka's LogAppendTime: the broker's clock, in ms, of this machine. Visible:
-when the commit's file was last changed as a file (ctime), which is its renaming into ``_delta_log``, for both. It was
-written some 25 ms earlier (mtime), and begun before that (the time inside it). p50 and p99 are over all rows of the
-measured time. All that was sent must be in the table once. Left out: how long a reader takes to notice the new version.
-logtwin's own Kafka path goes through the same once, for the details.
+A message is stored at the row's ``store_timestamp``, or at Kafka's LogAppendTime: the clock of the broker, and so of
+this machine, in ms. It is visible when the commit's file last changed as a file (ctime), which for both is the rename
+into ``_delta_log``. The file was written some 25 ms earlier (mtime), and begun before that (the time inside it). p50
+and p99 are over all rows of the measured time. All messages that were sent must be in the table once. The time until a
+reader notices the new version is left out. logtwin's own Kafka path runs the same once, for the details.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tests.peers.rocketmq import Broker
 ROCKETMQ_VERSION = "5.5.0"
 WARM_UP_S = 20
 MEASURED_S = 60
-AFTER_S = 3  # so that the last of the measured rows meet the same load as all
+AFTER_S = 3  # so that the last measured rows are under the same load as the others
 TRIGGER = "1 second"  # logtwin's default, too
 TOPIC = "fresh"
 GOAL = Goal(most=0.7)
@@ -62,7 +62,7 @@ _LOOK_EVERY_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How long messages come."""
+    """How long messages are sent, in seconds."""
 
     warm_up_s: int
     measured_s: int
@@ -74,7 +74,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Freshness:
-    """What one turn came to. `batch_ms` are medians of what Spark says of its batches, by part."""
+    """The result of one turn. `batch_ms` are medians of the parts of a batch, as Spark reports them."""
 
     p50_ms: float
     p99_ms: float
@@ -85,7 +85,7 @@ class Freshness:
 
 @dataclass
 class Contestant:
-    """`turn` is told the folder of a turn; `found` has what each came to."""
+    """A contestant. `turn` gets the folder for a turn; `found` has the result of each."""
 
     turn: Callable[[Path], Freshness]
     found: list[Freshness] = field(default_factory=list)
@@ -165,7 +165,7 @@ def with_spark(spark: SparkSession, course: Course, folder: Path) -> Freshness:
         query = spark_kafka_stream(spark, server, TOPIC, lake, {}).trigger(processingTime=TRIGGER).start()
         try:
             while not watch.is_done():
-                query.awaitTermination(1)  # raises what ended it
+                query.awaitTermination(1)  # raises the error that ended the query
         finally:
             query.stop()
     return watch.freshness(course)
@@ -173,7 +173,7 @@ def with_spark(spark: SparkSession, course: Course, folder: Path) -> Freshness:
 
 @contextmanager
 def _kafka_load(spark: SparkSession, course: Course, lake: Path) -> Iterator[tuple[str, Watch]]:
-    """A broker beside `lake` while messages come to its topic: where it is, and the watch over `lake`."""
+    """Run a broker beside `lake` while messages are sent to its topic; yield its address, and the watch of `lake`."""
     with lone_broker(lake.parent) as server:
         create_topic(server, TOPIC, 1, {"message.timestamp.type": "LogAppendTime"})
         with steady_load("kafka", server, TOPIC, course.seconds) as load:
@@ -181,7 +181,7 @@ def _kafka_load(spark: SparkSession, course: Course, lake: Path) -> Iterator[tup
 
 
 def run_job(spark: SparkSession, config: Config, watch: Watch) -> None:
-    """Until `watch` is done."""
+    """Run the job of `config` until `watch` is done."""
     job = Job(spark, config, available_now=False)
     job.start()
     job.run(lambda progress: not watch.is_done(), poll_interval_s=_LOOK_EVERY_S)
@@ -189,7 +189,7 @@ def run_job(spark: SparkSession, config: Config, watch: Watch) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ArrivedRows:
-    """Of the messages in a table, by commit and file; times are ms since 1970."""
+    """The messages in a table, by commit and file; times are ms since 1970."""
 
     offsets: npt.NDArray[np.int64]
     stored_ms: npt.NDArray[np.float64]
@@ -197,7 +197,10 @@ class ArrivedRows:
 
 
 class Watch:
-    """Of a turn: until all that `load` sent is in `table`, whose column `stored` says when the broker stored it."""
+    """Watches a turn until all messages that `load` sent are in `table`.
+
+    The column `stored` says when the broker stored a message.
+    """
 
     def __init__(self, spark: SparkSession, load: subprocess.Popen[str], table: Path, stored: str) -> None:
         self._spark = spark
@@ -209,7 +212,10 @@ class Watch:
         self._batch_ms: dict[str, float] = {}
 
     def is_done(self) -> bool:
-        """Looks at no table while messages come. Raises SystemExit where they do not arrive in time."""
+        """Whether all messages are there. Does not read the table while they are sent.
+
+        Raises SystemExit if they do not arrive in time.
+        """
         if self._load.poll() is None:
             return False
         if self._sent is None:
@@ -222,7 +228,7 @@ class Watch:
         return there >= self._sent
 
     def freshness(self, course: Course) -> Freshness:
-        """Raises SystemExit where a row is there twice, or the producer did not keep its rate."""
+        """The result of the turn. Raises SystemExit if a row is there twice, or the producer did not keep its rate."""
         found = rows(self._table, self._stored)
         if not len(found.offsets) == len(np.unique(found.offsets)) == self._sent:
             raise SystemExit(f"{self._table} has {len(found.offsets):,} rows, not {self._sent}, each once")
@@ -237,7 +243,7 @@ class Watch:
 
 
 def rows(table: Path, stored: str) -> ArrivedRows:
-    """The messages of TOPIC, by the Delta log of `table`; none where it is not there yet."""
+    """The messages of TOPIC, by the Delta log of `table`; none if it is not there yet."""
     found = [one for path in sorted(table.glob("_delta_log/*.json")) for one in _rows_of(table, path, stored)]
     if not found:
         return ArrivedRows(np.empty(0, np.int64), np.empty(0), np.empty(0))
@@ -245,7 +251,7 @@ def rows(table: Path, stored: str) -> ArrivedRows:
 
 
 def _rows_of(table: Path, commit: Path, stored: str) -> Iterator[tuple[npt.NDArray[Any], ...]]:
-    """Of each file that `commit` added: offsets, when stored, when visible."""
+    """The offsets, storage times and visibility times of the rows in each file that `commit` added."""
     visible_ms = commit.stat().st_ctime_ns / 1e6
     for action in map(json.loads, commit.read_text().splitlines()):
         if "add" in action:
@@ -256,7 +262,7 @@ def _rows_of(table: Path, commit: Path, stored: str) -> Iterator[tuple[npt.NDArr
 
 
 def _batch_ms(spark: SparkSession) -> dict[str, float]:
-    """Of the one query that runs: the median of each part of its batches with data."""
+    """The median of each part of a batch with data, for the only query that runs."""
     batches = [
         one.durationMs for query in spark.streams.active for one in query.recentProgress if "addBatch" in one.durationMs
     ]

@@ -1,10 +1,10 @@
-"""A topic's way into Delta: logtwin's path into kafka_log beside Spark's own Kafka source.
+"""A topic into Delta: logtwin's path into kafka_log against Spark's own Kafka source.
 
-A real broker holds records of 1 KB in six partitions, sent as producers send by default, in batches of 16 KiB: a topic
-that no codec makes smaller, not compressed, and one of JSON with lz4. Both ways read it in micro-batches of the same
-size into a table of the same columns and properties, Parquet with zstd, in one session of two cores. What is compared
-is the steady state: records/s by the times in each table's Delta log, without the first batches and the last one,
-behind a round of each in which the JVM gets warm.
+A real broker holds records of 1 KB in six partitions, in batches of 16 KiB, as producers send by default: a topic of
+incompressible records without compression, and one of JSON with lz4. Both contestants read it in micro-batches of the
+same size into a table of the same columns and properties, Parquet with zstd, in one session of two cores. The steady
+state is compared: records/s by the times in each table's Delta log, without the first batches and the last one, after a
+round of each that warms up the JVM.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from sinks.tables import KAFKA_LOG
 PARTITIONS = 6
 RECORDS = 432_000
 BATCHES = 9
-LEFT_OUT = 3  # batches, in which JVM and Python workers get warm
-END_LEFT_OUT = 1  # and the last one, where Spark's consumers wait for what does not come
+LEFT_OUT = 3  # batches, in which JVM and Python workers warm up
+END_LEFT_OUT = 1  # and the last one, in which Spark's consumers wait for records that do not come
 GOAL = Goal(least=1.5)
 _VALUE_BYTES = 1000
 _PIECE_BYTES = 100
@@ -45,7 +45,7 @@ def random_values(records: int) -> Iterator[bytes]:
 
 
 def json_values(records: int) -> Iterator[bytes]:
-    """Numbers that differ, and text of a few hundred words."""
+    """JSON objects with numbers that differ, and text made from a few hundred words."""
     chance = random.Random(7)
     words = ["".join(chance.choices("abcdefghijklmnoprstuvw", k=chance.randrange(3, 11))) for _ in range(400)]
     pieces = [" ".join(chance.choices(words, k=20))[:_PIECE_BYTES] for _ in range(2000)]
@@ -109,7 +109,7 @@ class _Contest:
         )
 
     def _ours(self, number: int) -> float:
-        os.sync()  # what the other one left to be written is not ours to wait for
+        os.sync()  # so that writes of the other contestant do not count
         given = {"servers": self._server, "max_offsets_per_trigger": self._batch_records}
         topic = {"id": f"kafka/bench/{self._topic}", **given}
         self._breakdown.replicate(self._spark, config_of(self._lake, topics=[topic]))

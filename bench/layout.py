@@ -1,11 +1,11 @@
-"""How much of the table a question for one topic and one hour opens: as the job left it, merged, and after OPTIMIZE.
+"""How much of the table a query for one topic and one hour reads: as the job left it, merged, and after OPTIMIZE.
 
-``python -m bench.layout [megabytes]``. A log of one day, twenty topics of unequal traffic side by side, is replicated
-by path in batches of 32 MB. Then every question is asked of each layout of the same rows: the job's, that of
-`logtwin maintain`, and those of OPTIMIZE with files of that size, as it is and with finer settings. Shares are of the
-table's files, of their bytes, and of its rows (those of the row groups that Parquet's statistics cannot rule out): all
-scans of a plan together, by its metrics. Times are ratios to the job's layout: of each question, the better of two,
-and of `logtwin verify`, whole and by path.
+``python -m bench.layout [megabytes]``. A log of one day, with twenty topics of unequal traffic, is replicated by path
+in batches of 32 MB. Then every query is run on each layout of the same rows: the job's, that of `logtwin maintain`, and
+those of OPTIMIZE with files of that size, with default and with finer settings. Shares are of the table's files, of
+their bytes, and of its rows (those of the row groups that Parquet's statistics cannot rule out), for all scans of a
+plan together, by its metrics. Times are ratios to the job's layout: the better of two runs of each query, and
+`logtwin verify`, whole and by path.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FIRST = datetime.fromtimestamp(START_MS / 1000, UTC)
 
 
 def traffic() -> list[str]:
-    """A block's topics, in the order of its records: of topic number n as many as 1 / n says (Zipf)."""
+    """A block's topics, in the order of its records; topic number n has a share in proportion to 1 / n (Zipf)."""
     names = [f"topic-{number:02d}" for number in range(1, _TOPICS + 1)]
     weights = 1 / np.arange(1, _TOPICS + 1)
     return [str(name) for name in np.random.default_rng(7).choice(names, RECORDS_IN_BLOCK, p=weights / weights.sum())]
@@ -53,7 +53,7 @@ def traffic() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`columns` of the rows of `view` with one topic and a time in a range."""
+    """A query for `columns` of the rows of `view` with one topic and a time in a range."""
 
     name: str
     view: str
@@ -86,7 +86,7 @@ class TimedRows:
 
 
 def ask(spark: SparkSession, question: Question) -> TimedRows:
-    """Twice; the better time counts."""
+    """Run the query twice; the better time counts."""
     taken = []
     for _ in range(2):
         frame = question.asked(spark)
@@ -97,7 +97,7 @@ def ask(spark: SparkSession, question: Question) -> TimedRows:
 
 
 class Bench:
-    """One replica and what was measured of its first layout."""
+    """One replica, and the measurements of its first layout."""
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
@@ -119,7 +119,7 @@ class Bench:
         self._spark.sql(f"OPTIMIZE delta.`{self._path}`")
 
     def optimize_finely(self) -> None:
-        """Once more, as if there had been no OPTIMIZE yet: with as many ranges of time as there are topics, about."""
+        """Run OPTIMIZE again, as if for the first time, with about as many ranges of time as there are topics."""
         [optimized] = self._spark.sql(f"DESCRIBE HISTORY delta.`{self._path}` LIMIT 1").collect()
         self._spark.sql(f"RESTORE delta.`{self._path}` TO VERSION AS OF {optimized.version - 1}")
         for name, value in _FINELY.items():
@@ -127,7 +127,7 @@ class Bench:
         self.optimize()
 
     def measure(self, layout: str, change: Callable[[], None]) -> None:
-        """Print what every question and a proof cost after `change`. Raises SystemExit where an answer differs."""
+        """Print the costs of every query and of a proof after `change`. Raises SystemExit if an answer differs."""
         started = time.perf_counter()
         change()
         changed = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""What a figure was measured on: processor, memory, versions, and the commit of this project."""
+"""Describe what a figure was measured on: processor, memory, versions, and the commit of this project."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PACKAGES = {"Spark": "pyspark", "Delta": "delta-spark", "pyarrow": "pyarrow", "
 
 
 def machine() -> dict[str, str | int | float]:
-    """Names and values that JSON can hold. Raises ConfigurationError where there is no Java."""
+    """A description of the machine that JSON can hold. Raises ConfigurationError if there is no Java."""
     return {
         "processor": _processor(Path("/proc/cpuinfo")),
         "cores": len(os.sched_getaffinity(0)),
@@ -28,7 +28,7 @@ def machine() -> dict[str, str | int | float]:
 
 
 def commit() -> str | None:
-    """The short hash of this tree, with a plus where it has changes that are not committed; None outside of one."""
+    """The short hash of this tree, with a plus if it has uncommitted changes; None outside a repository."""
     head = _git("rev-parse", "--short", "HEAD")
     if head is None:
         return None

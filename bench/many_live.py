@@ -1,10 +1,10 @@
 """Some logs in one job, over HA from as many embedded masters, with the same number of messages a second in all.
 
-The masters are one process together with their producer (`bench.masters`), which sends 2,000 messages of 1 KB a second,
-to one master after the other. The job has its defaults, metadata too. Once every log has its first commit, 30 s pass;
-measured are the next 60 s: the records committed in them, how long after the master had stored a message it could be
-seen (`bench.freshness` says how), and what the job's processes took of the cores and held of memory. Then nothing is
-sent for 10 s: what queries take that have nothing to do.
+The masters and their producer are one process (`bench.masters`). It sends 2,000 messages of 1 KB a second, to one
+master after the other. The job has its defaults, with metadata. Once every log has its first commit, 30 s pass. The
+next 60 s are measured: the records committed, how long after it was stored a message became visible (as in
+`bench.freshness`), and the processor time and memory of the job's processes. Then nothing is sent for 10 s, to measure
+the processor time of an idle job.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _LOOK_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What one run came to. `cores` are processor seconds a second, of each kind of process of the job; `held_mib` the
-    memory of all of a kind together, without mapped files, `processes` how many there are.
+    """The result of one run. `cores` are processor seconds a second by kind of the job's processes, `held_mib` is the
+    memory of all processes of a kind, without mapped files, and `processes` their number.
     """
 
     records_per_s: float
@@ -64,14 +64,17 @@ class Live:
 
 
 class Running:
-    """A job that runs in a thread, seen from outside."""
+    """A job that runs in another thread."""
 
     def __init__(self, job: Job, end: Future[None]) -> None:
         self._job = job
         self._end = end
 
     def until(self, is_true: Callable[[list[Progress]], bool]) -> None:
-        """Raises SystemExit where a log has failed or it takes too long, and what ended the job before."""
+        """Wait until `is_true` of the job's progress.
+
+        Raises SystemExit if a log fails or it takes too long, and the error that ended the job.
+        """
         give_up_at_s = time.monotonic() + PATIENCE_S
         while not is_true(logs := self.progress()):
             if self._end.done():
@@ -83,7 +86,7 @@ class Running:
             time.sleep(_LOOK_EVERY_S)
 
     def until_at(self, ends: Sequence[int]) -> None:
-        """Until each log has committed up to its end of `ends`."""
+        """Wait until each log has committed up to its end in `ends`."""
         self.until(lambda logs: all((one.position or 0) >= end for one, end in zip(logs, ends, strict=True)))
 
     def progress(self) -> list[Progress]:
@@ -94,7 +97,7 @@ class Running:
 def running(
     spark: SparkSession, config: Config, on_step: Callable[[BatchStep], None] | None = None
 ) -> Iterator[Running]:
-    """The job of `config` while the `with` lasts; it stops between two batches. `on_step`: as `Job`."""
+    """Run the job of `config` in the `with` block; it stops between two batches. `on_step` is as in `Job`."""
     job = Job(spark, config, available_now=False, on_step=on_step)
     job.start()
     with ThreadPoolExecutor(1) as pool:
@@ -107,7 +110,7 @@ def running(
 
 
 def live(spark: SparkSession, settings: Settings, count: int) -> Live:
-    """Raises SystemExit where not every message that was sent is in the table once."""
+    """Run a job of `count` logs. Raises SystemExit unless every message that was sent is in the table once."""
     folder = settings.folder / "live"
     folder.mkdir()
     warm_up_s, measured_s = settings.scaled(WARM_UP_S, least=2), settings.scaled(MEASURED_S, least=4)
@@ -145,7 +148,7 @@ def live(spark: SparkSession, settings: Settings, count: int) -> Live:
 
 
 def _memory(aside: int) -> tuple[dict[str, int], dict[str, int]]:
-    """Of each program what its processes hold together, in MiB, and how many they are; without the process `aside`."""
+    """The memory, in MiB, and the number of each program's processes, without the process `aside`."""
     mib: dict[str, float] = defaultdict(float)
     processes: dict[str, int] = defaultdict(int)
     for program, held in held_mib(os.getpid(), aside=aside):
@@ -170,7 +173,7 @@ def _masters(folder: Path, count: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def _said(masters: subprocess.Popen[str]) -> str:
-    """Its next line. Raises SystemExit where it has ended instead."""
+    """The next line of `masters`. Raises SystemExit if the process has ended instead."""
     line = masters.stdout.readline() if masters.stdout else ""
     if not line:
         raise SystemExit("the masters have ended")
@@ -178,15 +181,15 @@ def _said(masters: subprocess.Popen[str]) -> str:
 
 
 def _stop_sending(masters: subprocess.Popen[str]) -> int:
-    """How many messages all masters have stored."""
+    """Stop the producer. Returns how many messages all masters have stored."""
     if masters.stdin:
         masters.stdin.write("\n")
         masters.stdin.flush()
     return sum(json.loads(_said(masters)))
 
 
-def _rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, float]:
-    """Of what was committed in that time, and of what was stored in it."""
+def _rates(found: Rows, begin_ms: float, end_ms: float) -> dict[str, float]:
+    """The rate of rows committed in that time, and the delays of rows stored in it."""
     is_committed = (found.visible_ms >= begin_ms) & (found.visible_ms < end_ms)
     is_stored = (found.stored_ms >= begin_ms) & (found.stored_ms < end_ms)
     waited_ms = (found.visible_ms - found.stored_ms)[is_stored].tolist()
@@ -198,7 +201,7 @@ def _rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, floa
 
 
 def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
-    """How long each step of a batch took on average between the two, as `sinks.batch.result` has them."""
+    """The mean time of each step of a batch between `before` and `after`, by the names of `sinks.batch.result`."""
     commits = sum(one.commits for one in after) - sum(one.commits for one in before)
     spent_s: Counter[str] = Counter()
     for logs, sign in ((after, 1), (before, -1)):
@@ -208,7 +211,7 @@ def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
 
 
 def _cores_over(seconds: float, aside: int) -> dict[str, float]:
-    """Wait so long; the processor seconds a second that ours took meanwhile, without the process `aside`."""
+    """Wait `seconds`; the processor seconds a second that our processes took meanwhile, without the process `aside`."""
     begin_s, before = time.monotonic(), _processor_s(aside)
     time.sleep(seconds)
     after, taken_s = _processor_s(aside), time.monotonic() - begin_s
@@ -216,7 +219,7 @@ def _cores_over(seconds: float, aside: int) -> dict[str, float]:
 
 
 def _processor_s(aside: int) -> dict[str, float]:
-    """Of the driver's Python, the JVM, and the Python processes of Spark, also those that have ended."""
+    """The processor seconds of the driver's Python, the JVM, and Spark's Python processes, including ended ones."""
     ours = psutil.Process()
     times = ours.cpu_times()
     spent_s = {"driver": times.user + times.system, "jvm": 0.0, "workers": 0.0}

@@ -1,11 +1,13 @@
-"""One, sixteen and 64 logs in one job, with the same work in all: what more logs cost.
+"""The cost of more logs: one, sixteen and 64 logs in one job, with the same work in all.
 
-*Catch-up*, by path: the job runs and waits at the end of its logs; then 1 GB appears in them at one moment, in 1, 16 or
-64 equal parts. Compared is records/s from that moment to the last commit, so up to a trigger's second is in it. The
-start of the job is left out; the details have it. All logs have the same bytes, as hard links, under ids of their own.
+*Catch-up*, by path: the job waits at the end of its logs; then 1 GB appears in them at once, in 1, 16 or 64 equal
+parts. It compares records/s from that moment to the last commit, which includes up to a second of waiting for the
+trigger. The start of the job is left out, and is in the details. All logs have the same bytes, as hard links, under
+different ids.
 
-*Live*, over HA, in one round as it takes minutes: `bench.many_live`. Compared are the rate, how fresh records are, when
-all logs have their first commit, and the memory of all processes; what the cores do with nothing to do has a bound.
+*Live*, over HA, in one round, because it takes minutes: see `bench.many_live`. It compares the rate, the freshness of
+records, the time until all logs have their first commit, and the memory of all processes. The processor time of an idle
+job has a fixed bound.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ from tests.large_log import write_large_log
 from tests.resident import MIB
 
 MOST = 64
-FEWER = 4  # a part of them: sixteen
+FEWER = 4  # the middle count is this part of MOST: sixteen
 FILE_BYTES = 16 * MIB
-FILES_EACH = 1  # of the backlog, where there are the most logs
+FILES_EACH = 1  # of the backlog, if there are the most logs
 CATCH_UP = {16: Goal(least=0.95), 64: Goal(least=0.9)}
 KEPT_UP = Goal(least=0.97)
+"""A trigger's worth of records more or less at each end of the window is 1.7 % of it."""
 FRESH = Goal(most=1.3)
 STARTED = Goal(most=1.5)
 HELD = Goal(most=1.5)
 IDLE_CORES = 0.15
-"""A trigger's worth of records more or less at each end of the window is 1.7 % of it."""
-_BOOKKEEPING_S = 1.0  # what a batch does behind its commit
+_BOOKKEEPING_S = 1.0  # for the bookkeeping of a batch after its commit
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
@@ -48,14 +50,14 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _counts(settings: Settings) -> tuple[int, ...]:
-    """How many logs: 1, 16 and 64 at full size."""
+    """The numbers of logs: 1, 16 and 64 at full size."""
     most = settings.scaled(MOST, least=FEWER)
     return tuple(sorted({1, most // FEWER, most}))
 
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """`start_s`: from the job's start until every log had its first commit."""
+    """The result of one catch-up. `start_s` is the time from the job's start until every log had its first commit."""
 
     start_s: float
     records_per_s: float
@@ -67,7 +69,7 @@ def _catch_up(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
     log = settings.folder / "log"
     write_large_log(log, (1 + files) * FILE_BYTES, file_size_bytes=FILE_BYTES)
     taken: dict[int, list[CaughtUp]] = {count: [] for count in counts}
-    _caught_up(spark, log, files, 1)  # JVM and Python get warm
+    _caught_up(spark, log, files, 1)  # warms up JVM and Python
     for number in range(settings.rounds):
         for count in counts if number % 2 == 0 else counts[::-1]:
             taken[count].append(_caught_up(spark, log, files, count))
@@ -92,7 +94,7 @@ def _starts_s(taken: dict[int, list[CaughtUp]]) -> dict[str, float]:
 
 
 def _caught_up(spark: SparkSession, log: Path, files: int, count: int) -> CaughtUp:
-    """`count` logs, each the first files of `log`; all but the first file of each appear while the job waits."""
+    """Catch up with `count` logs, each the first files of `log`; all but its first file appear while the job waits."""
     folder = log.with_name("catch-up")
     ours = [folder / f"log-{number}" for number in range(count)]
     first, *rest = sorted(log.iterdir())[: 1 + files // count]

@@ -1,8 +1,8 @@
 """Embedded masters and a producer for all of them, in one process: ``python -m bench.masters FOLDER COUNT RATE TOPIC``.
 
-Says the masters' addresses as one line of JSON, and sends messages of 1 KB from then on, RATE a second in all, to one
-master after the other. A line of input ends the sending: then it says how many messages each master has stored. The
-masters serve until the input ends.
+It prints the masters' addresses as one line of JSON, and sends messages of 1 KB from then on, RATE a second in all, to
+one master after the other. A line of input ends the sending: then it prints how many messages each master has stored.
+The masters serve until the input ends.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ FILE_BYTES = 1024 * 1024 * 1024  # RocketMQ's own; sparse, and no run fills one
 
 
 async def serve(folder: Path, count: int, rate_per_s: float, topic: str) -> None:
-    """Run the masters and send, as told by the input."""
+    """Run the masters and send messages, as controlled by the input."""
     async with AsyncExitStack() as opened:
         masters = []
         for number in range(count):
-            # All of them together flush as often as one alone does: what is compared is who replicates them.
+            # All masters together flush as often as one alone would: the comparison is about who replicates them.
             master = EmbeddedMaster(
                 MasterSettings(
                     store=folder / f"master-{number}",
@@ -54,7 +54,10 @@ async def serve(folder: Path, count: int, rate_per_s: float, topic: str) -> None
 
 
 def send(addresses: list[Address], rate_per_s: float, topic: str, stopping: threading.Event) -> list[int]:
-    """Send in turn until told to stop; how many each master has stored. Raises SystemExit where one is refused."""
+    """Send to each master in turn until `stopping` is set. Returns how many messages each master has stored.
+
+    Raises SystemExit if a message is refused.
+    """
     chance = random.Random(7)
     bodies = [chance.randbytes(BODY_BYTES // 2) + b"the other half compresses " * 20 for _ in range(BODIES)]
     with ExitStack() as opened:

@@ -1,12 +1,12 @@
 """Peak memory of ``logtwin replicate --available-now`` by path: logs of 5 and 20 GiB against one of 1 GiB.
 
-Measured is what driver, Spark's Python processes and JVM hold together at the worst moment, looked at five times a
-second: resident pages of their own, without those of mapped files (the log, which is page cache). Of pages that a
-forked process still shares each counts its part. Everything has its default: batches of 1 GiB, a heap of up to 1 GB.
-Messages have 1 KB, half of it random. The shorter logs are the first files of the longest, by hard links.
+This measures the memory of driver, Spark's Python processes and JVM together at the worst moment, sampled five times a
+second: their own resident pages, without those of mapped files (the log, which is page cache). Pages that forked
+processes still share are divided between them. Everything has its default: batches of 1 GiB, a heap of up to 1 GB.
+Messages have 1 KB, half of it random. The shorter logs are the first files of the longest, as hard links.
 
-One round, whatever is asked for: a peak does not hang on the speed of the machine. The log of 1 GiB is measured first
-and once more at the end, which tells the noise; the larger ones are compared with the mean of the two.
+There is one round, whatever is asked for: a peak does not depend on the speed of the machine. The log of 1 GiB is
+measured first and again at the end, which shows the noise; the larger ones are compared with the mean of the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ FILES_IN_GIB = 4
 LEAST_FILE_BYTES = 8 * MIB  # a block of tests.large_log fits in
 GOAL = Goal(most=1.2)
 ROOM = 1.8
-"""A table has half of its log's bytes, and a little must be left."""
+"""Disk space needed, by the bytes of the largest log: a table has half of its log's bytes, and a little must be left.
+"""
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
@@ -50,7 +51,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
             rounds=(Round(peak.together_mib, (first.together_mib + again.together_mib) / 2),),
             goal=GOAL,
             details={
-                "bytes_of_1_gib": FILES_IN_GIB * file_bytes,  # less where the scale is
+                "bytes_of_1_gib": FILES_IN_GIB * file_bytes,  # less at a smaller scale
                 f"{size_gib} GiB": _as_details(peak),
                 "1 GiB": _as_details(first),
                 "1 GiB again": _as_details(again),
@@ -59,7 +60,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _peak(log: Path, size_gib: int, file_bytes: int) -> Peak:
-    """Replicate the first `size_gib` of `log` into a new table. Raises SystemExit where its end is not reached."""
+    """Replicate the first `size_gib` of `log` into a new table. Raises SystemExit if its end is not reached."""
     folder = log.with_name("run")
     part = folder / "log"
     part.mkdir(parents=True)
@@ -82,7 +83,7 @@ def _peak(log: Path, size_gib: int, file_bytes: int) -> Peak:
 
 
 def _as_details(peak: Peak) -> dict[str, Any]:
-    """Each number is a peak of its own moment, so the parts make more than the whole."""
+    """The peaks. Each is at its own moment, so the parts add up to more than the whole."""
     return {
         "together_mib": round(peak.together_mib),
         "python_mib": round(peak.python_mib),

@@ -1,15 +1,15 @@
-"""A warehouse on S3 beside the same on the local disk: catching up with 1 KB messages, and freshness.
+"""A warehouse on S3 against one on the local disk: catching up with 1 KB messages, and freshness.
 
 The S3 server is logtwin's own for tests (moto, `pipeline.demo.s3_server`), a process on the same two cores; the
-session, the log and the broker are the same for both. Two figures:
+session, the log and the broker are the same for both. There are two figures:
 
-* **Catch-up** by path, as `bench.catch_up`: the steady state by the times in the table's Delta log. The server's own
-  cost is taken out: what it takes to put the files of the local turn's steady commits into the same server by plain
-  HTTP, each in one request, over as many connections as there are tasks, with nothing else going on. That is taken off
-  the time of the turn on S3. In the details: the ratio with nothing taken off; and with the processor time that the
-  server really had meanwhile, spread over the cores, which is the least that it can have cost.
-* **Freshness** over HA from a real broker, as `bench.freshness`, with the job's defaults. Visible is a row when the
-  driver has the store's answer to its commit, on S3 and on the disk. The goal is the disk's p50 and 0.3 s.
+* **Catch-up** by path, as in `bench.catch_up`: the steady state by the times in the table's Delta log. The server's own
+  cost is subtracted from the time of the turn on S3: the time to put the files of the local turn's steady commits into
+  the same server by plain HTTP, each in one request, over as many connections as there are tasks, with nothing else
+  running. The details have the ratio with nothing subtracted, and with the processor time that the server really used
+  meanwhile, spread over the cores, which is the least that it can have cost.
+* **Freshness** over HA from a real broker, as in `bench.freshness`, with the job's defaults. A row is visible when the
+  driver has the store's answer to its commit, on S3 and on the disk. The goal is the disk's p50 plus 0.3 s.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The two warehouses; whoever's turn it is finds nothing there."""
+    """The two warehouses, each empty at the start of a turn."""
 
     s3: str
     disk: str
@@ -87,7 +87,7 @@ def _empty(lake: str) -> None:
 
 
 class CatchUp:
-    """Rates of turns, and what plain uploads of the same files took, round by round from -1, which does not count."""
+    """The catch-up: rates of turns, and times of plain uploads of the same files, by round; round -1 does not count."""
 
     def __init__(self, spark: SparkSession, settings: Settings, server: S3Server, places: Places) -> None:
         self._spark = spark
@@ -98,7 +98,7 @@ class CatchUp:
         self._on_s3 = Breakdown(left_out=LEFT_OUT, end_left_out=0)
         self._on_disk = Breakdown(left_out=LEFT_OUT, end_left_out=0)
         self._uploads: dict[int, _Uploads] = {}
-        self._served_s: list[float] = []  # of the server's processor time, in each turn on S3
+        self._served_s: list[float] = []  # the server's processor time in each turn on S3
 
     def figure(self) -> Figure:
         raw = warmed_by_turns(self._settings.rounds, self._s3, self._disk)
@@ -141,7 +141,7 @@ class CatchUp:
         }
 
     def _least_ratio(self, one: Round, served_s: float) -> float:
-        """Of a round, with what the server had of the cores in the turn on S3 taken off; of all batches alike."""
+        """A round's ratio, with the server's processor time in the turn on S3 subtracted, evenly over all batches."""
         seconds = self._log.records / one.ours - served_s / CORES
         return self._log.records / seconds / one.against
 
@@ -160,7 +160,7 @@ class CatchUp:
         return rate
 
     def _turn(self, number: int, lake: str, breakdown: Breakdown, *, is_kept: bool = False) -> float:
-        os.sync()  # what the other one left to be written is not this one's to wait for
+        os.sync()  # so that writes of the other turn do not count
         log = {"id": str(LOG_ID), "path": str(self._log.folder), "max_bytes_per_trigger": self._log.batch_bytes}
         breakdown.replicate(self._spark, config_of(lake, logs=[log]))
         records = rows(self._log.folder, self._log.records)
@@ -173,7 +173,7 @@ class CatchUp:
 
 @dataclass(frozen=True, slots=True)
 class _Uploads:
-    """Of files by plain HTTP: `wall_s` in all, `server_s` of the server's processor time."""
+    """Uploads of files by plain HTTP: `wall_s` in all, `server_s` of the server's processor time."""
 
     files: int
     size_bytes: int
@@ -182,7 +182,7 @@ class _Uploads:
 
 
 def _uploaded(server: S3Server, table: Path, added: list[Added]) -> _Uploads:
-    """What the server takes for them; it does not keep them."""
+    """Upload the files of `added` by plain HTTP, measure that, and delete them again."""
     paths = [table / name for one in added for name in one.files]
     client = PlainClient.of(server)
     os.sync()
@@ -204,7 +204,7 @@ def _processor_s(server: S3Server) -> float:
 
 @dataclass
 class _Turn:
-    """When each commit of the job was answered, in ms since 1970; and what it came to."""
+    """One turn: when each commit of the job was answered, in ms since 1970, the delays of messages, and the steps."""
 
     visible_ms: list[float] = field(default_factory=list)
     waited_ms: list[float] = field(default_factory=list)
@@ -216,7 +216,7 @@ class _Turn:
 
 
 class Fresh:
-    """p50 of turns, each with a broker and a table of its own."""
+    """The freshness: the p50 of turns, each with its own broker and table."""
 
     def __init__(self, spark: SparkSession, settings: Settings, places: Places) -> None:
         self._spark = spark
@@ -282,7 +282,7 @@ def _await_end(load: subprocess.Popen[str], course: Course) -> None:
 
 
 def _waited_ms(lake: str, visible_ms: list[float], course: Course, count: int) -> list[float]:
-    """Of the messages of the measured time. Raises SystemExit where not every one of `count` is there once."""
+    """The delays of the messages of the measured time. Raises SystemExit unless all `count` messages are there once."""
     filesystem, folder = open_folder(LOG.path(lake))
     stored, offsets, seen = [], [], []
     for added, at_ms in zip(commits(LOG.path(lake)), visible_ms, strict=True):

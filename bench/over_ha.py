@@ -1,18 +1,19 @@
-"""The same over HA: a real RocketMQ 5.5.0 master, whose log logtwin and a real 5.5.0 slave catch up with by turns.
+"""Catch-up over HA: logtwin and a real 5.5.0 slave take turns to catch up with the log of a real RocketMQ 5.5.0 master.
 
-The log, 1 KB bodies in segment files of 256 MiB, is written beforehand; the master recovers from it, and what is
-measured begins once all of it is in its consume queues. Either contestant is alone with it and starts with nothing.
-Both speeds are of bytes, from the first that it has, so without its start, to the last:
+The log, 1 KB bodies in segment files of 256 MiB, is written beforehand; the master recovers from it, and the
+measurement begins once all of it is in its consume queues. Each contestant is alone with the master and starts with
+nothing. Both speeds are in bytes/s, from the first bytes that the contestant has, and so without its start, to the
+last:
 
-* the slave's by asking it where its log ends. A store without a record asks a master for its last segment file only, so
-  the slave's has the first record. It builds consume queues and indexes as a slave does, in files of the sizes that
-  RocketMQ ships, and flushes asynchronously, as it does by default;
-* logtwin's by the times of the commits in the table `log`, from the first one on: the bytes of the later commits. It
-  runs with default settings on two cores of one Spark session, as the slave of a master for which producers may wait,
-  so with one connection at a time. A row of `log` is a record of the same size but for the blanks, one a file.
+* the slave's speed comes from asking it where its log ends. A store without a record would ask a master only for its
+  last segment file, so the slave's store has the first record. It builds consume queues and indexes as a slave does, in
+  files of RocketMQ's default sizes, and flushes asynchronously, as by default;
+* logtwin's speed comes from the times of the commits in the table `log`, from the first one on: the bytes of the later
+  commits. It runs with default settings on two cores of one Spark session, as the slave of a master for which producers
+  may wait, so with one connection at a time. Rows of `log` are records of the same size, except for one blank a file.
 
-How long each took from its start is a detail. That of logtwin is without Spark's own start, which is another; that of
-the slave has the seconds that it waits, first for the name server's word and then until it reports to the master.
+The details have the time that each took from its start. logtwin's is without Spark's own start, which is a separate
+detail; the slave's includes the seconds that it waits, first for the name server and then to report to the master.
 """
 
 from __future__ import annotations
@@ -43,18 +44,18 @@ from tests.peers.wire import Connection
 VERSION = "5.5.0"
 BODY_BYTES = 1024
 MESSAGES = 3_200_000  # 4 GB
-BATCH_BYTES = 1024 * 1024 * 1024  # logtwin's default; a shorter log has smaller ones, so that it has some
+BATCH_BYTES = 1024 * 1024 * 1024  # logtwin's default; a shorter log has smaller batches, so that there are several
 LEFT_OUT = 1
 GOAL = Goal(least=1.0)
 LOOK_EVERY_S = 0.02
 Lines = dict[str, str | int]
-FILE_SIZES: Lines = {  # of the log as it is written here; the others as RocketMQ ships them
+FILE_SIZES: Lines = {  # the log's as it is written here; the others are RocketMQ's defaults
     "mappedFileSizeCommitLog": FILE_BYTES,
     "mappedFileSizeConsumeQueue": 300_000 * 20,
     "maxHashSlotNum": 5_000_000,
     "maxIndexNum": 20_000_000,
 }
-REPORT_AFTER_MS = 1000  # 5 s as shipped: what a slave waits before its first report, which no speed here knows of
+REPORT_AFTER_MS = 1000  # a slave waits so long before its first report, by default 5 s; no speed here includes it
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
@@ -95,7 +96,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def await_ready(master: Broker, names: NameServer, end: Offset) -> None:
-    """Until a slave can find it and it has nothing left to do. Raises SystemExit where it has not the log."""
+    """Wait until a slave can find `master`, and it has nothing left to do. Raises SystemExit if it lacks the log."""
     wait_until(lambda: knows(names, master), "the master at the name server")
     with Connection(master.port) as connection:
         wait_until(lambda: connection.undispatched_bytes() == 0, "all of the log in consume queues", look_every_s=0.2)
@@ -106,7 +107,7 @@ def await_ready(master: Broker, names: NameServer, end: Offset) -> None:
 
 @dataclass
 class _Contest:
-    """Each takes the number of a round and gives bytes/s; how long it took from its start is added to its list."""
+    """The two contestants. Each takes the number of a round, returns bytes/s, and records its time from its start."""
 
     spark: SparkSession
     settings: Settings
@@ -116,7 +117,7 @@ class _Contest:
     records: int
     logtwin_s: list[float] = field(default_factory=list)
     slave_s: list[float] = field(default_factory=list)
-    steps_s: dict[str, float] = field(default_factory=dict)  # of logtwin's last round, up to each step, of all batches
+    steps_s: dict[str, float] = field(default_factory=dict)  # the time of each step in logtwin's last round
 
     def logtwin(self, number: int) -> float:
         started = time.perf_counter()
@@ -144,7 +145,7 @@ class _Contest:
 def caught_up(
     spark: SparkSession, settings: Settings, name: str, master: Broker, records: int, end: Offset
 ) -> tuple[float, Job]:
-    """A replica of all that `master` has, which is deleted again: bytes/s behind its first commit, and its job."""
+    """Replicate all that `master` has, and delete it again; the bytes/s after the first commit, and the job."""
     lake = settings.folder / name
     addresses = {"master": f"127.0.0.1:{master.ha_port}", "remoting": f"127.0.0.1:{master.port}"}
     log = {"id": str(LOG_ID), **addresses, "max_bytes_per_trigger": settings.scaled(BATCH_BYTES)}
@@ -155,7 +156,7 @@ def caught_up(
 
 
 def _seed(slave: Broker, master: Broker) -> Offset:
-    """The first record of the master's log as the slave's whole store; where it ends."""
+    """Make the first record of the master's log the slave's whole store. Returns where the record ends."""
     with min(master.commitlog.iterdir()).open("rb") as log:
         size, _ = HEAD.unpack(log.read(HEAD.size))
         log.seek(0)
@@ -168,7 +169,7 @@ def _seed(slave: Broker, master: Broker) -> Offset:
 
 
 def _catch_up_bytes_per_s(slave: Broker, first_end: Offset, end: Offset) -> float:
-    """From the first look that finds more than it began with to the first one that finds all of it."""
+    """The slave's bytes/s, from the first look that finds more than `first_end` to the first one that finds all."""
     with Connection(slave.port) as connection:
 
         def reached(at_least: int) -> tuple[float, Offset]:

@@ -1,10 +1,10 @@
-"""What the contestants get: a commit log of JSON-like bodies, and the same bodies as the records of a Kafka topic.
+"""The data for the contestants: a commit log of JSON-like bodies, and the same bodies as records of a Kafka topic.
 
 `orders` are for typed tables.
 
-Bodies are text of which zstd makes about a quarter. No body comes twice, and their text repeats only after POOL_BYTES:
-not within a page of Parquet, also where a topic's partitions have a few bodies each in turn. Each message has eight
-properties, as a broker of 5.x stores them, with KEYS and a UNIQ_KEY that differ from message to message.
+Bodies are text that zstd compresses to about a quarter. No body occurs twice, and their text repeats only after
+POOL_BYTES: never within a page of Parquet, even if a topic's partitions take turns with a few bodies each. Each message
+has eight properties, as a 5.x broker stores them, with KEYS and a UNIQ_KEY that differ from message to message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LOG_ID = LogId("rocketmq", "bench")
 FILE_BYTES = 256 * 1024 * 1024
 POOL_BYTES = 24 * 1024 * 1024
 _BLOCK_BYTES = 4 * 1024 * 1024
-_TURN = len(FIVE_TOPICS) * QUEUES  # messages, after which the same queue of the same topic comes again
+_TURN = len(FIVE_TOPICS) * QUEUES  # messages until the same queue of the same topic comes again
 _MESSAGES_PER_MS = 100
 _BODY_HEAD, _BODY_TAIL = b'{"order":"0000000000","lines":"', b'"}'
 _NUMBER_IN_BODY = _BODY_HEAD.index(b"0")
@@ -56,7 +56,7 @@ _SENT_BATCH_BYTES = 16 * 1024  # a producer's default; a larger record is a batc
 
 
 def write_log(folder: Path, body_bytes: int, count: int) -> Offset:
-    """Segment files of `count` messages with bodies of `body_bytes`, at least 64; the offset after the last one.
+    """Write segment files of `count` messages with bodies of `body_bytes`, at least 64. Returns the end of the log.
 
     A file ends with a blank, which is a row of its own in a replica: see `rows`.
     """
@@ -79,12 +79,12 @@ def write_log(folder: Path, body_bytes: int, count: int) -> Offset:
 
 
 def rows(folder: Path, count: int) -> int:
-    """Records of the log that `write_log` made: its messages, and a blank at the end of each file but the last."""
+    """The number of records in a log of `write_log`: its messages, and a blank at the end of each file but the last."""
     return count + len(list(folder.iterdir())) - 1
 
 
 class _Block:
-    """Messages that are encoded once; what differs from one use to the next is written over."""
+    """Messages that are encoded once; the parts that differ from one use to the next are overwritten."""
 
     def __init__(self, body_bytes: int, count: int) -> None:
         in_block = min(_BLOCK_BYTES // (body_bytes + 256), count)
@@ -104,7 +104,7 @@ class _Block:
         return len(self._data)
 
     def encoded(self, first: int, offset: int, taken: int) -> memoryview:
-        """`taken` messages, of which the first has that number and `offset`."""
+        """`taken` messages, the first of which has number `first`, at `offset`."""
         block = self._data.copy()
         numbers = np.arange(first, first + self.records)
         times = START_MS + numbers // _MESSAGES_PER_MS
@@ -151,13 +151,13 @@ def _message(number: int, body_bytes: int) -> bytes:
 
 
 def _pool(more_bytes: int) -> bytes:
-    """POOL_BYTES of text, and its first `more_bytes` once more. It stands in JSON as it is."""
+    """POOL_BYTES of text, followed by its first `more_bytes` again. It needs no escapes in JSON."""
     seeded = np.random.default_rng(7)
     words = ["".join(map(chr, seeded.integers(97, 123, size))) for size in seeded.integers(3, 11, 400)]
     lines = [f"sku={number:06d} qty={number % 9 + 1} " for number in seeded.integers(0, 10**6, 4000).tolist()]
     texts = [" ".join(seeded.choice(words, 3)) + "; " for _ in range(4000)]
     pieces: list[str] = []
-    size = len(lines[0]) + 15  # of a line and its text, at least
+    size = len(lines[0]) + 15  # at least, of a line and its text
     for line, text in seeded.integers(0, 4000, (POOL_BYTES // size, 2)).tolist():
         pieces += (lines[line], texts[text])
     text = "".join(pieces).encode()[:POOL_BYTES]
@@ -165,7 +165,7 @@ def _pool(more_bytes: int) -> bytes:
 
 
 def _digits(numbers: np.ndarray, base: int, count: int) -> np.ndarray:
-    """Of each number a row of `count` characters."""
+    """The digits of each number, as a row of `count` characters."""
     characters = np.frombuffer(b"0123456789ABCDEF", dtype=np.uint8)
     return characters[numbers[:, None] // base ** np.arange(count - 1, -1, -1) % base]
 
@@ -210,15 +210,15 @@ def fill_topic(
     count: int | None = None,
     has_properties: bool = False,
 ) -> None:
-    """A new topic with the first `count` messages of a log, or all: body, KEYS as the key, and one small header.
+    """Create a topic with the first `count` messages of a log, or all: body, KEYS as the key, and one small header.
 
-    With `has_properties` the headers are the message's other properties, all seven. Messages go to the partitions in
-    turn, from two processes, which is why their order there is not exactly the log's.
+    With `has_properties` the headers are the message's seven other properties. Messages go to the partitions in turn,
+    from two processes, so their order there is not exactly the log's.
     """
     create_topic(server, topic, partitions)
     log = opened(log_folder)
     pieces = log.plan(log.bounds())
-    context = multiprocessing.get_context("spawn")  # whoever calls may have threads
+    context = multiprocessing.get_context("spawn")  # the caller may have threads
     with ProcessPoolExecutor(_SENDERS, mp_context=context) as pool:
         parts = [pieces[sender::_SENDERS] for sender in range(_SENDERS)]
         sent = [
@@ -251,7 +251,7 @@ def _send(
 
 
 def _messages(folder: Path, pieces: Sequence[OffsetRange]) -> Iterator[tuple[dict[str, str], bytes]]:
-    """Properties and body of each message in `pieces` of the log, in order."""
+    """The properties and the body of each message in `pieces` of the log, in order."""
     log = opened(folder)
     for piece in pieces:
         for chunk in log.read(piece, committed=None, boundary=True):

@@ -1,4 +1,4 @@
-"""What a work needs while it lasts: a Spark session, for some with Spark's Kafka source; and a real Kafka broker."""
+"""What benchmarks need while they run: a Spark session, for some with Spark's Kafka source; and a real Kafka broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_CORES = {"spark.master": f"local[{CORES}]"}
 
 @contextmanager
 def plain_session(folder: Path, properties: Mapping[str, str], warehouse: Place = LOCAL) -> Iterator[SparkSession]:
-    """With `properties` over logtwin's own, for that `warehouse`. What its JVM says is in `folder` while it lasts."""
+    """A session with `properties` over logtwin's own, for that `warehouse`. The output of its JVM is in `folder`."""
     log_file = folder / "spark.log"
     spark = build_session(properties, warehouse=warehouse, name="bench", log_file=log_file)
     try:
@@ -33,7 +33,7 @@ def plain_session(folder: Path, properties: Mapping[str, str], warehouse: Place 
 
 @contextmanager
 def running_session(folder: Path, *, heap: str = "2g") -> Iterator[SparkSession]:
-    """For both contestants, otherwise as `plain_session`."""
+    """A session for both contestants, otherwise like `plain_session`."""
     with plain_session(folder, {**ON_CORES, "spark.driver.memory": heap, **CODEC}) as spark:
         add_connector(spark)
         yield spark
@@ -41,7 +41,7 @@ def running_session(folder: Path, *, heap: str = "2g") -> Iterator[SparkSession]
 
 @contextmanager
 def lone_broker(folder: Path) -> Iterator[str]:
-    """Where it is, for ``bootstrap.servers``. Its store goes with it."""
+    """Run a broker, and yield its address, for ``bootstrap.servers``. Its store is removed at the end."""
     try:
         with running_broker(folder / "broker") as server:
             yield server

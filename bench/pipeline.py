@@ -1,7 +1,7 @@
-"""The whole path, by path: logtwin's own sink against Spark's Delta writer fed by the same source, in the same session.
+"""The whole pipeline, by path: logtwin's own sink against Spark's Delta writer, with the same source and session.
 
 ``python -m bench.pipeline [megabytes] [rounds]``. Both read the same segment files into a Delta table that is new each
-time; they take turns, after one round that does not count. What is compared is wall time, as a ratio per round.
+time; they take turns, after one round that does not count. Wall time is compared, as a ratio per round.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The results as a picture: one row a figure, its ratios on a log axis, and the goal's side of the axis shaded.
+"""The results as a picture: one row for each figure, its ratios on a log axis, and the goal's side of the axis shaded.
 
-SVG that is read in light and in dark: the colours are those of LIGHT, and a style sheet in the file gives their DARK
-ones where the reader's system asks for them. Met and missed differ by shape and by place as well as by colour.
+It is SVG for light and dark displays: the colours are those of LIGHT, and a style sheet in the file replaces them by
+those of DARK if the reader's system asks for it. Met and missed goals differ by shape and place as well as by colour.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ DARK: Final = {
     "paper": "#0e1116", "text": "#e7ecf2", "faint": "#9aa4af", "grid": "#39414b", "wanted": "#16324a",
     "goal": "#9fc9e8", "met": "#56b4e9", "missed": "#ff9a4d",
 }  # fmt: skip
-"""Blue and vermilion, of the palette of Okabe and Ito: told apart with every common colour blindness."""
+"""Blue and vermilion are from the palette of Okabe and Ito: they differ with every common colour blindness."""
 
 _WIDTH_IN, _ROW_IN, _AROUND_IN = 10.0, 0.52, 1.3
 _LABELS_SHARE, _VALUES_SHARE = 0.40, 0.13  # of the width, left and right of the axis
 
 
 def svg(figures: Sequence[Figure]) -> str:
-    """The picture's text; without figures an empty axis."""
+    """The text of the picture; an empty axis if there are no figures."""
     style: Any = {
         "svg.fonttype": "none",  # text stays text
-        "svg.hashsalt": "bench",  # the same figures, the same file
+        "svg.hashsalt": "bench",  # the same figures give the same file
         "font.family": "sans-serif",
         "font.size": 9,
         "text.color": LIGHT["text"],
@@ -79,7 +79,7 @@ def _prepare(axes: Axes, figures: Sequence[Figure]) -> None:
 
 
 def _limits(figures: Sequence[Figure]) -> tuple[float, float]:
-    """Room for every ratio, every goal and 1, and some more."""
+    """The limits of the axis, with room for every ratio, every goal and 1."""
     goals = [_bound(figure) for figure in figures]
     shown = [1.0, *goals, *(ratio for figure in figures for ratio in figure.ratios)]
     return min(0.5, min(shown) / 1.3), max(2.0, max(shown) * 1.3)
@@ -140,7 +140,7 @@ def _explain(picture: Picture, height_in: float) -> None:
 
 
 def _with_dark_colours(text: str) -> str:
-    """matplotlib writes each colour into the element's style; a rule for the dark wins over it."""
+    """Add the rules for DARK, which override the colours that matplotlib writes into each element's style."""
     rules = [
         f'[style*="{kind}: {LIGHT[name]}"] {{ {kind}: {DARK[name]} !important }}'
         for name in LIGHT

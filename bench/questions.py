@@ -1,12 +1,12 @@
-"""How long an operator's question takes, each as a process of its own, as it is typed: against a plain session's count.
+"""How long an operator's question takes, as a command typed in a shell, against a count in a plain Spark session.
 
-The measure beside each is a process that starts Spark with Delta, as anybody would, and counts the rows of the table
-`log` of the same warehouse: what a question costs that has to start a JVM. The warehouse is the demo's, of a broker and
-of a dister leader. A table of LARGE_FILES is compared with the demo's by the same questions: as many files, and as many
-versions, as a log has after hours of a commit a second that nobody maintained.
+Each question is a process of its own. It is compared with a process that starts Spark with Delta, as anybody would, and
+counts the rows of the table `log` in the same warehouse: the cost of a question that has to start a JVM. The warehouses
+are the demo's, of a broker and of a dister leader. A table of LARGE_FILES is compared with the demo's by the same
+questions: it has as many files and versions as an unmaintained log after hours of one commit a second.
 
-A round before those that count writes class archives, and has the pages of files in memory. A round is a process each;
-the server is there all the time, idle, and who is not to find it looks in another folder.
+A first round, which does not count, writes class archives, and brings the pages of files into memory. A round runs each
+process once. The server runs all the time, idle; commands that are not to find it look in another folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _QUESTIONS: Final = {
 _DEMO_S: Final = 20
 _WITHIN_S: Final = 600.0
 _UNPROVEN: Final = 5
-"""The exit code of coverage where nobody wrote a ledger: of the large table, which is as old as it looks only there."""
+"""The exit code of coverage if there is no ledger: the large table only looks old, and has none."""
 _SERVED: Final = "serving logtwin sql"
 _PLAIN: Final = """
 import sys
@@ -49,7 +49,7 @@ with plain_session(Path(sys.argv[1]), ON_CORES) as spark:
 """
 
 QUICK = Goal(most=0.25)
-"""Of what has no JVM to start: 1.5 s, where a count takes some seven on a quiet machine."""
+"""For commands that start no JVM: 1.5 s, if a count takes about 7 s, as on a quiet machine."""
 COLD, WARM, REPORT, LARGE = Goal(most=1.5), Goal(most=0.2), Goal(most=2.0), Goal(most=4.0)
 
 
@@ -80,7 +80,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 @dataclass(frozen=True, slots=True)
 class _Contestant:
-    """A question: the words of a command, with a configuration. Who is not served looks elsewhere for a server."""
+    """A question: the words of a command, with a configuration. Only if `is_served` can it find the server."""
 
     work: str
     ours: str
@@ -91,7 +91,7 @@ class _Contestant:
 
 
 def _round(settings: Settings, broker: Path, contestants: Sequence[_Contestant]) -> dict[str, Round]:
-    """All of them one after the other, behind one count, which takes much longer than most."""
+    """Run all contestants one after the other, after one count, which takes much longer than most."""
     plain = [sys.executable, "-c", _PLAIN, str(settings.folder), str(broker.parent / "log")]
     against = _timed(plain)
     places = {True: settings.folder, False: settings.folder / "nobody-here"}
@@ -125,7 +125,7 @@ def _on(config: Path, words: Sequence[str], _: int) -> float:
 
 
 def _demo(settings: Settings, master: str) -> Path:
-    """The configuration that a demo with that kind of master leaves."""
+    """Run a demo with that kind of master, and return the configuration that it leaves."""
     folder = settings.folder / master
     folder.mkdir()
     seconds = settings.scaled(_DEMO_S, least=5)
@@ -138,13 +138,13 @@ def _logtwin(*words: str) -> list[str]:
 
 
 def _asked(config: Path, *words: str, runtime: Path | None = None) -> float:
-    """A demo's configuration names its folders from where the demo ran."""
+    """The seconds of a command with `config`. A demo's command runs in the demo's folder: its paths are relative."""
     folder = config.parent.parent if config.name == "demo.toml" else config.parent
     return _timed(_logtwin(*words), folder, _environment(config, runtime))
 
 
 def _timed(command: Sequence[str], folder: Path | None = None, environment: Mapping[str, str] | None = None) -> float:
-    """Seconds until the process has ended. Raises RuntimeError where it failed, as `_UNPROVEN` is no failure."""
+    """The seconds until the process has ended. Raises RuntimeError if it fails; `_UNPROVEN` is no failure."""
     since = time.perf_counter()
     done = subprocess.run(
         command,
@@ -162,14 +162,14 @@ def _timed(command: Sequence[str], folder: Path | None = None, environment: Mapp
 
 
 def _environment(config: Path | None = None, runtime: Path | None = None) -> dict[str, str]:
-    """`runtime` is the folder in which servers and who asks them meet."""
+    """The environment of a command. `runtime` is the folder in which commands find a server."""
     named = {"LOGTWIN_CONFIG": config, "XDG_RUNTIME_DIR": runtime, "PYTHONPATH": Path(__file__).parents[1]}
     return os.environ | {name: str(value) for name, value in named.items() if value is not None}
 
 
 @contextmanager
 def _serving(config: Path, runtime: Path) -> Iterator[None]:
-    """A server for that configuration, once it says that it serves."""
+    """Run a server for that configuration, once it says that it serves."""
     command, folder, environment = _logtwin("sql", "--serve"), config.parent.parent, _environment(config, runtime)
     with subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True) as server:
         try:

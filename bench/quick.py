@@ -1,13 +1,13 @@
-"""``python -m bench.quick``: within two minutes, whether one of the three main ratios has become much worse.
+"""``python -m bench.quick``: check within two minutes whether one of the three main ratios has become much worse.
 
     catch-up   1 KB messages by path, against Spark's Kafka source → Delta with the same bodies
     Kafka      our Kafka path, against the same
     decode     commit-log bytes → Arrow, against decoding record by record: CPU time, one thread
 
-The sizes are small and fixed: what a ratio is held against is the one recorded at the same sizes (``--record``, in
-``results/quick.json``), and not a goal. A round is all three ways of the same records into Delta, one right after the
-other; what is compared is their steady state, the median of ROUNDS. Exit code 1 where a ratio is below ALLOWED of the
-recorded one, or none is recorded.
+The sizes are small and fixed. A ratio is compared with the one recorded at the same sizes (``--record``, in
+``results/quick.json``), and not with a goal. A round brings the same records into Delta in all three ways, one right
+after the other; their steady state is compared, as the median of ROUNDS. The exit code is 1 if a ratio is below ALLOWED
+of the recorded one, or none is recorded.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def too_low(ratios: Mapping[str, float], recorded: Mapping[str, float]) -> list[
 
 
 def read_recorded(path: Path) -> dict[str, float]:
-    """Raises SystemExit where there are none, or none of these sizes."""
+    """The recorded ratios. Raises SystemExit if there are none, or none at these sizes."""
     given: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     if given.get("sizes") != SIZES:
         raise SystemExit(f"{path} has no ratios at these sizes: record them with python -m bench.quick --record")
@@ -105,7 +105,7 @@ def decode_ratio() -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The same messages as a commit log, which is `log_end` long, and in the topic of a Kafka broker."""
+    """The same messages as a commit log that ends at `log_end`, and in the topic of a Kafka broker."""
 
     folder: Path
     log: Path
@@ -129,7 +129,7 @@ def _inputs(folder: Path) -> Iterator[_Inputs]:
 
 
 def _round(number: int, spark: SparkSession, inputs: _Inputs) -> dict[str, float]:
-    """Records/s of each way; whoever is first in one round is last in the next."""
+    """The records/s of each way; the first one in a round is the last in the next."""
     order = list(WAYS)[:: -1 if number % 2 else 1]
     rates = {name: _records_per_s(name, spark, inputs) for name in order}
     print(", ".join(f"{name} {rates[name]:,.0f} records/s" for name in WAYS), flush=True)

@@ -1,8 +1,8 @@
-"""The results of a day: what each work came to, as JSON that can be read again.
+"""The results of a day: the figures of each benchmark, as JSON that can be read again.
 
-`<date>.json` has every round; medians, ratios and whether a goal is met stand beside them for whoever reads the file,
-and are computed anew by `read_results`. `<date>.md` (`bench.table`) and `<date>.svg` (`bench.plot`) are made from the
-same. A work that is measured again on that day replaces its figures; those of the others stay.
+`<date>.json` has every round. Medians, ratios and whether a goal is met are there for human readers, and are computed
+again by `read_results`. `<date>.md` (`bench.table`) and `<date>.svg` (`bench.plot`) are made from the same figures. A
+benchmark that is measured again on that day replaces its figures; those of the others stay.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ FOLDER = Path(__file__).parent / "results"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """What one work came to, at `scale` of its size, with the code of `commit`.
+    """The figures of one benchmark, at `scale` of its size, with the code of `commit`.
 
-    With an `error` it did not come to its end, and `figures` are those before.
+    With an `error` it was not completed, and `figures` are those before the error.
     """
 
     rounds: int
@@ -36,7 +36,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """Of one `date` (YYYY-MM-DD), on one machine; `works` by name."""
+    """The results of one `date` (YYYY-MM-DD), on one machine; `works` are benchmarks by name."""
 
     date: str
     machine: Mapping[str, Any]
@@ -47,20 +47,20 @@ class Results:
         return tuple(figure for work in self.works.values() for figure in work.figures)
 
     def with_work(self, name: str, work: Measured) -> Results:
-        """`work` instead of what was there by this name: but a failure is no reason to forget what was measured."""
+        """The results with `work` in place of the one by this name, unless that would replace figures by a failure."""
         if work.error is not None and name in self.works and self.works[name].error is None:
             return self
         return Results(date=self.date, machine=self.machine, works={**self.works, name: work})
 
     def in_order(self, names: tuple[str, ...]) -> Results:
-        """The works by their place in `names`, so that a file does not depend on what was measured first."""
+        """The results in the order of `names`, so that a file does not depend on the order of measurement."""
         works = {name: self.works[name] for name in names if name in self.works}
         return Results(date=self.date, machine=self.machine, works=works)
 
 
 def save(folder: Path, results: Results) -> None:
-    """All three files, each whole or as it was. Raises OSError."""
-    from bench.plot import svg  # here, so that nobody who only reads or measures need load matplotlib
+    """Write all three files, each atomically. Raises OSError."""
+    from bench.plot import svg  # here, so that matplotlib is loaded only to save results
     from bench.table import markdown
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def save(folder: Path, results: Results) -> None:
 
 
 def read_results(path: Path) -> Results:
-    """What `save` wrote to `path`, a JSON file. Raises OSError, and KeyError or ValueError for another file."""
+    """Read what `save` wrote to `path`, a JSON file. Raises OSError, and KeyError or ValueError for another file."""
     given = json.loads(path.read_text())
     works = {name: _measured(work) for name, work in given["works"].items()}
     return Results(date=given["date"], machine=given["machine"], works=works)

@@ -1,9 +1,9 @@
-"""A work in a process of its own: it may have one Spark session, and what ends it ends no other.
+"""Run a benchmark in a process of its own: it may have one Spark session, and a failure does not end other benchmarks.
 
 It has a folder of its own, which is removed when the process has ended, however it ended: also by SIGTERM, as from
-`timeout`, which ends both processes, and what they have started, by an exception. Each figure comes over as
-JSON as soon as it is measured, so that those before a failure are not lost, and one that JSON cannot hold is a failure
-of its work and not of the results.
+`timeout`, which ends both processes, and those that they have started, by an exception. Each figure is sent as JSON as
+soon as it is measured, so that figures before a failure are not lost. A figure that JSON cannot hold is a failure of
+its benchmark and not of the results.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from bench.results import figure_as_json, figure_from_json
 from bench.scratch import scratch_folder
 from pipeline.system.signals import stop_by_signal
 
-_SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, is none of use
+_SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, would not work
 _FIGURE, _ERROR = "figure", "error"
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOutcome:
-    """The figures that were measured; `error` says why they are not all, or is None."""
+    """The figures that were measured; `error` says why some are missing, or is None."""
 
     figures: tuple[Figure, ...]
     error: str | None
@@ -42,7 +42,7 @@ def run(module: str, *, rounds: int, scale: float) -> BenchOutcome:
         settings = Settings(folder=folder, rounds=rounds, scale=scale)
         process = _SPAWN.Process(target=_measure, args=(module, settings, sender))
         process.start()
-        sender.close()  # so that the end of the process is the end of what comes
+        sender.close()  # so that the receiver ends with the process
         try:
             received = list(_received(receiver))
         except SystemExit:
@@ -77,7 +77,7 @@ def _outcome(received: Sequence[tuple[str, str]], exit_code: int | None) -> Benc
 
 
 def _measure(module: str, settings: Settings, sender: Connection) -> None:
-    """In the new process. Whatever a work raises, who started it hears of it in one line."""
+    """Run a benchmark, in the new process. Whatever it raises is sent to the parent process in one line."""
     try:
         with stop_by_signal(_end):
             for figure in import_module(module).measure(settings):

@@ -1,4 +1,4 @@
-"""A folder for as long as something is measured."""
+"""A temporary folder for measurements."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Empty at first; it goes with all that is in it."""
+    """A new, empty folder, which is removed with its contents at the end."""
     # A JVM whose Python was killed may still write while it ends.
     with tempfile.TemporaryDirectory(prefix="logtwin-bench-", ignore_cleanup_errors=True) as folder:
         yield Path(folder)

@@ -1,4 +1,4 @@
-"""A producer that sends messages of 1 KB at a steady rate, to a RocketMQ or a Kafka broker, in a process of its own.
+"""A process that sends messages of 1 KB at a steady rate to a RocketMQ or a Kafka broker.
 
 ``python -m bench.steady_load rocketmq|kafka|orders SERVER TOPIC COUNT`` prints how many messages it sent: RATE_PER_S of
 them, ten at a time every hundredth of a second; the Kafka producer lingers for 5 ms. The first two kinds get the same
@@ -31,32 +31,32 @@ _WORTH_SLEEPING_S = 0.01
 
 
 def steady_load(kind: str, server: str, topic: str, seconds: int) -> AbstractContextManager[subprocess.Popen[str]]:
-    """The process that sends for so long, started; `sent` is what it says once it has ended."""
+    """Start the process that sends for `seconds`; `sent` reads its result once it has ended."""
     command = [sys.executable, "-m", "bench.steady_load", kind, server, topic, str(RATE_PER_S * seconds)]
     return child_process(command, cwd=Path(__file__).parents[1], stdout=subprocess.PIPE, text=True)
 
 
 def sent(load: subprocess.Popen[str]) -> int:
-    """How many messages the process sent, which has ended. Raises SystemExit where it failed."""
+    """How many messages the process has sent, which must have ended. Raises SystemExit if it failed."""
     if load.returncode or load.stdout is None:
         raise SystemExit(f"the producer ended with {load.returncode}")
     return int(load.stdout.read())
 
 
 def bodies() -> Iterator[bytes]:
-    """No codec makes them smaller."""
+    """Bodies that no codec can compress."""
     chance = random.Random(7)
     while True:
         yield chance.randbytes(BODY_BYTES)
 
 
 def to_rocketmq(server: str, topic: str, count: int) -> int:
-    """Returns how many the broker stored."""
+    """Send `count` messages. Returns how many the broker stored."""
     return _sent_to_rocketmq(server, topic, count, bodies())
 
 
 def orders_to_rocketmq(server: str, topic: str, count: int) -> int:
-    """The same."""
+    """Send `count` orders. Returns how many the broker stored."""
     return _sent_to_rocketmq(server, topic, count, (body for _, body in orders(count)))
 
 
@@ -66,7 +66,7 @@ def _sent_to_rocketmq(server: str, topic: str, count: int, values: Iterator[byte
 
 
 def to_kafka(server: str, topic: str, count: int) -> int:
-    """Returns how many the broker stored. Raises KafkaError for one that it did not."""
+    """Send `count` messages. Returns how many the broker stored. Raises KafkaError if it does not store one."""
     with closing(KafkaProducer(bootstrap_servers=server, linger_ms=_LINGER_MS)) as producer:
         started = time.monotonic()
         answers = []

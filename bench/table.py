@@ -1,4 +1,4 @@
-"""The results of a day as Markdown: one table of all figures, then what explains each of them."""
+"""The results of a day as Markdown: one table of all figures, then the details of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def markdown(results: Results) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that say something, and thousands apart."""
+    """`value` with three significant digits, and separators for thousands."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
@@ -65,7 +65,7 @@ def _explained(name: str, work: Measured) -> Iterator[str]:
 
 
 def _detail(key: str, value: Any, *, depth: int) -> Iterator[str]:
-    """A line, or one with lines below it for what `value` holds by name."""
+    """The line of a detail, followed by lines for the items of `value` if it is a mapping."""
     if isinstance(value, Mapping):
         yield f"{'  ' * depth}- {key}:"
         for inner, one in value.items():

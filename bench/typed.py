@@ -1,9 +1,9 @@
-"""Messages into typed tables, beside the Spark job that one would write by hand.
+"""Messages into typed tables, against a Spark job written by hand.
 
-A real broker holds JSON of 1 KB in six partitions. By hand: Spark's Kafka source, `from_json` with the ten columns, an
-append to Delta, in micro-batches; or a MERGE by key in `foreachBatch`. logtwin: the topic is replicated into kafka_log
-beforehand, as its job does anyway, and what is measured is its typed table. Both make the same columns of the same
-messages, in one session of two cores, behind a round of each in which the JVM gets warm.
+A real broker holds JSON of 1 KB in six partitions. The hand-written job uses Spark's Kafka source, `from_json` with the
+ten columns, and an append to Delta, in micro-batches; or a MERGE by key in `foreachBatch`. For logtwin the topic is
+replicated into kafka_log beforehand, as its job does anyway, and only the typed table is measured. Both make the same
+columns from the same messages, in one session of two cores, after a round of each that warms up the JVM.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from sinks.typed.step.follower import TypedFollower
 PARTITIONS = 6
 RECORDS = 300_000
 BATCHES = 3
-"""Into which the hand-written job cuts it; the typed table takes its own steps, of a million messages a partition."""
+"""The number of batches of the hand-written job; the typed table has its own steps, of a million messages a partition.
+"""
 APPEND_GOAL = Goal(least=1.5)
 UPSERT_GOAL = Goal(least=1.0)
 TOPIC = "orders"
@@ -134,7 +135,7 @@ class _Contest:
         return fields.select("partition", "offset", "fields.*")
 
     def _said(self, what: str, rate: float, path: Path, key: tuple[str, ...]) -> float:
-        """`rate`, once it is sure that the table has what it must; which goes then."""
+        """Check that the table has the expected rows, delete it, and return `rate`."""
         rows = self._spark.read.format("delta").load(str(path))
         expected = len({order for order, _ in orders(self._records)}) if key else self._records
         if rows.count() != expected or rows.where("note IS NULL OR amount IS NULL").count():

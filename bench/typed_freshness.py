@@ -1,10 +1,10 @@
 """How long after a commit of `log` a typed table has it, at 1,000 messages/s and a trigger of 1 s.
 
-logtwin as a job runs it (defaults, metadata too), a slave over HA of a real RocketMQ broker, with one typed table whose
-columns are found in JSON of 1 KB: appended, or by key. Each commit of the log that falls into the measured time counts:
-from when it can be seen until the first version of the typed table can be seen that stands there or further. Held
-against it, from the same turn: how long a batch of the log takes, from one commit to the next. Seen is a commit as in
-`bench.freshness`. In the end the table must have all that was sent.
+logtwin runs as a job does (defaults, with metadata), as a slave over HA of a real RocketMQ broker, with one typed table
+whose columns are found in JSON of 1 KB: appended, or by key. Each commit of the log in the measured time counts: the
+delay is from when it becomes visible until the first version of the typed table becomes visible that is at that
+position or further. It is compared with the time that a batch of the log takes, from one commit to the next, in the
+same turn. A commit is visible as in `bench.freshness`. In the end the table must have all messages that were sent.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MODES: dict[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "
 
 @dataclass(frozen=True, slots=True)
 class RoundTurn:
-    """Medians, the 99th percentile of the delay, and how many commits were measured, of the log and of the table."""
+    """Medians, the 99th percentile of the delay, and the numbers of measured commits of the log and of the table."""
 
     delay_p50_ms: float
     delay_p99_ms: float
@@ -91,7 +91,7 @@ def _turn(spark: SparkSession, course: Course, folder: Path, mode: str) -> Round
             config = config_of(lake, metadata=True, logs=[log], tables=[table])
             run_job(spark, config, watch)
         replicate(spark, config)  # the job may have ended before the last step of the table
-    watch.freshness(course)  # raises where the log is not what was sent, or that came too slowly
+    watch.freshness(course)  # raises if the log is not what was sent, or if that was sent too slowly
     _check(spark, lake, course, mode)
     found = _measured(lake, course)
     print(
@@ -122,7 +122,7 @@ def _measured(lake: Path, course: Course) -> RoundTurn:
 
 
 def _positions(table: Path, domain: str, position_of: Any) -> list[tuple[float, int]]:
-    """Of each commit that moves it: when it could be seen, ms since 1970, and the position from then on."""
+    """When each commit that moves the table became visible, in ms since 1970, and the position from then on."""
     found = []
     for commit in sorted(table.glob("_delta_log/*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
@@ -133,7 +133,7 @@ def _positions(table: Path, domain: str, position_of: Any) -> list[tuple[float, 
 
 
 def _check(spark: SparkSession, lake: Path, course: Course, mode: str) -> None:
-    """Raises SystemExit where the table does not have what was sent."""
+    """Raises SystemExit unless the table has what was sent."""
     sent = RATE_PER_S * course.seconds
     expected = sent if mode == "append" else len({order for order, _ in orders(sent)})
     rows = spark.read.format("delta").load(str(lake / "tables" / "orders")).count()

@@ -1,9 +1,9 @@
-"""How fast a replica is proven: `logtwin verify` against a plain read-and-hash of the same segment files, in one run.
+"""How fast a replica is verified: `logtwin verify` against a plain read-and-hash of the same segment files, in one run.
 
-``python -m bench.verify [megabytes] [rounds]``. A log is made and replicated by path; then, by turns, one thread reads
-and hashes the files (SHA-256, as the ledger), and verify compares the replica with them: whole, by path. A first round
-does not count. Verify's own time is from its first look at the tables to its result, without the queue proof, whose
-time is printed beside it; Spark is there already.
+``python -m bench.verify [megabytes] [rounds]``. A log is written and replicated by path. Then, in turns, one thread
+reads and hashes the files (SHA-256, as in the ledger), and verify compares the replica with them: whole, by path. A
+first round does not count. Verify's time is from its first look at the tables to its result, without the queue proof,
+whose time is printed separately; Spark has been started before.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """How long a producer waits for the lakehouse: a real SYNC_MASTER of 5.5.0, whose only replica is logtwin.
 
-``inSyncReplicas = 2``, so no message is answered before logtwin has acknowledged it, which it does once Delta has it.
-As many producers as PRODUCERS send a message of 1 KB each and wait for the answer before they send the next one, for
-15 s that do not count and 60 s that do. The job has its defaults. Goals are times, not ratios: they stand beside what
-was measured, and the machine is the same.
+``inSyncReplicas = 2``, so the master answers no message before logtwin has acknowledged it, which it does once Delta
+has it. PRODUCERS producers each send a message of 1 KB and wait for the answer before they send the next one, for 15 s
+that do not count and 60 s that do. The job has its defaults. Goals are times, not ratios: each round compares the
+measured time with the goal.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
 
 
 def _waited_ms(address: Address, settings: Settings) -> list[float]:
-    """Of every message that was sent in the measured time how long its producer waited."""
+    """How long the producer of every message sent in the measured time waited, in ms."""
     begins_s = time.monotonic() + settings.scaled(WARM_UP_S, least=5)
     ends_s = begins_s + settings.scaled(MEASURED_S, least=5)
     is_ready = threading.Event()
@@ -67,7 +67,10 @@ def _waited_ms(address: Address, settings: Settings) -> list[float]:
 
 
 def _send(address: Address, begins_s: float, ends_s: float, is_ready: threading.Event) -> list[float]:
-    """Raises SystemExit where a message is stored nowhere, or by the master alone once logtwin has joined."""
+    """Send messages one by one; the waiting times in ms.
+
+    Raises SystemExit if a message is stored nowhere, or only by the master after logtwin has joined.
+    """
     waited_ms: list[float] = []
     with Producer(address) as producer:
         while (sent_s := time.monotonic()) < ends_s:

@@ -31,7 +31,7 @@ HINT = "Nothing was committed. The master's data or its reader is at fault; keep
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """Whole consecutive records that one task read, at least one; the last of them starts at `last_record_start`."""
+    """Whole consecutive records that one task read. `range` is not empty; the last starts at `last_record_start`."""
 
     range: OffsetRange
     last_record_start: Offset

@@ -54,7 +54,7 @@ class SplitWriter:
         log = self.logs[split.log_id]
         if split.owned == split.batch:
             return log.write(split, shared)
-        # One of a log's several splits may fail. Its shared file would be discarded, with the rows of other logs in it.
+        # If one of a log's several splits fails, none is committed, and a file that they share with others goes, too.
         report = log.report(split)
         return lambda: report
 
