@@ -188,7 +188,7 @@ def _stop_sending(masters: subprocess.Popen[str]) -> int:
     return sum(json.loads(_said(masters)))
 
 
-def _rates(found: Rows, begin_ms: float, end_ms: float) -> dict[str, float]:
+def _rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, float]:
     """The rate of rows committed in that time, and the delays of rows stored in it."""
     is_committed = (found.visible_ms >= begin_ms) & (found.visible_ms < end_ms)
     is_stored = (found.stored_ms >= begin_ms) & (found.stored_ms < end_ms)
