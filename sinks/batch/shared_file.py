@@ -95,7 +95,7 @@ def without(table: TableSpec, warehouse: str, file: DataFile, logs: Collection[s
             return writer.finish()
     except (OSError, pa.ArrowException) as error:
         raise failed_by(error)(
-            f"the file {file.name} of the table {folder} cannot be written anew",
+            f"the file {file.name} of the table {folder} cannot be rewritten",
             log=", ".join(logs),
             found=error,
             hint="Nothing was committed; the batch is done again.",

@@ -153,7 +153,7 @@ class LogWriter:
 
 def _nothing_came(master: MasterLog, owned: OffsetRange, patience_s: float | None) -> MasterSilent:
     return MasterSilent(
-        "no record came in the time that a batch of several logs has",
+        "no record came before the batch's deadline",
         log=master.log_id,
         offset=owned.start,
         expected=f"one within {patience_s or 0:g} s",

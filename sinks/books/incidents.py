@@ -78,7 +78,7 @@ def _failure(problem: str, folder: str, log_id: LogId, found: object) -> Replica
         problem,
         log=log_id,
         found=found,
-        hint=f"Check that the table {folder} can be read and written, then do it again.",
+        hint=f"Check that the table {folder} can be read and written, then run it again.",
     )
 
 

@@ -61,7 +61,7 @@ class LedgerRows:
 
         def refused(found: str) -> ReplicaError:
             return ReplicaError(
-                "the ledger cannot be told what a retention deleted",
+                "deletions by retention cannot be recorded in the ledger",
                 log=self._log_id,
                 offset=out.end,
                 found=found,

@@ -60,7 +60,7 @@ def _read(folder: str, name: str, log_id: LogId, wanted: OffsetRange, head_bytes
             f"the data file {folder}/{name} cannot be read",
             log=log_id,
             found=error,
-            hint="Restore the file from a copy. The quarantine is to look at: no record and no position depends on it.",
+            hint="Restore the file from a copy. No record and no position depends on the quarantine.",
         ) from error
 
 

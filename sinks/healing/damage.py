@@ -125,7 +125,7 @@ class DamageSearch:
             raise RepairPending(
                 f"the data file {self.table.path}/{file.path} cannot be read, and may hold rows of logs in repair",
                 log=self.log_id,
-                expected="other logs without a pending repair",
+                expected="no pending repair of these logs",
                 found=f"one that was begun and is not done, of {', '.join(map(str, in_repair))}",
                 hint="Take it to its end first: "
                 + "; ".join(f"logtwin repair --log {log_id}" for log_id in in_repair)

@@ -131,7 +131,7 @@ class TakingOut:
                 log=self._rows.name,
                 offset=self._rows.start,
                 expected="a file that this repair takes out",
-                found="a table without it: another repair was faster",
+                found="a table without it: another repair has removed it",
                 hint="Nothing was committed. Run it again.",
             )
 

@@ -117,7 +117,7 @@ def _unreadable(what: str, log_id: LogId, found: object) -> ReplicaError:
         log=log_id,
         expected="what this version writes",
         found=found,
-        hint=f"Move the table {KEY_VALUES.name} away: the next start makes it anew from the table log.",
+        hint=f"Move the table {KEY_VALUES.name} away: the next start rebuilds it from the table log.",
     )
 
 

@@ -94,7 +94,7 @@ class KeyedStateFollower:
         changes = self._changes(held, OffsetRange(start, to.offset), keyed)
         self._map.exchange(view, changes, to, anew=base is None)
         if base is None:
-            _log.info("%s: %s was made anew from the log up to %s", self._log_id, KEY_VALUES.name, to.offset)
+            _log.info("%s: %s was rebuilt from the log up to %s", self._log_id, KEY_VALUES.name, to.offset)
         return True
 
     def _changes(self, held: Held, wanted: OffsetRange, keyed: KeyedState) -> Changes:
@@ -134,7 +134,7 @@ class KeyedStateFollower:
                 offset=gone[0].start,
                 expected=f"every record in {needed}",
                 found=f"none in {', '.join(map(str, joined(gone)))}",
-                hint="logtwin backfill --from 0 brings them from the master; keep_gb is not for this log.",
+                hint="logtwin backfill --from 0 brings them from the master; do not use keep_gb for this log.",
             )
 
     def _failure(self, found: object) -> ReplicaError:
@@ -142,7 +142,7 @@ class KeyedStateFollower:
             f"the map of the log cannot be brought to {KEY_VALUES.path(self._warehouse)}",
             log=self._log_id,
             found=found,
-            hint="The log itself has lost nothing: the next start brings the map to where the log is.",
+            hint="The log is not affected: the next start brings the map up to date.",
         )
 
 

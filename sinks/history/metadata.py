@@ -145,7 +145,7 @@ class MetadataTable:
 
     def _outdated(self, version: int, recorded: int) -> MasterError:
         return MasterError(
-            f"the master's {self._kind.name} are older than those that are recorded, and are not taken",
+            f"the master's {self._kind.name} are older than the recorded ones, and were ignored",
             log=self._log_id,
             expected=f"version {recorded} or a later one",
             found=f"version {version}",

@@ -187,7 +187,7 @@ def check_filled(log_id: LogId, ledger: Iterable[OffsetRange], holes: Holes, pos
     if wrong := [(one, what) for what, several in found.items() for one in several]:
         first, what = min(wrong)
         raise CoverageError(
-            "ledger and holes do not say of each byte, once, where it is",
+            "ledger and holes do not cover each byte exactly once",
             log=log_id,
             offset=first.start,
             expected=f"each offset below {position}, and no other, in one of their ranges",

@@ -46,7 +46,7 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
 
     def refused(found: str) -> ReplicaError:
         hint = "Is a job of an older version running? Stop it."
-        return ReplicaError("the topic's state cannot be taken apart", log=topic, found=found, hint=hint)
+        return ReplicaError("the topic's state cannot be split by partition", log=topic, found=found, hint=hint)
 
     table = KernelTable(spark, KAFKA_LOG.path(absolute(warehouse)))
     for attempt in retrying(refused):

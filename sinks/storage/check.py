@@ -20,7 +20,8 @@ _SCHEME_AND_PORT: Final = "Look at endpoint in [storage]: http:// or https://, a
 _WRONG: Final = {
     "ACCESS_DENIED": (
         "we may not read it",
-        "Give our account the rights to list, read, write and delete below this path; without keys we are nobody.",
+        "Give our account the rights to list, read, write and delete below this path; without keys requests are "
+        "anonymous.",
     ),
     "INVALID_ACCESS_KEY_ID": (
         "it does not know our access key",

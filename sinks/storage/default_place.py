@@ -53,7 +53,7 @@ def _check(given: str, place: Place, default: str) -> None:
         return
     on_default = f"{default.rstrip('/')}{place.path}"
     raise ConfigurationError(
-        f"{given} is two places: Hadoop's default file system (fs.defaultFS) is not a local disk",
+        f"{given} is ambiguous: Hadoop's default file system (fs.defaultFS) is not a local disk",
         expected=f"a URI: {on_default} or file:{place.path}",
         found=given,
         hint="Write the one that is meant; file: is the disk of each host, so only of use where all of them share it.",

@@ -123,7 +123,7 @@ def placed(given: str, key: str = "a path") -> Place:
         raise ConfigurationError(
             f"{key} has credentials in it",
             expected="a place alone, as s3://bucket/folder",
-            hint="Name them in [storage], by env:NAME or file:PATH. These were written down: better have new ones.",
+            hint="Name them in [storage], by env:NAME or file:PATH. They are exposed now: replace them.",
         )
     if scheme == "file" and authority in _LOCAL_HOSTS and path.startswith("/"):
         return Place("file", "", path.rstrip("/") or "/")

@@ -82,7 +82,7 @@ class Storage(BaseModel):
             raise ConfigurationError(
                 "endpoint has credentials in it",
                 expected=_URL_FORM,
-                hint="Name them with access_key and secret_key. These were written down: better have new ones.",
+                hint="Name them with access_key and secret_key. They are exposed now: replace them.",
             )
         if not _is_url(given):
             raise ValueError(_URL_FORM)

@@ -112,7 +112,7 @@ class LogFolder:
         except OSError as error:
             raise self._failure("read", error) from error
         if wrong is not None:
-            _log.warning("%s is not believed, and nothing is removed for its sake: %s", path, wrong)
+            _log.warning("%s is not trusted, and nothing below it is removed: %s", path, wrong)
         return wrong is None
 
     def _read(self, path: str) -> bytes:

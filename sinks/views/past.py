@@ -154,7 +154,7 @@ class PastLog:
 
     def _unknown(self, time: datetime, expected: str, found: str) -> ReplicaError:
         return ReplicaError(
-            f"nobody knows whether the replica is complete through {time}",
+            f"it is not known whether the replica is complete through {time}",
             log=self._log_id,
             offset=self._position.offset,
             expected=expected,

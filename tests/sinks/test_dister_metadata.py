@@ -95,7 +95,7 @@ def test_45_a_newer_registry_replaces_and_an_older_one_is_refused(replica: Repli
     commits = replica.commits("dister_services")
     assert replica.services(registry(200, web="tcp")) == 0  # equal id, equal content
     assert replica.commits("dister_services") == commits
-    with pytest.raises(MasterError, match="older than those that are recorded") as caught:
+    with pytest.raises(MasterError, match="older than the recorded ones") as caught:
         replica.services(registry(199, web="web", db="mysql"))
     assert (caught.value.expected, caught.value.found) == ("version 200 or a later one", "version 199")
     assert caught.value.log == "dister/orders"

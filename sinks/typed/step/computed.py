@@ -33,7 +33,7 @@ def with_computed(
     facts = JobFacts(
         problem=f"the Spark job that computes columns of the typed table {table} failed",
         log=None,
-        hint="Nothing of the step was committed. An expression that fails for some rows says so here: see try_cast.",
+        hint="Nothing of the step was committed. If the expression fails for some rows, use try_cast.",
     )
     spec, plain = table_spec(table, columns), table_spec(table, [one for one in columns if one.sql is None])
     computed = {one.name: f"CAST(({one.sql}) AS {one.kind})" for one in columns if one.sql is not None}

@@ -122,7 +122,7 @@ class TypedFollower:
     def refused(self, found: str) -> ReplicaError:
         """That the table takes no commit."""
         return ReplicaError(
-            f"the typed table {self._wanted.name} cannot be brought on",
+            f"the typed table {self._wanted.name} cannot be updated",
             expected=f"to commit to {self._table.path}",
             found=found,
             hint="Somebody else commits to it all the time: is there another job with this table?",
@@ -157,7 +157,7 @@ class TypedFollower:
         messages = sum(map(len, unfit.values()))
         if messages > _MOST_RETRIED:
             raise ReplicaError(
-                f"too many messages of the typed table {self._wanted.name} did not fit to take them one by one",
+                f"too many messages of the typed table {self._wanted.name} did not fit to be retried one by one",
                 expected=f"at most {_MOST_RETRIED:,}",
                 found=f"{messages:,}",
                 hint=f"{self._rebuild} makes it anew from the log.",

@@ -71,7 +71,7 @@ def wrong_condition(wanted: Definition, found: str) -> ConfigurationError:
         f"the messages of the typed table {wanted.name} cannot be read",
         expected=f"a condition over the columns of {view}, docs/views.md, that says the same of a message at any time",
         found=found,
-        hint="Look at where in its [[tables]].",
+        hint="Check where in its [[tables]].",
     )
 
 

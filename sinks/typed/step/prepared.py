@@ -118,7 +118,7 @@ class PreparedMessages:
             execution = cast(Any, frame)._jdf.queryExecution()
             nodes = _chain(execution.optimizedPlan())
             if nodes is None or not execution.optimizedPlan().subqueriesAll().isEmpty() or not _is_one_stage(execution):
-                raise wrong_condition(self._wanted, "one for which other records have to be looked at")
+                raise wrong_condition(self._wanted, "one that depends on other records")
             if not execution.analyzed().deterministic() or _asks_for_now(execution.analyzed()):
                 raise wrong_condition(self._wanted, "one that holds now and may not hold later")
         except (PySparkException, Py4JError) as error:
