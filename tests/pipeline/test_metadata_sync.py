@@ -137,14 +137,16 @@ def test_a_slow_fetch_does_not_shift_the_rhythm(tables: Tables) -> None:
 
 
 def assert_recorded(tables: Tables, config: Config, *, at_s: tuple[float, float, float]) -> None:
-    """The first three fetches are recorded so long after the start."""
+    """None of the first three fetches is recorded before its time. How late one may be is the machine's affair, and
+    that no one shifts the next is `next_due`'s.
+    """
     running = sync(topics_only, config)
     began = time.monotonic()
     running.start()
     wait_until(lambda: len(tables.recorded) == 3, "three fetches")
     running.stop()
     for at, due in zip(tables.times(), at_s, strict=True):
-        assert due <= at - began < due + 0.15
+        assert due <= at - began
 
 
 def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
