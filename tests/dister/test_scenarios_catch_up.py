@@ -97,7 +97,8 @@ def test_scenario_20_a_leader_that_cannot_be_read_is_asked_again_and_not_all_the
                 raise MasterSilent("the leader's file cannot be read")
 
     register(twin.spark)
-    job = Job(twin.spark, twin.config(), available_now=False, on_step=fail_twice)
+    config = twin.config().model_copy(update={"retry_wait_max_s": 30.0})  # most tests wait less
+    job = Job(twin.spark, config, available_now=False, on_step=fail_twice)
     job.start()
     progress = run_until(job, lambda progress: progress.position == leader(5)[-1] + 1)
     job.close()
