@@ -16,7 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.spark.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
-from tests.spark_session import delta_session, forget_connection
+from tests.spark_session import delta_session, forget_connection, gateway_port
 
 settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("exhaustive", max_examples=1000, deadline=None)
@@ -28,6 +28,9 @@ settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "quick"))
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 _LONG_LIVED = "-XX:+UseSerialGC"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
+
+# py4j has a connection for each thread, and leaves it to the collector when the thread has ended.
+_PY4J_SOCKET = r"ignore:unclosed <socket\.socket .*raddr=\('127\.0\.0\.1', {}\)>:ResourceWarning"
 
 _LONGEST_FIRST = ("airflow", "peer", "spark")
 
@@ -101,11 +104,12 @@ def fixture_log(request: pytest.FixtureRequest) -> truth.Fixture:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one Spark session of the process. It has both compilers: after a minute or two it is a third quicker."""
     with pytest.MonkeyPatch.context() as launch:
         if os.environ["JAVA_TOOL_OPTIONS"] == _SHORT_LIVED:
             launch.setenv("JAVA_TOOL_OPTIONS", _LONG_LIVED)
         session = delta_session(tmp_path_factory.mktemp("spark"))
+    request.config.addinivalue_line("filterwarnings", _PY4J_SOCKET.format(gateway_port()))
     yield session
     session.stop()
