@@ -17,7 +17,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.spark.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
-from tests.spark_session import delta_session, forget_connection
+from tests.spark_session import delta_session, forget_connection, gateway_port
 
 settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("exhaustive", max_examples=1000, deadline=None)
@@ -35,6 +35,9 @@ _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
 
 # Modules of one process: they share what costs most to make, Airflow's servers or the replica of both real logs.
 _TOGETHER = {"tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views"}
+
+# py4j has a connection for each thread, and leaves it to the collector when the thread has ended.
+_PY4J_SOCKET = r"ignore:unclosed <socket\.socket .*raddr=\('127\.0\.0\.1', {}\)>:ResourceWarning"
 
 
 @pytest.hookimpl(wrapper=True)
@@ -110,11 +113,12 @@ def fixture_log(request: pytest.FixtureRequest) -> truth.Fixture:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The one Spark session of the process. It has both compilers: after a minute or two it is a third quicker."""
     with pytest.MonkeyPatch.context() as launch:
         if os.environ["JAVA_TOOL_OPTIONS"] == _SHORT_LIVED:
             launch.setenv("JAVA_TOOL_OPTIONS", _LONG_LIVED)
         session = delta_session(tmp_path_factory.mktemp("spark"))
+    request.config.addinivalue_line("filterwarnings", _PY4J_SOCKET.format(gateway_port()))
     yield session
     session.stop()

@@ -37,6 +37,14 @@ def delta_session(folder: Path) -> SparkSession:
         return build_session(properties, name="logtwin tests")
 
 
+def gateway_port() -> int:
+    """Where the JVM of this process listens."""
+    gateway = SparkContext._gateway
+    assert gateway is not None
+    port: int = gateway.gateway_parameters.port
+    return port
+
+
 def forget_connection() -> None:
     """This thread's next call of the JVM gets a connection of its own.
 

@@ -19,7 +19,11 @@ from sources.rocketmq.wire.security import RemotingSecurity
 from tests.patience import wait_until
 from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.timeout(180),
+    pytest.mark.filterwarnings(r"error:unclosed <ssl\.SSLSocket :ResourceWarning"),  # these are ours
+]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,11 @@ import pytest
 from pipeline.cli.app import main
 from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.timeout(180),
+    pytest.mark.filterwarnings(r"error:unclosed <ssl\.SSLSocket :ResourceWarning"),  # these are ours
+]
 SENT = ("--count", "2000", "--rate-per-s", "0", "--window", "32")
 
 

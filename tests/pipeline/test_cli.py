@@ -183,8 +183,8 @@ def test_a_master_takes_messages_from_send_and_stops_cleanly(
 ) -> None:
     command = [sys.executable, "-m", "pipeline", "master", "--store", str(tmp_path), "--port", "0", "--ha-port", "0"]
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         found = re.search(r"remoting (\S+), HA", process.stdout.readline())
         assert found
         code, out, _ = run(capsys, "send", "--to", found[1], "--count", "200", "--rate-per-s", "0")
@@ -197,6 +197,7 @@ def test_a_master_takes_messages_from_send_and_stops_cleanly(
     finally:
         process.kill()
         process.wait()
+        process.stdout.close()
     assert end > 100_000
     assert any((tmp_path / "commitlog").iterdir())
 

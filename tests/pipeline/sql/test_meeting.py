@@ -90,7 +90,9 @@ def test_the_place_is_its_owners_alone_and_gone_at_the_end(job: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with socket.socket(socket.AF_UNIX) as peer:
             peer.connect(str(path))
-            assert peer_is_owner(listener.accept()[0])
+            accepted, _ = listener.accept()
+            with accepted:
+                assert peer_is_owner(accepted)
     assert not path.exists()
 
 
