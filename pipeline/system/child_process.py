@@ -29,18 +29,17 @@ def ending_with_us(command: list[str]) -> list[str]:
 def child_process(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Run a program during the `with` block; then terminate it, and after STOP_TIMEOUT_S kill it."""
     # In a session of its own, so that Ctrl-C reaches only us, and we end the program in order.
-    process = subprocess.Popen(  # noqa: S603 - our own arguments
+    with subprocess.Popen(  # noqa: S603 - our own arguments
         ending_with_us(command), start_new_session=True, **options
-    )
-    try:
-        yield process
-    finally:
-        process.terminate()
+    ) as process:
         try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
 
 
 def _become(command: list[str], parent: int) -> None:
