@@ -71,7 +71,8 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
     )
     (packages,) = python.parents[1].glob("lib/python*/site-packages")
-    (packages / "sitecustomize.py").write_text(WITHOUT_EXTRAS)
+    (packages / "without_extras.py").write_text(WITHOUT_EXTRAS)
+    (packages / "without_extras.pth").write_text("import without_extras\n")  # a distribution may have a sitecustomize
     return python
 
 

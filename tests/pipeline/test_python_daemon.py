@@ -45,7 +45,9 @@ def test_a_worker_does_not_collect_what_was_imported_for_it(spark: SparkSession)
         return [(gc.get_freeze_count(), len(gc.get_objects()))]
 
     [(kept, looked_at)] = spark.sparkContext.parallelize([0], 1).mapPartitions(kept_and_looked_at).collect()
-    assert kept > 10 * looked_at
+    assert (
+        kept > looked_at
+    )  # without freezing, none is kept; what tests before this one left in the worker is looked at
 
 
 @pytest.mark.spark
