@@ -23,6 +23,8 @@ import os
 import pandas  # type: ignore[import-untyped]  # noqa: F401  (pyarrow does, for any list)
 from pyspark.daemon import manager
 
+import sinks.batch.tasks
+import sinks.delta.spark_jobs  # noqa: F401
 import sources.datasource
 import sources.rocketmq.columns.body_crcs
 import sources.rocketmq.columns.loops  # noqa: F401  (compiled, or loaded)
