@@ -11,12 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from pyspark.sql import SparkSession
-
-from sinks.proof.proven_log import ProvenLog, proven_log
-from sinks.tables import log_table
-from sinks.warehouse import absolute
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
 
 _HOLES_SHOWN: Final = 20
@@ -47,28 +42,6 @@ class Rebuild(Protocol):
         Raises ReplicaError (holes, unless `zero_holes`; rows that are not what was replicated), ConfigurationError,
         CorruptRecord.
         """
-
-
-def stored(spark: SparkSession, warehouse: str, log_id: LogId, version: int | None = None) -> ProvenLog:
-    """The replica of a log at the newest version of its table, or at an older one.
-
-    Raises ConfigurationError if there is nothing of the log, ReplicaError if the tables contradict each other.
-    """
-    found = proven_log(spark, warehouse, log_id, version=version)
-    if found is None:
-        raise nothing(log_id, log_table(log_id).path(absolute(warehouse)))
-    return found
-
-
-def nothing(log_id: LogId, path: str) -> ConfigurationError:
-    """The error that the table at `path` has nothing of the log."""
-    return ConfigurationError(
-        "there is nothing to rebuild",
-        log=log_id,
-        expected=f"records of the log in {path}",
-        found="none",
-        hint="Check warehouse and the id of the log.",
-    )
 
 
 def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zero_holes: str) -> ReplicaError:

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from pipeline.operate.rebuild import OnWritten, holed, nothing, stored
+from pipeline.operate.rebuild import OnWritten, holed
 from sinks.proof.proven import Proof, check_joined, not_joined
+from sinks.proof.proven_log import nothing, proven_log
 from sources.errors import ConfigurationError, naming
 from sources.master import BLANK, RECORD_SCHEMA
 from sources.offsets import LogId, Offset, OffsetRange
@@ -57,9 +58,9 @@ class CommitLogRebuild:
         if not self._log_id.counts_bytes:
             raise _without_segments(self._log_id)
         self._master = open_log(options)
-        self._stored = stored(spark, warehouse, self._log_id)
+        self._stored = proven_log(spark, warehouse, self._log_id, to="rebuild")
         if not self._stored.stretches:
-            raise nothing(self._log_id, self._stored.folder)
+            raise nothing(self._log_id, warehouse, to="rebuild")
 
     @property
     def size_bytes(self) -> int:

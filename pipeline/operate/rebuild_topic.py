@@ -14,11 +14,11 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from pipeline.operate.rebuild import OnWritten, holed, stored
+from pipeline.operate.rebuild import OnWritten, holed
 from sinks.batch.continuity import written
 from sinks.books.ledger_row import LedgerRow
 from sinks.proof.proven import check_proven
-from sinks.proof.proven_log import ProvenLog
+from sinks.proof.proven_log import ProvenLog, proven_log
 from sinks.proof.rows_in_order import RowsInOrder
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
 from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
@@ -59,8 +59,9 @@ class TopicRebuild:
     ) -> None:
         """Raises ConfigurationError if a partition has nothing, ReplicaError if the tables contradict each other."""
         self._with_epochs = with_epochs
-        first = stored(spark, warehouse, log_ids[0])
-        self._logs = [first, *(stored(spark, warehouse, one, first.version) for one in log_ids[1:])]
+        first = proven_log(spark, warehouse, log_ids[0], to="rebuild")
+        others = (proven_log(spark, warehouse, one, to="rebuild", version=first.version) for one in log_ids[1:])
+        self._logs = [first, *others]
 
     @property
     def size_bytes(self) -> int:

@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.selection import subjects
-from pipeline.operate.rebuild import Rebuild, nothing
-from sinks.tables import log_table
+from pipeline.operate.rebuild import Rebuild
+from sinks.proof.proven_log import nothing
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
 
@@ -28,6 +28,5 @@ def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool =
 
     partitions = [one.log_id for one in subjects(config, log)]
     if not partitions:
-        log_id = LogId.parse(log)
-        raise nothing(log_id, log_table(log_id).path(config.warehouse))
+        raise nothing(LogId.parse(log), config.warehouse, to="rebuild")
     return TopicRebuild(spark, config.warehouse, partitions, with_epochs=with_epochs)

@@ -31,7 +31,7 @@ def page(facts: Facts) -> str:
     parts = sections(facts)
     level, sentence = summary(facts)
     said = headlines(facts)
-    folded = [one for one in said if one.level is Level.GOOD] if len(said) > _MANY_LOGS else []
+    is_folded = len(said) > _MANY_LOGS
     return (
         _environment()
         .from_string(_own("page.html"))
@@ -39,8 +39,8 @@ def page(facts: Facts) -> str:
             facts=facts,
             level=level,
             summary=sentence,
-            shown=[one for one in said if one not in folded],
-            folded=folded,
+            shown=[one for one in said if not is_folded or one.level is not Level.GOOD],
+            folded=[one for one in said if is_folded and one.level is Level.GOOD],
             sections=parts,
             figures={f"{one.name}-{at}": drawn.figure for one in parts for at, (_, drawn) in enumerate(one.plots)},
             colours=for_dark_screens(),

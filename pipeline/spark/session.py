@@ -179,7 +179,8 @@ def _start_jvm(settings: Mapping[str, str], log_file: Path | None) -> None:
             log_file.parent.mkdir(parents=True, exist_ok=True)
             file = opened.enter_context(log_file.open("a"))
             theirs = {"stdout": file, "stderr": file}
-        opened.enter_context(compiled_home())
+        if settings["spark.master"].startswith("local"):
+            opened.enter_context(compiled_home())
         gateway = launch_gateway(conf, theirs)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 

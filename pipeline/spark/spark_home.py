@@ -27,7 +27,10 @@ _ARCHIVES = Path("python", "lib")
 
 @contextmanager
 def compiled_home() -> Iterator[None]:
-    """Start a JVM with this home, unless the user has chosen one or there is no place for it."""
+    """Start a local JVM with this home, unless the user has chosen one or there is no place for it.
+
+    What starts executors on other machines hands them the archives of its home, and needs them as they are.
+    """
     if "SPARK_HOME" in os.environ:
         yield
         return
@@ -46,8 +49,8 @@ def home() -> Path:
     if not folder.exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=folder.parent))
-        _link(new)
         try:
+            _link(new)
             new.rename(folder)
         except OSError:
             shutil.rmtree(new)

@@ -31,10 +31,8 @@ from pipeline.verify.summary import Tally, VerifySummary, incident_of
 from pipeline.verify.task import SectionComparer
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
-from sinks.proof.proven_log import ProvenLog, proven_log
+from sinks.proof.proven_log import proven_log
 from sinks.proof.verdicts import Compared, Verdict
-from sinks.tables import log_table
-from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, LogError
 from sources.offsets import END, Offset, OffsetRange
 
@@ -126,21 +124,9 @@ class _Verification:
         self._subject = subject if scope.path is None else subject.by_path(scope.path)
         self._log_id = subject.log_id
         self.master = self._subject.open()
-        self._stored = self._proven(warehouse)
+        self._stored = proven_log(spark, warehouse, self._log_id, to="verify", wanted=scope.range)
         self._file = VerifyFile(warehouse, str(self._log_id))
         self._incidents = IncidentsTable(spark, warehouse, self._log_id)
-
-    def _proven(self, warehouse: str) -> ProvenLog:
-        found = proven_log(self._spark, warehouse, self._log_id, wanted=self._scope.range)
-        if found is None:
-            raise ConfigurationError(
-                "there is nothing to verify",
-                log=self._log_id,
-                expected=f"records of the log in {log_table(self._log_id).path(absolute(warehouse))}",
-                found="none",
-                hint="Check warehouse and the id of the log.",
-            )
-        return found
 
     def run(self, on_progress: OnProgress) -> VerifySummary:
         stored, tally = self._stored, Tally()

@@ -20,7 +20,7 @@ from sinks.state.position import LogTable
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.epochs import Epochs
-from sources.errors import CoverageError
+from sources.errors import ConfigurationError, CoverageError
 from sources.offsets import LogId, Offset, OffsetRange
 
 _LOOKS: Final = 5
@@ -57,16 +57,37 @@ class ProvenLog:
 
 
 def proven_log(
-    spark: SparkSession, warehouse: str, log_id: LogId, *, version: int | None = None, wanted: OffsetRange | None = None
-) -> ProvenLog | None:
-    """The log at the newest version of its table, or at an older one; None where there is nothing of it.
+    spark: SparkSession,
+    warehouse: str,
+    log_id: LogId,
+    *,
+    to: str,
+    version: int | None = None,
+    wanted: OffsetRange | None = None,
+) -> ProvenLog:
+    """The log at the newest version of its table, or at an older one.
 
-    `wanted` is which rows are to be read: by default those below the position. Ledger and log table are read one after
-    the other: where a repair ran in between, they are read again.
-    Raises RepairPending, and CoverageError where the tables contradict each other.
+    `to` is the verb that asks. `wanted` is which rows are to be read: by default those below the position. Ledger and
+    log table are read one after the other: if a repair ran in between, they are read again.
+    Raises ConfigurationError if there is nothing of the log, RepairPending, and CoverageError if the tables contradict
+    each other.
     """
     looks = Retrying(stop=stop_after_attempt(_LOOKS), retry=retry_if_exception_type(CoverageError), reraise=True)
-    return looks(_look, spark, warehouse, log_id, version, wanted)
+    found = looks(_look, spark, warehouse, log_id, version, wanted)
+    if found is None:
+        raise nothing(log_id, warehouse, to=to)
+    return found
+
+
+def nothing(log_id: LogId, warehouse: str, *, to: str) -> ConfigurationError:
+    """The error that a warehouse has nothing of the log for the verb `to`."""
+    return ConfigurationError(
+        f"there is nothing to {to}",
+        log=log_id,
+        expected=f"records of the log in {log_table(log_id).path(absolute(warehouse))}",
+        found="none",
+        hint="Check warehouse and the id of the log.",
+    )
 
 
 def _look(

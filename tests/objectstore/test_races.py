@@ -115,9 +115,9 @@ RACES = {"threads": in_threads, "processes": in_processes}
 @pytest.mark.parametrize(
     ("place", "kind", "how", "commits"),
     [
-        ("s3_lake", "append", "threads", 15),
+        ("s3_lake", "append", "threads", 25),
         ("s3_lake", "own", "threads", 15),
-        ("s3_lake", "append", "processes", 15),
+        ("s3_lake", "append", "processes", 25),
         ("azure_lake", "append", "threads", 10),
         pytest.param("azure_lake", "own", "threads", 10, marks=pytest.mark.soak),
         ("disk_lake", "append", "threads", 25),

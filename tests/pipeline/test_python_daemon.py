@@ -40,14 +40,13 @@ def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_workers")  # others look at what earlier tasks have left in them
 def test_a_worker_does_not_collect_what_was_imported_for_it(spark: SparkSession) -> None:
     def kept_and_looked_at(_: Iterable[int]) -> list[tuple[int, int]]:
         return [(gc.get_freeze_count(), len(gc.get_objects()))]
 
     [(kept, looked_at)] = spark.sparkContext.parallelize([0], 1).mapPartitions(kept_and_looked_at).collect()
-    assert (
-        kept > looked_at
-    )  # without freezing, none is kept; what tests before this one left in the worker is looked at
+    assert kept > 10 * looked_at
 
 
 @pytest.mark.spark

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
 
 import py4j
 import pyspark
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from pipeline.spark import session
 from pipeline.spark.spark_home import compiled_home, home
 
 
@@ -59,6 +63,29 @@ def test_without_a_cache_the_installed_one_is_taken(cache: Path, monkeypatch: py
     monkeypatch.setenv("LOGTWIN_CACHE", str(cache / "file"))
     with compiled_home():
         assert "SPARK_HOME" not in os.environ
+
+
+def test_what_cannot_be_linked_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(FileNotFoundError):
+        home()
+    assert list((cache / "spark-home").iterdir()) == []
+
+
+@pytest.mark.parametrize(("master", "is_ours"), [("local[*]", True), ("yarn", False), ("spark://host:7077", False)])
+def test_only_a_local_session_has_it(cache: Path, monkeypatch: pytest.MonkeyPatch, master: str, is_ours: bool) -> None:
+    """YARN, for one, sends the archives of the driver's home to its containers."""
+    homes: list[str | None] = []
+
+    def launch(*_: object) -> NoReturn:
+        homes.append(os.environ.get("SPARK_HOME"))
+        raise InterruptedError
+
+    monkeypatch.setattr(session, "launch_gateway", launch)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with pytest.raises(InterruptedError):
+        session._start_jvm({"spark.master": master}, cache / "said")
+    assert homes == [str(home()) if is_ours else None]
 
 
 @pytest.mark.spark
