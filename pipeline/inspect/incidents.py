@@ -141,22 +141,20 @@ def named(incidents: Sequence[Listed], name: str, where: str) -> Listed:
 def way_out(explained: Explanation, where: str) -> str:
     """What to do about an incident: a command, in which DIR stands for a copy of the log."""
     incident = explained.incident
-    command = f"--config {where} --log {incident.log_id}"
+    condition, log_id = incident.row.found.condition, incident.log_id
+    if condition is Condition.RECREATED and log_id.kind == "kafka":
+        log_id, _ = topic_and_number(log_id)  # all of its partitions began anew
+    command = f"--config {where} --log {log_id}"
+    accept = f"logtwin incidents close {incident.row.id} {command} --note …"
     if incident.row.state is not State.OPEN:
         return f"nothing: it is {incident.row.state.value}"
-    if incident.log_id.kind == "kafka":
-        topic, _ = topic_and_number(incident.log_id)
-        return (
-            "no verb repairs or fills a Kafka topic yet; to accept the loss: "
-            f"logtwin incidents close {incident.row.id} --config {where} --log {topic} --note …"
-        )
-    if incident.row.found.condition.way is WayPast.REPAIR:
-        accepted = " --accept-master" if incident.row.found.condition is Condition.RECREATED else ""
-        return f"logtwin repair {command}{accepted}"
+    verb, option, value = condition.remedy_for(log_id.kind).partition(" --")
+    if condition.way is WayPast.REPAIR:
+        return f"{verb} {command}{option}{value}"
     if not explained.missing:
-        return f"nothing is missing any more: logtwin incidents close {incident.row.id} {command} --note …"
+        return f"nothing is missing any more: {accept}"
     start, end = explained.missing[0].start, explained.missing[-1].end
-    return f"logtwin backfill {command} --from {start} --to {end} --path DIR"
+    return f"{verb} {command} --from {start} --to {end}{option}{value}; or, to accept the loss: {accept}"
 
 
 def incident_lines(incidents: Sequence[Listed]) -> list[str]:
@@ -200,7 +198,7 @@ def _lines(explained: Explanation, where: str) -> list[tuple[str, str]]:
         ("missing", missing or "nothing of the range"),
     ]
     lines += [("quarantine", text) for text in _kept(log_id, explained.kept)]
-    return [*lines, ("hint", found.condition.hint), ("way out", way_out(explained, where))]
+    return [*lines, ("hint", found.condition.hint_for(log_id.kind)), ("way out", way_out(explained, where))]
 
 
 def _kept(log_id: LogId, pieces: Sequence[Quarantined]) -> list[str]:

@@ -95,7 +95,8 @@ def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> 
     if condition is None or isinstance(error, ReplicaError):
         return error
     if condition.way is WayPast.REPAIR:
-        return error if position is None else _hinting(error, condition.hint)
+        kind = str(error.log).partition("/")[0]
+        return error if position is None else _hinting(error, condition.hint_for(kind))
     if on_loss == "record" or (condition is Condition.BELOW_MINIMUM and position is None):
         return error
     return _hinting(error, f"{error.hint} {_OTHER_WAY}" if error.hint else _OTHER_WAY)

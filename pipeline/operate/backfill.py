@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -37,7 +36,6 @@ from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
-from sinks.upkeep.retention import ReplicaRetention
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
@@ -96,8 +94,6 @@ def run_backfill(
     holes = _wanted_holes(config.warehouse, log_id, table.read(), wanted)
     if dry_run:
         return BackfillResult(log_id=str(log_id), holes=holes, remaining=holes)
-    # a deletion by retention must be in the ledger before its range has rows again
-    ReplicaRetention(spark, config.warehouse, log_id).settle(datetime.now(UTC))
     filler = HoleFiller(spark, config.warehouse, log_id, on_step)
     held = filler.look()
     filled: list[FilledRange] = []

@@ -93,7 +93,7 @@ class VerifySummary:
             first = self.differences[0]
             more = f"; {self.differing:,} ranges differ in all" if self.differing > 1 else ""
             at = first.differences[0].offset if first.differences else first.claim.range.start
-            hint = None if first.verdict.condition is None else first.verdict.condition.hint
+            hint = None if first.verdict.condition is None else first.verdict.condition.hint_for(self.log_id.kind)
             return Divergent(f"{describe(first)}{more}", log=self.log_id, offset=at, hint=hint)
         return next((_queue_problem(self.log_id, jump, len(self.faults)) for jump in self.faults), None)
 

@@ -100,7 +100,7 @@ def _rewritten(master: MasterLog, row: LedgerRow, found: str) -> Rewritten:
         offset=row.start,
         expected=f"{row.range} with {row.checksum}",
         found=found,
-        hint=Condition.REWRITTEN.hint,
+        hint=Condition.REWRITTEN.hint_for(master.log_id.kind),
     )
 
 
@@ -111,5 +111,5 @@ def _recreated(master: MasterLog, position: Offset, bounds: OffsetRange) -> Recr
         offset=position,
         expected=f"a log that holds offset {position}",
         found=f"{bounds}",
-        hint=Condition.RECREATED.hint,
+        hint=Condition.RECREATED.hint_for(master.log_id.kind),
     )

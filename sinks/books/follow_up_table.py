@@ -3,6 +3,10 @@
 They also follow the acknowledgement, because producers wait for data and not for bookkeeping. What a commit owes to
 such a table is in the commit's domain metadata (`sinks.state.log_state.LogState`), from which the next start can write
 it. An append is idempotent by a transaction version, which grows with every commit that owes something.
+
+A commit that is refused may have landed all the same, and an append that finds its version there cannot tell whether it
+wrote that itself. So files that were written for an append stay, whatever became of it: what no commit names is left to
+VACUUM.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ class FollowingTable:
     def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
         """Add what `files` returns in one commit with `app_id`'s transaction `version`, unless it is that far already.
 
-        `files` is called once at most, and only if needed. Returns whether this call added them. Raises ReplicaError.
+        `files` is called once at most, and only if needed. Returns whether this call added them; False also where its
+        own commit landed unheard. Raises ReplicaError.
         """
         found: Sequence[DataFile] | None = None
         for attempt in retrying(self.failure):
@@ -57,8 +62,8 @@ class FollowingTable:
     def append_each(self, owed: Mapping[str, int], files: Callable[[Collection[str]], Sequence[DataFile]]) -> set[str]:
         """Add in one commit what `files` returns for the applications in `owed` that are not at their version yet.
 
-        Returns these applications. A domain of each is written, too: to find conflicts Kernel compares only one
-        application of a commit, but any number of domains. Raises ReplicaError.
+        Returns these applications, without those of a commit that landed unheard. A domain of each is written, too: to
+        find conflicts Kernel compares only one application of a commit, but any number of domains. Raises ReplicaError.
         """
         found: Sequence[DataFile] = ()
         wanted = asked = set[str]()

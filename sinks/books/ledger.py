@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sinks.books.follow_up_table import FollowingTable
 from sinks.books.ledger_row import BACKFILL, LedgerEntry, LedgerRow
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import FileWriter, discard, new_name
+from sinks.delta.files import FileWriter, new_name
 from sinks.tables import LEDGER, LEDGER_SCHEMA
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Position
@@ -60,7 +60,6 @@ class Ledger:
     def append_each(self, owed: Mapping[Position, Sequence[LedgerRow]]) -> set[Position]:
         """Add the rows of the commit that led to each position, unless they are there. Returns the positions added."""
         positions = {app_id(position): position for position, rows in owed.items() if rows}
-        written: list[DataFile] = []
 
         def write(wanted: Collection[str]) -> Sequence[DataFile]:
             rows = [
@@ -69,13 +68,10 @@ class Ledger:
                 if app in wanted
                 for entry in _of(position.log_id, position.epoch, owed[position])
             ]
-            written.append(self._write(rows))
-            return written[-1:]
+            return [self._write(rows)]
 
         versions = {app: position.offset for app, position in positions.items()}
-        added = self._table.append_each(versions, write)
-        discard(self._table.path, [file.name for file in (written[:-1] if added else written)])
-        return {positions[app] for app in added}
+        return {positions[app] for app in self._table.append_each(versions, write)}
 
     def append_topic(self, topic: LogId, commits: int, rows: Sequence[LedgerEntry]) -> bool:
         """Add the rows of `topic`'s commit number `commits`, unless they are there. For an older version's table."""
@@ -86,18 +82,7 @@ class Ledger:
         return self._append(fill_app_id(position.log_id), fills, _of(position.log_id, position.epoch, rows))
 
     def _append(self, app: str, version: int, rows: Sequence[LedgerEntry]) -> bool:
-        if not rows:
-            return False
-        written: list[DataFile] = []
-
-        def write() -> Sequence[DataFile]:
-            written.append(self._write(rows))
-            return written
-
-        is_added = self._table.append(app, version, write)
-        if not is_added:
-            discard(self._table.path, [file.name for file in written])
-        return is_added
+        return bool(rows) and self._table.append(app, version, lambda: [self._write(rows)])
 
     def run_hooks(self) -> None:
         self._table.run_hooks()

@@ -6,7 +6,7 @@ quicker by `sinks/proof/whole_ledger.py`, also without a session.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -56,19 +56,22 @@ class LedgerRows:
         """
         return self._read(wanted, _IS_THERE & _lies_in(wanted), columns).sort_by("start")
 
-    def set_deleted(self, out: OffsetRange, at: datetime) -> int:
-        """Set `deleted_at` of the ranges that lie in `out` and have none; returns of how many. Raises ReplicaError."""
+    def set_deleted(self, out: Callable[[], Sequence[OffsetRange]], at: datetime) -> int:
+        """Set `deleted_at` of the ranges that lie in one of `out` and have none; returns of how many.
+
+        `out` is asked after the ledger was looked at: a row that was seen is of records that are gone by then, and one
+        that a fill brings later is not touched. Raises ReplicaError.
+        """
 
         def refused(found: str) -> ReplicaError:
             return ReplicaError(
                 "deletions by retention cannot be recorded in the ledger",
                 log=self._log_id,
-                offset=out.end,
                 found=found,
                 hint="The records are out of the table log. Run logtwin maintain again: it goes on where it stopped.",
             )
 
-        return 0 if out.is_empty else retrying(refused)(self._set_deleted, out, at)
+        return retrying(refused)(self._set_deleted, out, at)
 
     def take_out(self, wanted: OffsetRange, condition: pc.Expression) -> int:
         """Remove the rows that have offsets in `wanted` and meet `condition`. Returns how many; 0 where they are gone.
@@ -113,8 +116,10 @@ class LedgerRows:
         found = pa.Table.from_batches(batches, pa.schema([_SCHEMA.field(name) for name in needed]))
         return found.select(columns).cast(pa.schema([_IN_NUMBERS.field(name) for name in columns]))
 
-    def _set_deleted(self, out: OffsetRange, at: datetime) -> int:
-        snapshot, rows = self._table.existing(self._log_id), self._rows((out,), _IS_THERE & _lies_in(out))
+    def _set_deleted(self, out: Callable[[], Sequence[OffsetRange]], at: datetime) -> int:
+        snapshot = self._table.existing(self._log_id)
+        wanted = out()
+        rows = self._rows(wanted, _IS_THERE & _any(map(_lies_in, wanted)))
         owing = [
             (file, count)
             for file in filter(_has_some_there, rows.files(self._table, snapshot))
@@ -141,8 +146,7 @@ class LedgerRows:
         return rows_of(self._table.path, LEDGER, file, self._log_id, columns)
 
     def _rows(self, wanted: Sequence[OffsetRange], condition: pc.Expression) -> RowSelection:
-        each = ((pc.field("start") < one.end) & (pc.field("end") > one.start) for one in wanted)
-        overlaps = reduce(or_, each, pc.scalar(False))
+        overlaps = _any((pc.field("start") < one.end) & (pc.field("end") > one.start) for one in wanted)
         return RowSelection(
             places=tuple((self._log_id, Overlap(one, "start", "end")) for one in wanted),
             columns=(LOG_ID.name, "epoch", "start", "end", "deleted_at"),
@@ -150,6 +154,10 @@ class LedgerRows:
             holds_all=lambda file: False,
             owns=lambda file, on: False,
         )
+
+
+def _any(each: Iterable[pc.Expression]) -> pc.Expression:
+    return reduce(or_, each, pc.scalar(False))
 
 
 def _lies_in(wanted: OffsetRange) -> pc.Expression:

@@ -4,9 +4,12 @@
     _delta_log/<version>.checkpoint.parquet           all that holds at that version, an action a row; or in parts,
     _delta_log/<version>.checkpoint.<n>.<of>.parquet  all of which have to be there
 
-(Delta's protocol, "Delta Log Entries" and "Checkpoints".) Commits go through Kernel (`sinks/delta/kernel.py`), which
-has its own view of the log. A table with a reader feature that is not listed in this module, which another writer may
-have enabled, can be read only by Spark.
+    _delta_log/<version>.crc                          the checksum of that version; not every version has one
+
+(Delta's protocol, "Delta Log Entries" and "Checkpoints".) What is read is checked (`sinks/delta/log_checks.py`): a file
+that was emptied, cut or exchanged is no version with less in it. Commits go through Kernel (`sinks/delta/kernel.py`),
+which has its own view of the log. A table with a reader feature that is not listed in this module, which another writer
+may have enabled, can be read only by Spark.
 """
 
 from __future__ import annotations
@@ -22,18 +25,21 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from sinks.delta.log_checks import Action, actions_of, checksum_of, contradiction, disagreement, state_of
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sources.errors import ReplicaError
 
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet")
+_CHECKSUM: Final = re.compile(r"(\d{20})\.crc")
 _READER_FEATURES: Final = frozenset({"timestampNtz", "vacuumProtocolCheck"})
 _READ: Final = [
     *("txn", "metaData", "protocol", "domainMetadata"),
     *(f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "stats")),
 ]
 """The columns to read of a checkpoint. Its `remove` actions are only of use to clean-ups."""
+_RESTORE: Final = "Restore the file from a backup of the folder, or from storage versioning."
 _ATTEMPTS: Final = 3
 """A clean-up of the log may remove files between the listing and the reading."""
 
@@ -42,7 +48,7 @@ _ATTEMPTS: Final = 3
 class StoredFile:
     """A data file of a version: its `add` action, as the Delta log has it."""
 
-    action: Mapping[str, Any]
+    action: Action
 
     @property
     def path(self) -> str:
@@ -111,7 +117,27 @@ class LoggedVersion:
     def schema_json(self) -> str:
         return str(self.metadata["schemaString"])
 
-    def take(self, action: Mapping[str, Any]) -> None:
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all its files."""
+        return sum(one.size_bytes for one in self.files.values())
+
+    def said(self, what: tuple[str, Any]) -> Any:
+        """What `sinks.delta.log_checks.State` has of it."""
+        kind, key = what
+        match kind:
+            case "add":
+                return key if key in self.files else None
+            case "txn":
+                return self.transactions.get(key)
+            case "domainMetadata":
+                return self.texts.get(key)
+            case "protocol":
+                return self.protocol.get("minWriterVersion")
+            case _:
+                return self.metadata.get("id")
+
+    def take(self, action: Action) -> None:
         """Apply one action of the Delta log."""
         for kind, said in action.items():
             if said is None:
@@ -146,8 +172,10 @@ def newest(path: str, known: LoggedVersion | None = None) -> LoggedVersion | Non
         except FileNotFoundError as error:
             if attempt == _ATTEMPTS - 1:
                 raise _unread(path, error) from error
-        except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
             raise _unread(path, error) from error
+        except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            raise _unread(path, error, _RESTORE) from error
         else:
             if found is not None:
                 _check(path, found)
@@ -168,14 +196,62 @@ def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | Non
     missing = {*range(checkpoint + 1, version + 1)}.difference(commits)
     if missing:
         raise ValueError(f"version {min(missing)} is missing below {version}")
+    checksums = [int(found[1]) for found in map(_CHECKSUM.fullmatch, names) if found]
+    log = _LogFiles(filesystem, folder)
     found = LoggedVersion(version)
-    for action in _actions_of(filesystem, [f"{folder}/{name}" for name in parts]):
+    for action in log.checkpoint(parts):
         found.take(action)
-    for number in range(checkpoint + 1, version + 1):
-        with filesystem.open_input_file(f"{folder}/{number:020}.json") as file:
-            for line in file.read().splitlines():
-                found.take(json.loads(line))
+    checked = max((one for one in checksums if checkpoint <= one <= version), default=None)
+    for number in range(max(checkpoint, 0), version + 1):
+        actions = log.commit(number) if number in commits else []
+        if number == checkpoint:
+            _check_checkpoint(parts, found, actions)
+        for action in actions if number > checkpoint else ():
+            found.take(action)
+        if number == checked:
+            _check_sums(log.checksum(number, actions), number, found)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _LogFiles:
+    """The files of a ``_delta_log``. Every method raises OSError, and ValueError for what is damaged."""
+
+    filesystem: pafs.FileSystem
+    folder: str
+
+    def commit(self, version: int) -> list[Action]:
+        name = f"{version:020}.json"
+        try:
+            return actions_of(self._read(name))
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+
+    def checkpoint(self, parts: Sequence[str]) -> Iterator[Action]:
+        for part in parts:
+            file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
+            for batch in file.iter_batches(columns=_READ):
+                yield from batch.to_pylist()
+
+    def checksum(self, version: int, commit: Sequence[Action]) -> Mapping[str, Any]:
+        """What the checksum of a version with that commit says, nothing if it is not of that."""
+        return checksum_of(self._read(f"{version:020}.crc"), commit)
+
+    def _read(self, name: str) -> bytes:
+        with self.filesystem.open_input_file(f"{self.folder}/{name}") as file:
+            return bytes(file.read())
+
+
+def _check_checkpoint(parts: Sequence[str], found: LoggedVersion, commit: Iterable[Action]) -> None:
+    """Raises ValueError if what was `found` in a checkpoint is not the version that `commit` left."""
+    if wrong := disagreement(state_of(commit), found.said):
+        raise ValueError(f"{parts[0]} is not of its version: {wrong}")
+
+
+def _check_sums(checksum: Mapping[str, Any], version: int, found: LoggedVersion) -> None:
+    """Raises ValueError if what was `found` at a version is not what its checksum says."""
+    if wrong := contradiction(checksum, len(found.files), found.size_bytes, found.texts):
+        raise ValueError(f"version {version} is not that of its checksum: {wrong}")
 
 
 def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
@@ -189,15 +265,13 @@ def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
     return max(whole.items(), default=(-1, []))
 
 
-def _actions_of(filesystem: pafs.FileSystem, parts: Sequence[str]) -> Iterator[Mapping[str, Any]]:
-    for part in parts:
-        for batch in pq.ParquetFile(filesystem.open_input_file(part)).iter_batches(columns=_READ):
-            yield from batch.to_pylist()
-
-
 def _check(path: str, found: LoggedVersion) -> None:
     """Raises ReplicaError if the table has a reader feature that this module does not know."""
     said = found.protocol
+    if not said or not found.metadata:
+        raise _unread(
+            path, ValueError(f"version {found.version} has no {'metaData' if said else 'protocol'}"), _RESTORE
+        )
     unknown = sorted({*(said.get("readerFeatures") or ())} - _READER_FEATURES)
     if unknown or (said["minReaderVersion"] > 1 and not said.get("readerFeatures")):
         raise ReplicaError(
@@ -207,7 +281,5 @@ def _check(path: str, found: LoggedVersion) -> None:
         )
 
 
-def _unread(path: str, error: Exception) -> Exception:
-    return failed_by(error)(
-        f"the Delta log of {path} cannot be read", found=error, hint="Check that its storage can be reached and read."
-    )
+def _unread(path: str, error: Exception, hint: str = "Check that its storage can be reached and read.") -> Exception:
+    return failed_by(error)(f"the Delta log of {path} cannot be read", found=error, hint=hint)

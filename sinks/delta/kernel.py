@@ -26,6 +26,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, reduce
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -39,6 +40,7 @@ from sinks.delta.conditional_commits import conditional_committer
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.java_names import java_names
+from sinks.delta.log_checks import ENGINE, engine_info
 from sinks.delta.version_files import VersionFiles
 from sinks.storage.default_place import check_one_place
 from sinks.storage.errors import failed_by, java_causes
@@ -46,7 +48,6 @@ from sinks.storage.hadoop import renew_keys
 from sources.errors import ReplicaError
 from sources.offsets import OffsetRange
 
-ENGINE_INFO = "logtwin"
 _NOT_FOUND = "TableNotFoundException"
 _ALREADY_THERE = "TableAlreadyExistsException"
 _CHECKPOINT_THERE = "CheckpointAlreadyExistsException"
@@ -245,7 +246,7 @@ class KernelTable:
             columns = self._list(self._kernel.expressions.Column(name) for name in partitioning or clustering)
             layouts = self._kernel.transaction.DataLayoutSpec
             layout = layouts.partitioned(columns) if partitioning else layouts.clustered(columns)
-            builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE_INFO)
+            builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE)
             builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
             self._commit(self._with_committer(builder).build(self._engine))
             self.run_hooks()
@@ -253,7 +254,7 @@ class KernelTable:
     def set_properties(self, on: Snapshot, properties: Mapping[str, str]) -> int:
         """Change the table's properties; the version. Raises KernelConflict where anything was committed since `on`."""
         with self._translated():
-            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.MANUAL_UPDATE)
+            builder = on.java.buildUpdateTableTransaction(ENGINE, self._kernel.Operation.MANUAL_UPDATE)
             builder = builder.withTablePropertiesAdded(self._map(properties)).withMaxRetries(0)
             return self._commit(builder.build(self._engine))
 
@@ -276,18 +277,16 @@ class KernelTable:
         to the domains or the application since `on`, other appends may.
         """
         with self._translated():
-            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
-            if transaction is not None:
-                builder = builder.withTransactionId(*transaction)
-            java = builder.build(self._engine)
+            # Kernel's public API takes one application a commit
+            versions = [_version(*one) for one in (transactions or {}).items()]
+            actions = [*versions, *(_add({}, file) for file in files)]
+            java = self._update(on, actions, domains or {}, transaction).build(self._engine)
             for name, text in (domains or {}).items():
                 if text is None:
                     java.removeDomainMetadata(name)
                 else:
                     java.addDomainMetadata(name, text)
-            # Kernel's public API takes one application a commit
-            versions = [_version(*one) for one in (transactions or {}).items()]
-            return self._commit(java, [*versions, *(_add({}, file) for file in files)])
+            return self._commit(java, actions)
 
     def files(
         self, on: Snapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
@@ -326,15 +325,14 @@ class KernelTable:
         With `over_appends` only where a commit since then wrote one of `domains` or removed one of `removed`.
         """
         with self._translated():
-            builder = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE)
-            if transaction is not None:
-                builder = builder.withTransactionId(*transaction)
+            evolved = [] if schema is None else [self._metadata(on, schema)]
+            actions = [*evolved, *map(_remove, removed), *(_add(*one) for one in added)]
+            builder = self._update(on, actions, domains, transaction)
             is_alone = schema is not None or not over_appends
             java = (builder.withMaxRetries(0) if is_alone else builder).build(self._engine)
             for name, text in domains.items():
                 java.addDomainMetadata(name, text)
-            evolved = [] if schema is None else [self._metadata(on, schema)]
-            return self._commit(java, [*evolved, *map(_remove, removed), *(_add(*one) for one in added)])
+            return self._commit(java, actions)
 
     def _metadata(self, on: Snapshot, schema: StructType) -> Action:
         """The table's metadata with another schema. Kernel itself changes none without column mapping, which delta-rs
@@ -353,9 +351,9 @@ class KernelTable:
         Raises KernelConflict where one of `removed` is gone.
         """
         with self._translated():
-            java = on.java.buildUpdateTableTransaction(ENGINE_INFO, self._kernel.Operation.WRITE).build(self._engine)
             removals = [_remove(file, are_rows_gone=False) for file in removed]
-            return self._commit(java, [*removals, *(_add(*one, are_rows_new=False) for one in added)])
+            actions = [*removals, *(_add(*one, are_rows_new=False) for one in added)]
+            return self._commit(self._update(on, actions).build(self._engine), actions)
 
     def checkpoint(self, on: Snapshot) -> bool:
         """Write the checkpoint of `on`; False where it is there, or is what the committer's own hook writes.
@@ -384,6 +382,18 @@ class KernelTable:
                     self._checksum_again_at_s = time.monotonic() + _TRUSTED_S
             except (PySparkException, Py4JError) as error:
                 _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
+
+    def _update(
+        self,
+        on: Snapshot,
+        actions: Sequence[Action],
+        domains: Mapping[str, str | None] | Mapping[str, str] = MappingProxyType({}),
+        transaction: tuple[str, int] | None = None,
+    ) -> Any:
+        """The builder of a commit on `on` of these `actions`, beside those that Kernel makes of the rest."""
+        count = len(actions) + len(domains) + (transaction is not None)
+        builder = on.java.buildUpdateTableTransaction(engine_info(count), self._kernel.Operation.WRITE)
+        return builder if transaction is None else builder.withTransactionId(*transaction)
 
     def _with_committer(self, builder: Any) -> Any:
         return builder if self._committer is None else builder.withCommitter(self._committer)

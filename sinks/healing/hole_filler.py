@@ -28,6 +28,7 @@ from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.books.ledger_rows import LedgerRows
+from sinks.healing.neighbours import SOURCE_HINT
 from sinks.healing.owed import settle_holes
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable
@@ -131,8 +132,7 @@ class HoleFiller:
                 offset=hole.end,
                 expected=f"a record that ends at {hole.end}, where the replica has the next one",
                 found=f"one that ends at {proven.range.end}",
-                hint="Nothing of it was committed. These are another log's files, or the master's log was rewritten "
-                "since: check the path.",
+                hint=f"Nothing of it was committed. {SOURCE_HINT}",
             )
         return proven
 

@@ -17,7 +17,7 @@ from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
 _FIRST_LOOK_BYTES = 1 << 16
-_HINT = "These are another log's files, or the master's log was rewritten since: check the path."
+SOURCE_HINT = "This is another log, or the master's log was rewritten since: check the path, or the address."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +79,5 @@ def _check(source: MasterLog, record: StoredRecord, committed: Offset) -> None:
             offset=record.range.start,
             expected=f"{record.range} with the bytes that were replicated",
             found="other bytes",
-            hint=_HINT,
+            hint=SOURCE_HINT,
         )

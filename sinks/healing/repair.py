@@ -240,7 +240,7 @@ class Repair:
                 offset=position,
                 expected=expected,
                 found=found.cause,
-                hint=found.condition.hint,
+                hint=found.condition.hint_for(self._master.log_id.kind),
             )
         return comparison, found
 

@@ -99,18 +99,29 @@ class Holes:
         """Where the hole at offset 0 ends; 0 if there is none."""
         return self.ranges[0].end if self.ranges and self.ranges[0].start == 0 else Offset(0)
 
+    @property
+    def forgotten(self) -> tuple[OffsetRange, ...]:
+        """The hole at offset 0, without what a repair took out: the replica's own retention deleted any row in it."""
+        left: tuple[OffsetRange, ...] = tuple(one for one in self.ranges[:1] if one.start == 0)
+        for out in Holes(ranges=left).within_each(self.taken_out):
+            left = _without(left, out)
+        return left
+
     def within(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """The parts of the holes that lie in `wanted`."""
         parts = ((max(hole.start, wanted.start), min(hole.end, wanted.end)) for hole in self.ranges)
         return tuple(OffsetRange(start, end) for start, end in parts if start < end)
+
+    def within_each(self, wanted: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+        """The parts of the holes that lie in any of `wanted`, which are apart from each other."""
+        return tuple(part for one in wanted for part in self.within(one))
 
     def hold(self, wanted: OffsetRange) -> bool:
         """Whether all of `wanted` is missing."""
         return any(hole.holds(wanted) for hole in self.ranges)
 
     def _changed(self, ranges: tuple[OffsetRange, ...]) -> Holes:
-        left = Holes(ranges=ranges)
-        out = tuple(part for one in self.taken_out for part in left.within(one))
+        out = Holes(ranges=ranges).within_each(self.taken_out)
         return replace(self, ranges=ranges, commit=uuid.uuid4().hex, taken_out=out)
 
 

@@ -43,6 +43,7 @@ class TypedRebuild:
         self._was, self._state, self._generation = was, state, state.generation + 1
         self._table = TypedTable(spark, warehouse, wanted.name)
         self._anew = TypedTable(spark, warehouse, wanted.name, anew=True)
+        self._to: TypedState | None = None  # what the exchange has tried to commit
         _remove(self._anew.path)
         # what a killed rebuild has left
         DeadLetters(spark, warehouse, wanted.name, anew=True).clear(list(state.logs), since=self._generation)
@@ -83,6 +84,8 @@ class TypedRebuild:
             raise ReplicaError(
                 f"the table {self._table.path} is gone", hint="Nothing was exchanged; restore it, or drop it."
             )
+        if on.state == self._to:  # it has landed unheard
+            return on.state
         if on.state.generation != self._state.generation:
             raise ReplicaError(
                 f"the typed table {self._wanted.name} was made anew meanwhile",
@@ -91,7 +94,7 @@ class TypedRebuild:
                 hint="Nothing was exchanged: somebody else has done it.",
             )
         number = max(on.state.number, made.state.number) + 1
-        to = replace(made.state, number=number, changes=(*on.state.changes, *made.state.changes))
+        to = self._to = replace(made.state, number=number, changes=(*on.state.changes, *made.state.changes))
         self._table.commit(on, to, added=files, removed=self._table.files(on), columns=made.columns)
         return to
 

@@ -2,8 +2,9 @@
 
 Whole ranges of the ledger are deleted, from the front, in two commits: the first takes their records out of the table
 log and makes them a hole (`LogTable.forget`), the second sets `deleted_at` in their rows of the ledger. After a kill in
-between the hole says which rows lack it, and `settle` sets it: nothing else leaves a row whose records are gone. The
-newest range is always kept, so a retention never reaches the position.
+between the hole says which rows lack it (`Holes.forgotten`), and `settle` sets it, or a backfill before it fills the
+hole: its rows would stand beside those otherwise. The newest range is always kept, so a retention never reaches the
+position.
 """
 
 from __future__ import annotations
@@ -104,8 +105,7 @@ class ReplicaRetention:
 
         Raises ReplicaError.
         """
-        _, gone, _ = self._front()
-        return self._ledger.set_deleted(OffsetRange(Offset(0), gone), now)
+        return self._ledger.set_deleted(lambda: self._log.read().holes.forgotten, now)
 
     def _front(self) -> tuple[Held, Offset, Offset]:
         """The log, where its remaining records begin, and its position; both are 0 for a log without data."""

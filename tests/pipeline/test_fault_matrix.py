@@ -290,3 +290,21 @@ def test_an_entry_in_the_middle_of_the_delta_log_is_missing(
     entry.write_bytes(kept)  # from a backup, as the documents say
     operator.replicates()
     assert_equal(spark, operator, log)
+
+
+@pytest.mark.parametrize("kept", [0, 1], ids=["emptied", "cut"])
+def test_an_entry_in_the_middle_of_the_delta_log_has_lost_lines(
+    spark: SparkSession, operator: Operator, log: FaultyLog, kept: int
+) -> None:
+    operator.replicates()
+    log.append(random.Random(SEED + 2), 30)
+    operator.replicates()
+    entry = sorted((operator.lake / "log" / "_delta_log").glob("*.json"))[-2]
+    whole = entry.read_bytes()
+    entry.write_bytes(b"".join(whole.splitlines(keepends=True)[:kept]))
+    for verb in ("coverage", "status"):
+        said = operator.does(verb)
+        assert (said.code, entry.name in said.err) == (5, True), said
+    entry.write_bytes(whole)  # from a backup, as the documents say
+    operator.must("coverage")
+    assert_equal(spark, operator, log)

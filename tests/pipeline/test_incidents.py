@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,13 +13,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
+from pipeline.config.configuration import parse
 from pipeline.inspect.incidents import Explanation, Listed, named, way_out
+from pipeline.inspect.selection import ConfiguredLog, OneLog, Partition
 from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.books.incidents import IncidentsTable
+from sinks.healing.repair import _FOR_A_PERSON
 from sources.errors import ConfigurationError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.test_quarantine_reader import put
+from tests.test_commands_doc import unknown
 
 BROKER_A = LogId("rocketmq", "broker-a")
 NOON = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC
@@ -38,12 +44,70 @@ def listed(name: str, condition: Condition = Condition.GAP, state: State = State
     return Listed(BROKER_A, IncidentRow(id=name, epoch=0, found=lost(condition), state=state))
 
 
-def test_no_verb_heals_a_topic_so_none_is_named() -> None:
-    """Its incidents are of partitions, which --log does not know."""
+KINDS = {
+    "rocketmq/broker-a": '[[logs]]\nid = "rocketmq/broker-a"\nmaster = "127.0.0.1:1"\n',
+    "dister/test": '[[logs]]\nid = "dister/test"\npath = "/nowhere"\n',
+    "kafka/east/orders/3": '[[topics]]\ncluster = "east"\nservers = "127.0.0.1:1"\ntopics = ["orders"]\n',
+}
+"""A log of each kind, and the configuration of its master."""
+EACH = [pytest.param(log, one, id=f"{log.partition('/')[0]}-{one.value}") for log in KINDS for one in Condition]
+
+
+def subject_of(folder: Path, log: str, named: str) -> ConfiguredLog:
+    """What verbs make of ``--log NAMED``, which stands for the log `log`; no master is asked."""
+    given = tomllib.loads(f'warehouse = "{folder}"\n{KINDS[log]}')
+    settings = parse(given, where="job.toml").only(named, "job.toml")
+    subject: ConfiguredLog
+    if settings.logs:
+        subject = OneLog(settings.logs[0])
+    else:
+        (topic,) = settings.topics
+        subject = Partition(topic.among(["orders"])[0], LogId.parse(log), None)
+    assert named in (str(subject.log_id), subject.run_id)
+    return subject
+
+
+@pytest.mark.parametrize(("log", "condition"), EACH)
+def test_every_command_that_an_incident_names_exists_and_takes_its_log(
+    tmp_path: Path, log: str, condition: Condition
+) -> None:
+    incident = replace(listed("0aa111111111", condition), log_id=LogId.parse(log))
+    lost = Explanation(incident, (incident.row.found.range,), ())
+    hint, out = condition.hint_for(incident.log_id.kind), way_out(lost, "job.toml")
+    for line in re.split(r"\blogtwin ", f"{hint} {out}")[1:]:
+        assert unknown(line) == []
+        named = re.search(r"--log (\S+)", line)
+        subject = subject_of(tmp_path, log, named[1] if named else log)
+        if "--path" in line:
+            subject.by_path("DIR")  # which who takes no path refuses
+
+
+@pytest.mark.parametrize(("log", "condition"), EACH)
+def test_hint_and_way_out_name_the_same_remedy(log: str, condition: Condition) -> None:
+    incident = replace(listed("0aa111111111", condition), log_id=LogId.parse(log))
+    hint, remedy = condition.hint_for(incident.log_id.kind), condition.remedy_for(incident.log_id.kind)
+    goes_by_itself = condition is Condition.FAILED_OVER
+    assert re.findall(r"\blogtwin [a-z]+(?: --[a-z-]+(?: [A-Z]+)?)*", hint) == ([] if goes_by_itself else [remedy])
+    out = way_out(Explanation(incident, (incident.row.found.range,), ()), "job.toml")
+    verb, *options = remedy.split(" --")
+    assert out.startswith(f"{verb} --config job.toml --log kafka/east/orders" if "kafka" in log else f"{verb} --config")
+    assert all(f" --{option}" in out for option in options)
+    assert ("--accept-master" in out) == (condition in _FOR_A_PERSON)
+
+
+def test_a_topic_that_was_created_anew_is_repaired_as_a_whole() -> None:
     lost = replace(listed("0aa111111111", Condition.RECREATED), log_id=LogId.parse("kafka/east/orders/3"))
+    out = way_out(Explanation(lost, (), ()), "job.toml")
+    assert out == "logtwin repair --config job.toml --log kafka/east/orders --accept-master"
+
+
+def test_a_range_of_a_partition_is_filled_by_its_brokers_or_accepted() -> None:
+    lost = replace(listed("0aa111111111", Condition.UNDECODABLE), log_id=LogId.parse("kafka/east/orders/3"))
     out = way_out(Explanation(lost, (lost.row.found.range,), ()), "job.toml")
-    assert "logtwin incidents close 0aa111111111 --config job.toml --log kafka/east/orders --note" in out
-    assert not [verb for verb in ("repair --", "backfill") if f"logtwin {verb}" in out]
+    assert out == (
+        "logtwin backfill --config job.toml --log kafka/east/orders/3 --from 100 --to 1300; or, to accept the loss: "
+        "logtwin incidents close 0aa111111111 --config job.toml --log kafka/east/orders/3 --note …"
+    )
 
 
 class TestNames:

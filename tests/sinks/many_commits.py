@@ -40,7 +40,8 @@ def add_commits(
         one = [_next(table, action, step, file_of) for action in actions]
         at = newest_at - (count - step)
         _write(log / f"{newest + step:020d}.json", "".join(json.dumps(action) + "\n" for action in one), at)
-        _write(log / f"{newest + step:020d}.crc", json.dumps(_grown(checksum, one, step)), at)
+        checksum = _grown(checksum, one)
+        _write(log / f"{newest + step:020d}.crc", json.dumps(checksum), at)
 
 
 def _next(table: Path, action: dict[str, Any], step: int, file_of: Callable[[int], Path] | None) -> dict[str, Any]:
@@ -78,12 +79,12 @@ def _link(table: Path, name: str) -> Path:
     return path
 
 
-def _grown(checksum: dict[str, Any], actions: list[dict[str, Any]], step: int) -> dict[str, Any]:
-    """The version's checksum `step` commits later; all files are about as large as the newest."""
+def _grown(checksum: dict[str, Any], actions: list[dict[str, Any]]) -> dict[str, Any]:
+    """The checksum of the version after a commit of these `actions`."""
     later = {name: value for name, value in checksum.items() if name != "fileSizeHistogram"}
     found = {name: value for action in actions for name, value in action.items()}
-    later["numFiles"] += step
-    later["tableSizeBytes"] += step * found["add"]["size"]
+    later["numFiles"] += 1
+    later["tableSizeBytes"] += found["add"]["size"]
     later["txnId"] = found["commitInfo"]["txnId"]
     mine = found["domainMetadata"]
     others = [one for one in checksum["domainMetadata"] if one["domain"] != mine["domain"]]

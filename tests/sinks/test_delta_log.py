@@ -10,26 +10,29 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
+from sinks.delta.log_checks import engine_info
 from sinks.state.fence import state_at
 from sinks.state.position import LogTable, holes_at
 from sources.errors import ReplicaError
 from sources.offsets import LogId
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import BROKER_A, MemoryMaster
+from tests.sinks.upkeep.test_log_entries import commits
 
 BROKER_B = LogId("rocketmq", "broker-b")
 ADD = {"partitionValues": {}, "size": 1, "modificationTime": 2, "dataChange": True, "stats": None}
 
 
 def written(folder: Path, version: int, *actions: dict[str, Any]) -> None:
-    """A commit."""
+    """A commit, as other writers than ours leave it."""
     log = folder / "_delta_log"
     log.mkdir(parents=True, exist_ok=True)
-    (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, actions)))
+    (log / f"{version:020}.json").write_text("\n".join(map(json.dumps, ({"commitInfo": {}}, *actions))))
 
 
 def added(path: str) -> dict[str, Any]:
@@ -51,7 +54,7 @@ def test_actions_replace_each_other(tmp_path: Path) -> None:
         {"domainMetadata": {"domain": "e", "configuration": "1", "removed": False}},
     )  # fmt: skip
     written(
-        tmp_path, 2, {"commitInfo": {}}, {"txn": {"appId": "x", "version": 4}},
+        tmp_path, 2, {"txn": {"appId": "x", "version": 4}},
         {"domainMetadata": {"domain": "d", "configuration": "2", "removed": False}},
         {"domainMetadata": {"domain": "e", "configuration": "", "removed": True}},
     )  # fmt: skip
@@ -87,8 +90,8 @@ def test_a_checkpoint_stands_for_what_is_below_it_once_all_of_it_is_there(tmp_pa
         written(tmp_path, version, added(str(version)))
     log = tmp_path / "_delta_log"
     rows = [
-        {"add": {"path": "of the checkpoint", "stats": None}, "protocol": None},
-        {"add": None, "protocol": {"minReaderVersion": 1, "minWriterVersion": 7}},
+        {"add": {"path": "of the checkpoint", "stats": None}, "protocol": None, "metaData": {"id": "x"}},
+        {"add": {"path": "3", "stats": None}, "protocol": {"minReaderVersion": 1, "minWriterVersion": 7}},
     ]
     for part, row in enumerate(rows, start=1):
         table = pa.Table.from_pylist([row], schema=pa.Table.from_pylist(rows).schema)
@@ -98,7 +101,7 @@ def test_a_checkpoint_stands_for_what_is_below_it_once_all_of_it_is_there(tmp_pa
         (log / f"{version:020}.json").unlink()
     found = newest(str(tmp_path))
     assert found is not None
-    assert (found.version, [*found.files]) == (4, ["of the checkpoint", "4"])
+    assert (found.version, [*found.files]) == (4, ["of the checkpoint", "3", "4"])
 
 
 @pytest.mark.parametrize("lacks", [0, 1])
@@ -126,11 +129,125 @@ def test_what_a_reader_would_have_to_know_is_left_to_spark(
         newest(str(tmp_path))
 
 
-def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
+def counted(*actions: dict[str, Any]) -> list[str]:
+    """The lines of a commit of ours."""
+    info = {"commitInfo": {"engineInfo": f"Kernel-4.4.0/{engine_info(len(actions))}"}}
+    return [json.dumps(one) + "\n" for one in (info, *actions)]
+
+
+def file(folder: Path, version: int, ending: str = "json") -> Path:
+    return folder / "_delta_log" / f"{version:020}.{ending}"
+
+
+@pytest.mark.parametrize("content", ['{"add": ', "", "\n", "[1]\n", '{"commitInfo": 7}', json.dumps(added("b"))])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_damaged_commit_is_named(tmp_path: Path, version: int, content: str) -> None:
     begun(tmp_path)
-    (tmp_path / "_delta_log" / f"{1:020}.json").write_text('{"add": ')
-    with pytest.raises(ReplicaError, match="cannot be read"):
+    written(tmp_path, 1, added("b"))
+    written(tmp_path, 2, added("c"))
+    file(tmp_path, version).write_text(content)
+    with pytest.raises(ReplicaError, match=f"cannot be read; found {version:020}.json") as caught:
         newest(str(tmp_path))
+    assert "backup" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3, 4])
+def test_a_commit_of_ours_has_all_of_its_actions(tmp_path: Path, kept: int) -> None:
+    begun(tmp_path)
+    lines = counted({"txn": {"appId": "x", "version": 3}}, added("b"), {"remove": {"path": "a"}})
+    file(tmp_path, 1).write_text("".join(lines[:kept]))
+    written(tmp_path, 2, added("c"))
+    if kept < len(lines):
+        with pytest.raises(ReplicaError, match=f"{kept - 1} of its 3 actions"):
+            newest(str(tmp_path))
+    else:
+        found = newest(str(tmp_path))
+        assert found is not None
+        assert [*found.files] == ["b", "c"]
+
+
+@pytest.mark.parametrize("lacks", ["protocol", "metaData"])
+def test_a_table_without_protocol_or_metadata_is_none(tmp_path: Path, lacks: str) -> None:
+    begun(tmp_path)
+    first = file(tmp_path, 0)
+    first.write_text("\n".join(line for line in first.read_text().splitlines() if lacks not in line))
+    with pytest.raises(ReplicaError, match=f"version 0 has no {lacks}"):
+        newest(str(tmp_path))
+
+
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_an_older_checkpoint_in_the_place_of_a_newer_one_is_found(tmp_path: Path, is_newest: bool) -> None:
+    """Of delta-rs, whose commits do not count their actions."""
+    checkpoints = commits(tmp_path, 4)
+    if not is_newest:
+        write_deltalake(tmp_path, pa.table({"n": [4]}), mode="append")
+    found = newest(str(tmp_path))
+    assert found is not None
+    assert len(found.files) == (4 if is_newest else 5)
+    checkpoints[-1].write_bytes(checkpoints[-2].read_bytes())
+    with pytest.raises(ReplicaError, match=f"{checkpoints[-1].name} is not of its version"):
+        newest(str(tmp_path))
+
+
+CHECKSUM: dict[str, Any] = {
+    "numFiles": 2, "tableSizeBytes": 2, "domainMetadata": [{"domain": "d", "configuration": "1", "removed": False}]
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        ({}, None),
+        ({"numFiles": None, "tableSizeBytes": None, "domainMetadata": None}, None),
+        ({"numFiles": 3}, "numFiles 3, and the Delta log gives 2"),
+        ({"tableSizeBytes": 3}, "tableSizeBytes 3"),
+        ({"domainMetadata": []}, "domain d"),
+        ({"domainMetadata": [{"domain": "d", "configuration": "0"}]}, "domain d"),
+        ({"numFiles": 3, "txnId": "of this commit"}, "numFiles 3"),
+        ({"numFiles": 3, "txnId": "of another commit"}, None),
+    ],
+)
+def test_a_version_is_that_of_its_checksum(tmp_path: Path, said: dict[str, Any], wrong: str | None) -> None:
+    begun(tmp_path)
+    domain = {"domainMetadata": {"domain": "d", "configuration": "1", "removed": False}}
+    info = {"commitInfo": {"txnId": "of this commit"}}
+    file(tmp_path, 1).write_text("\n".join(map(json.dumps, (info, domain, added("b")))))
+    file(tmp_path, 1, "crc").write_text(json.dumps(CHECKSUM | said))
+    written(tmp_path, 2, added("c"))
+    if wrong is None:
+        assert newest(str(tmp_path)) is not None
+    else:
+        with pytest.raises(ReplicaError, match=f"version 1 is not that of its checksum: .*{wrong}"):
+            newest(str(tmp_path))
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"7"])
+def test_a_checksum_that_a_crash_has_cut_proves_nothing(tmp_path: Path, content: bytes) -> None:
+    begun(tmp_path)
+    file(tmp_path, 0, "crc").write_bytes(content)
+    assert newest(str(tmp_path)) is not None
+
+
+@pytest.mark.spark
+def test_no_line_of_a_replicas_log_can_be_lost(spark: SparkSession, tmp_path: Path) -> None:
+    """In each commit that is read: all lines from any one on, and each file whole."""
+    replica = opened(spark, tmp_path, MemoryMaster((100,) * 60))
+    for end in range(200, 2800, 200):
+        replica(ranges(end - 200, end))
+    path = str(tmp_path / "log")
+    checkpoint = max(int(one.name[:20]) for one in (tmp_path / "log" / "_delta_log").glob("*.checkpoint.parquet"))
+    assert newest(path) is not None
+    read = [one for one in sorted((tmp_path / "log" / "_delta_log").glob("*.json")) if int(one.stem) >= checkpoint]
+    assert len(read) > 2
+    for commit in read:
+        whole = commit.read_bytes()
+        lines = whole.splitlines(keepends=True)
+        for kept in range(len(lines)):
+            commit.write_bytes(b"".join(lines[:kept]))
+            with pytest.raises(ReplicaError, match=commit.name):
+                newest(path)
+        commit.write_bytes(whole)
+    assert newest(path) is not None
 
 
 @pytest.mark.spark

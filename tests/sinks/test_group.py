@@ -38,6 +38,7 @@ from tests.sinks.memory_master import (
     Rewriting,
     Short,
 )
+from tests.sinks.unheard import lose_answers, missing_files
 
 pytestmark = pytest.mark.spark
 
@@ -276,6 +277,20 @@ def test_a_kill_between_two_acknowledgements(spark: SparkSession, tmp_path: Path
     assert again.positions() == dict.fromkeys("abc", 500)
     for master in masters.values():
         tables.assert_one_copy(master, 500)
+
+
+def test_a_batch_whose_commits_land_unheard_is_there_once_in_every_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(100,))}
+    members, tables = Members(spark, tmp_path, masters), Tables(spark, tmp_path)
+    lost = lose_answers(monkeypatch)
+    members.bring(500)
+    assert {*lost} >= {"log", "ledger", "quarantine", "incidents"}
+    assert members.promises == {name: [500] for name in "abc"}
+    assert missing_files(tmp_path) == []
+    for name, master in masters.items():
+        tables.assert_one_copy(master, 500, but=[100] if name == "c" else [])
 
 
 # --- masters that are slow

@@ -62,6 +62,12 @@ def test_what_is_lost_is_missing(holes: Holes, lost: list[OffsetRange]) -> None:
     assert after.commit != holes.commit
 
 
+@given(HOLES, st.lists(RANGES, max_size=3))
+def test_what_retention_deleted_is_at_the_front_and_was_not_taken_out(holes: Holes, out: list[OffsetRange]) -> None:
+    after = holes.with_taken_out(out)
+    assert offsets(*after.forgotten) == offsets(span(0, after.front)) - offsets(*after.taken_out)
+
+
 @given(HOLES, RANGES)
 def test_what_is_filled_is_there(holes: Holes, filled: OffsetRange) -> None:
     assume(not filled.is_empty)

@@ -18,6 +18,7 @@ from sources.offsets import Offset, OffsetRange, Position
 from tests.sinks.batches import ledger
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_position import BROKER_B, ROW, in_parallel
+from tests.sinks.unheard import lose_answers, missing_files
 
 pytestmark = pytest.mark.spark
 
@@ -94,4 +95,35 @@ def test_the_same_row_by_two_at_once_is_there_once(spark: SparkSession, path: st
     in_parallel([threading.Thread(target=append, args=(at,)) for at in places])
     assert sorted(added) == [False, True, True]
     assert [entry["log_id"] for entry in ledger(tmp_path)] == ["rocketmq/broker-a", "rocketmq/broker-b"]
-    assert len(list(Path(path).glob("*.parquet"))) == 2
+    assert missing_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("by", ["append", "append_fill"])
+def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    def append() -> bool:
+        mine, rows = Ledger(spark, path), [row(0, 200), row(200, 500)]
+        return mine.append(position(500), rows) if by == "append" else mine.append_fill(position(900), 1, rows)
+
+    lost = lose_answers(monkeypatch)
+    append()
+    assert lost == {"ledger": 1}
+    assert missing_files(tmp_path) == []
+    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
+    assert not append()
+    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
+
+
+def test_rows_of_a_commit_that_landed_unheard_stay_when_others_come_later(
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, other = Ledger(spark, path), Position(BROKER_B, 0, Offset(300))
+    mine.append(position(200), [row(0, 200)])
+    lose_answers(monkeypatch)
+    mine.append_each({position(500): [row(200, 500)]})
+    assert mine.append_each({position(500): [row(200, 500)], other: [row(0, 300)]}) == {other}
+    assert missing_files(tmp_path) == []
+    assert [(entry["log_id"], entry["end"]) for entry in ledger(tmp_path)] == [
+        ("rocketmq/broker-a", 200), ("rocketmq/broker-a", 500), ("rocketmq/broker-b", 300),
+    ]  # fmt: skip

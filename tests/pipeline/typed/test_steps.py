@@ -20,6 +20,7 @@ from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.table import TypedTable, typed_specs
 from sources.errors import ConfigurationError, UnfitMessage
 from tests.pipeline.typed.world import World, bring, definition, fields
+from tests.sinks.unheard import lose_answers, missing_files
 
 pytestmark = pytest.mark.spark
 
@@ -160,6 +161,21 @@ def kill(patched: pytest.MonkeyPatch, at: str) -> None:
 
     kind = {"bring": DeadLetters, "commit": TypedTable, "changes": SchemaChanges}[at]
     patched.setattr(kind, "commit" if at == "commit" else "bring", killed)
+
+
+def test_commits_that_land_unheard_are_done_once_and_their_files_are_there(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.send({"id": "a"}, b"{broken", {"id": "c"})
+    lost = lose_answers(monkeypatch)
+    world.follow()
+    assert {*lost} >= {"orders", "unfit", "schema_changes"}
+    lost = lose_answers(monkeypatch)
+    assert rebuild(world.spark, world.lake, definition()) is not None
+    assert lost["orders"] == 1
+    assert missing_files(Path(world.lake)) == []
+    assert fields(world.rows()) == [{"id": "a"}, {"id": "c"}]
+    assert [row["reason"] for row in world.unfit()] == ["not_json"]
 
 
 def test_of_two_that_follow_at_once_each_message_is_taken_by_one(world: World) -> None:

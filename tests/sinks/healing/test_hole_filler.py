@@ -12,7 +12,6 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
 from sinks.books.incident import Action, Incident
-from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
 from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import Held, LogTable
@@ -23,6 +22,7 @@ from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
+from tests.sinks.unheard import lose_answers, missing_files
 
 pytestmark = pytest.mark.spark
 
@@ -168,20 +168,11 @@ def state_of(found: Held) -> LogState:
 def test_a_commit_that_landed_unheard_is_a_success(
     spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = KernelTable.commit
-    unheard = [LOG.path(str(lake))]
-
-    def lossy(self: KernelTable, *given: Any, **named: Any) -> int:
-        version = commit(self, *given, **named)
-        if self.path in unheard:
-            unheard.remove(self.path)
-            raise KernelConflict("the answer was lost")
-        return version
-
-    monkeypatch.setattr(KernelTable, "commit", lossy)
+    lost = lose_answers(monkeypatch)
     filler = HoleFiller(spark, str(lake), BROKER_A)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is not None
-    assert unheard == []
+    assert lost == {"log": 1, "ledger": 1}
+    assert missing_files(lake) == []
     assert offsets(lake) == [start for start in STARTS if start < 1500]
     assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
 

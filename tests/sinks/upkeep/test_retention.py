@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipeline.inspect.coverage import read_accounts
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.healing.hole_filler import HoleFiller
+from sinks.proof.completeness import Completeness, Reason
 from sinks.state.holes import Holes
 from sinks.state.position import LogTable
 from sinks.tables import LOG
@@ -164,6 +170,66 @@ def test_what_a_kill_left_undone_is_done_later(spark: SparkSession, warehouse: P
     assert retention.settle(DAY_LATER) == 2
     assert deleted(warehouse) == [True, True, False, False]
     assert retention.settle(DAY_LATER) == 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("after", ["the log", "the ledger"])
+@pytest.mark.parametrize("is_marked", [True, False], ids=["marked", "not yet marked"])
+def test_what_a_fill_brings_back_meanwhile_stays(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, after: str, is_marked: bool
+) -> None:
+    """A fill comes after the first look at one of the two tables, while rows that retention deleted are told so."""
+    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
+    LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
+    if is_marked:
+        retention.settle(DAY_LATER)
+    filled = after_the_first_look(monkeypatch, after, lambda: fill(spark, warehouse, 0, ENDS[20]))
+    retention.settle(DAY_LATER)
+    assert filled == [True]
+    assert offsets(warehouse) == starts()
+    accounts = read_accounts(str(warehouse), BROKER_A)
+    assert accounts is not None
+    complete = Completeness.of(accounts)
+    assert complete.problem(BROKER_A) is None
+    assert complete.missing == ()
+    assert sum(deleted(warehouse)) == 2
+
+
+def fill(spark: SparkSession, warehouse: Path, start: int, end: int) -> None:
+    """One batch of a backfill, by the master's own records."""
+    filler = HoleFiller(spark, str(warehouse), BROKER_A)
+    assert filler.fill(filler.look(), OffsetRange(Offset(start), Offset(end)), MASTER, None) is not None
+
+
+def after_the_first_look(patch: pytest.MonkeyPatch, table: str, act: Callable[[], None]) -> list[bool]:
+    """Do `act` once somebody has looked at `table`, the log or the ledger, for the first time. Returns whether."""
+    looked: list[bool] = []
+    existing = KernelTable.existing
+
+    def look(self: KernelTable, *given: Any, **named: Any) -> Snapshot:
+        found = existing(self, *given, **named)
+        if not looked and table.endswith(Path(self.path).name):
+            looked.append(True)
+            act()
+        return found
+
+    patch.setattr(KernelTable, "existing", look)
+    return looked
+
+
+@pytest.mark.spark
+def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(spark: SparkSession, warehouse: Path) -> None:
+    """Nobody could tell its rows from the old ones later."""
+    LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
+    fill(spark, warehouse, 0, ENDS[10])
+    assert ReplicaRetention(spark, str(warehouse), BROKER_A).settle(DAY_LATER) == 0
+    accounts = read_accounts(str(warehouse), BROKER_A)
+    assert accounts is not None
+    complete = Completeness.of(accounts)
+    assert complete.problem(BROKER_A) is None
+    assert [(one.range.start, one.range.end, one.reason) for one in complete.missing] == [
+        (ENDS[10], ENDS[20], Reason.RETENTION)
+    ]
 
 
 @pytest.mark.spark
