@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segment_files import Segment, list_segments
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.sound_hop import Hopped, hop_sound
+from tests.sources.rocketmq.damaged_logs import sound_records
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, STORED_MS, SyntheticLog, filled, record_bytes
 from tests.truth import Fixture
 
@@ -53,7 +55,7 @@ def doubt_at(end: int, log: SyntheticLog, caplog: pytest.LogCaptureFixture) -> C
     assert segments(log, settle_s=0.1).bounds() == owned(log.minimum, end)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
-    assert f"ends at offset {end}" in record.message
+    assert f"the log ends at {end}, before this" in record.message
     assert isinstance(record.args, tuple)
     doubt = record.args[-1]
     assert isinstance(doubt, CorruptRecord)
@@ -346,6 +348,34 @@ def test_files_in_which_nothing_is_proven_are_an_error(tmp_path: Path, byte: int
     assert str(log.file(0)) in str(raised.value)
 
 
+CHECKED = st.one_of(st.integers(0, 11), st.integers(28, 35), st.integers(88, 120))
+"""Bytes of a record with a body of 50 that a broker checks: size, magic, CRC, place, body (section 1.2)."""
+
+
+@given(
+    sizes=st.lists(st.integers(50, 1500), min_size=1, max_size=30),
+    flips=st.lists(st.tuples(st.integers(0, 40), CHECKED, st.integers(1, 255)), max_size=4),
+)
+def test_any_log_ends_at_the_first_place_without_a_sound_record_in_its_newest_file(
+    sizes: list[int], flips: list[tuple[int, int, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        log = filled(Path(path), *sizes)
+        messages = [start for start in log.starts if start not in log.blanks]
+        for record, byte, mask in flips:
+            at = messages[record % len(messages)] + byte
+            log.write(at, bytes([log.data()[at] ^ mask]))
+        sound = dict(pair for pair in pairwise(log.boundaries) if pair[0] in sound_records(log))
+        end = max((start for start in sound if start % log.file_bytes == 0), default=0)
+        while end in sound:
+            end = sound[end]
+        if end:
+            assert segments(log).bounds() == owned(0, end)
+        else:
+            with pytest.raises(CorruptRecord):
+                segments(log).bounds()
+
+
 # a broker that has recovered
 
 RECOVERED_MS = STORED_MS + 60_000
@@ -370,7 +400,7 @@ def test_what_a_broker_cut_off_is_not_in_the_log(
     source = Segments(tmp_path, past_damage=past_damage, settle_s=0, seen={})
     assert source.bounds() == owned(0, log.end)
     (warning,) = caplog.records
-    assert f"ends at offset {log.end}" in warning.message
+    assert f"the log ends at {log.end}, before this" in warning.message
 
 
 def test_a_lost_page_that_the_broker_has_not_found_yet_ends_the_log(tmp_path: Path) -> None:
