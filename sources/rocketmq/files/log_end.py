@@ -30,6 +30,7 @@ from sources.rocketmq.format.commitlog import Limits, Message, decode
 from sources.rocketmq.format.heads import corrupt, head_size, in_file
 from sources.rocketmq.format.sound_hop import NEVER_MS, Hopped, hop_sound
 
+NOWHERE = Offset(0)
 _FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are released
 _CUT_OFF_HINT = (
     "Either the broker cut this record off when it recovered, and wrote the one in front of it since; or its clock was "
@@ -64,16 +65,20 @@ def newest(segments: Sequence[Segment], limits: Limits) -> int:
     return 0
 
 
-def look(segments: Sequence[Segment], start: Offset, limits: Limits, before: Look | None = None) -> Look:
+def look(
+    segments: Sequence[Segment], start: Offset, limits: Limits, before: Look | None = None, trusted: Offset = NOWHERE
+) -> Look:
     """Find the end of the data from `start` on, a record boundary inside the first of `segments`, the newest file.
 
-    `before` is an earlier look. Raises as `newest` does.
+    `before` is an earlier look. Up to `trusted`, an end that was proven once, times are not compared. Raises as
+    `newest` does.
     """
     found = Look(start, latest_ms=before.latest_ms if before is not None and before.end == start else NEVER_MS)
     free_from = None if before is None else before.free_from
     for index, segment in enumerate(segments):
         with mapped(segment) as file:
-            found = _look_into(file, max(start, segment.start), limits, found.latest_ms, free_from)
+            hopped = _hop(file, max(start, segment.start), limits.max_record_bytes, found.latest_ms, trusted)
+            found = _seen(file, hopped, limits, free_from)
         if found.doubt is not None:
             return found
         if found.end < segment.end:
@@ -81,8 +86,8 @@ def look(segments: Sequence[Segment], start: Offset, limits: Limits, before: Loo
     return found
 
 
-def _look_into(file: SegmentMap, start: Offset, limits: Limits, latest_ms: int, free_from: Offset | None) -> Look:
-    hopped = _hop(file, start, limits.max_record_bytes, latest_ms)
+def _seen(file: SegmentMap, hopped: Hopped, limits: Limits, free_from: Offset | None) -> Look:
+    """What a look saw that has come so far."""
     found = _behind(file, hopped.end, limits)
     torn = None if hopped.last is None else _wrong(file, hopped.last, hopped.end, limits)
     if hopped.last is not None and torn is not None:
@@ -110,13 +115,13 @@ def _behind(file: SegmentMap, at: Offset, limits: Limits) -> Look:
     return Look(at, _wrong(file, at, Offset(at + size), limits))  # or a message that has arrived since the hop
 
 
-def _hop(file: SegmentMap, start: Offset, max_size: int, latest_ms: int) -> Hopped:
+def _hop(file: SegmentMap, start: Offset, max_size: int, latest_ms: int, trusted: Offset) -> Hopped:
     """Hop from `start` over all sound messages."""
     at, last, in_order, last_ms = start, None, start, latest_ms
     with file.rest(file.segment.start) as view:
         while True:
             enough = at + _FORGET_BYTES
-            hopped = hop_sound(view, file.segment.start, at, enough, max_size, latest_ms)
+            hopped = hop_sound(view, file.segment.start, at, enough, max_size, latest_ms, trusted)
             latest_ms = hopped.latest_ms
             if hopped.last is not None:
                 last, last_ms = hopped.last, hopped.last_ms

@@ -18,7 +18,7 @@ from sources.bounds import check_within
 from sources.errors import CorruptRecord, LogtwinError, SegmentError
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.files.log_end import Look, look, newest
+from sources.rocketmq.files.log_end import NOWHERE, Look, look, newest
 from sources.rocketmq.files.segment_files import Hole, Segment, SegmentMap, list_segments, mapped, parts_of
 from sources.rocketmq.files.segment_reader import BOUNDARY_HINT, NO_BOUNDARY, SegmentReader
 from sources.rocketmq.files.segment_search import SegmentSearch
@@ -69,7 +69,8 @@ class Segments:
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Return the range from the first file's start to the end of the last proven record; ``[min, min)`` if empty.
 
-        Looks only at what follows `known`, the end that an earlier call gave, or else at the newest file that has data.
+        Looks only at what follows `known`, the end that an earlier call in this process gave. Otherwise it looks at the
+        newest file that has data; up to a `known` end it does not compare times.
         What is wrong at the tail may be a record that the broker is writing, so it is looked at again for the settle
         time. After that the log ends before it, with a warning. Only if nothing at all is proven, it is an error: then
         nothing shows that this is a commit log. Raises ConfigurationError, SegmentError, CorruptRecord.
@@ -107,10 +108,11 @@ class Segments:
     def _look_once(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
         segments = list_segments(self._path)
         start = segments[newest(segments, self._limits)].start
-        if known is not None and known > start and _is_end_of_data(segments, known):
-            start = known
+        seen = self.seen_end
+        if known is not None and seen is not None and known <= seen and _is_end_of_data(segments, seen):
+            start = max(start, seen)
         looked_at = [segment for segment in segments if segment.end > start]
-        self._seen.look = look(looked_at, start, self._limits, self._seen.look)
+        self._seen.look = look(looked_at, start, self._limits, self._seen.look, known or NOWHERE)
         return segments, self._seen.look
 
     def chunks(

@@ -65,16 +65,18 @@ class Hopped(NamedTuple):
     last_ms: int
 
 
-def hop_sound(view: memoryview, base: int, start: Offset, enough: int, max_size: int, latest_ms: int) -> Hopped:
+def hop_sound(
+    view: memoryview, base: int, start: Offset, enough: int, max_size: int, latest_ms: int, trusted: Offset
+) -> Hopped:
     """Hop from offset `start` over sound messages to the first one at or after `enough`, or to something else.
 
-    `view` is a whole file, whose first byte is offset `base`. `latest_ms` is the latest store time before `start`. This
-    is a hot loop: a gibibyte of small messages has millions.
+    `view` is a whole file, whose first byte is offset `base`. `latest_ms` is the latest store time before `start`. Up
+    to `trusted` all are taken to be in order. This is a hot loop: a gibibyte of small messages has millions.
     """
     unpack, unpack_time, unpack_length = _CHECKED.unpack_from, STORE_TIMESTAMP.unpack_from, BODY_LENGTH.unpack_from
     position, last, in_order, most = start - base, None, start - base, len(view) - HEAD.size
     stored_ms = latest_ms
-    stop = min(enough - base, most - LEAD.size)
+    stop, trusted_end = min(enough - base, most - LEAD.size), trusted - base
     while position < stop:
         size, magic, crc, place, sys_flag = unpack(view, position)
         end = position + size
@@ -90,7 +92,7 @@ def hop_sound(view: memoryview, base: int, start: Offset, enough: int, max_size:
             break
         (stored_ms,) = unpack_time(view, position + stored_at)
         last, position = position, end
-        if stored_ms >= latest_ms:
+        if stored_ms >= latest_ms or end <= trusted_end:
             latest_ms, in_order = stored_ms, end
     found_last = None if last is None else Offset(base + last)
     return Hopped(Offset(base + position), found_last, Offset(base + in_order), latest_ms, stored_ms)

@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
+from sources.group.lookout import LogLookout, LookRequest, LookResult
+from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segment_files import Segment, list_segments
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.sound_hop import Hopped, hop_sound
+from sources.rocketmq.log import RocketMQLog
 from tests.sources.rocketmq.damaged_logs import sound_records
+from tests.sources.rocketmq.log_reading import LOG_ID
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, STORED_MS, SyntheticLog, filled, record_bytes
 from tests.truth import Fixture
 
@@ -446,6 +450,21 @@ def test_after_its_clock_was_set_back_a_broker_is_waited_for_until_it_writes(tmp
         log.append(b"p" * 300, stored_ms=STORED_MS + number)
         assert source.bounds(Offset(before)) == owned(0, log.end)
         before = log.end
+
+
+def test_up_to_an_end_that_was_proven_once_times_are_not_compared(tmp_path: Path) -> None:
+    """A replica that has come that far before its process ended."""
+    log = filled(tmp_path, 300)
+    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
+    for stored_ms in (STORED_MS, STORED_MS + 2, STORED_MS + 1):
+        log.append(b"o" * 300, stored_ms=stored_ms)
+    assert segments(log).bounds() == owned(0, log.starts[2])
+    for known, end in ((2, 2), (3, 4), (4, 4)):
+        assert segments(log).bounds(Offset(log.starts[known])) == owned(0, log.starts[end])
+    assert segments(log).bounds(Offset(log.end)) == owned(0, log.end)
+    lookout = LogLookout(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
+    request = LookRequest(ReadingPlace(Offset(log.end)), None)
+    assert lookout.look({str(LOG_ID): request}) == {str(LOG_ID): LookResult(owned(0, log.end), Offset(log.end))}
 
 
 def test_a_lost_record_that_is_written_anew_proves_nothing_behind_it(tmp_path: Path) -> None:
