@@ -18,7 +18,8 @@
     │       └── AboveMaximum        the master lost its tail, or is another one
     ├── LogError                    the bytes cannot be those of a log                             exit 4
     │   ├── CorruptRecord           a record that contradicts itself or its place
-    │   │   └── ChecksumMismatch    a body that does not match its checksum
+    │   │   ├── ChecksumMismatch    a body that does not match its checksum
+    │   │   └── UnprovenEnd         the newest bytes of a log, and nothing sound behind them; a retry can help
     │   ├── SegmentError            a segment file that is short or misnamed
     │   │   └── MissingSegment      a missing file between two others
     │   ├── UnfitMessage            a message that a typed table cannot take and must not pass over
@@ -196,6 +197,15 @@ class CorruptRecord(LogError):
 
 class ChecksumMismatch(CorruptRecord):
     """A body does not match its checksum."""
+
+
+class UnprovenEnd(CorruptRecord):
+    """The newest bytes of a log are not sound, and nothing sound follows: it is not known yet to go on behind them.
+
+    Whoever writes the log may still write them, or take them back. So this is no loss, whatever `on_loss` says.
+    """
+
+    is_transient = True
 
 
 class SegmentError(LogError):

@@ -258,7 +258,8 @@ class MasterLog(Protocol):
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Return what the master holds now, from its oldest record to the end of its newest: two record boundaries.
 
-        `known`, an earlier maximum, spares a log of files from being searched again below it.
+        `known`, an earlier maximum, spares a log of files from being searched again below it. The end may lie below it
+        only if what stands there is no record of the log any more; without it, also if there is a doubt.
         Raises MasterUnreachable, MasterSilent, LogError.
         """
 

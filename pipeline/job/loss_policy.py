@@ -92,7 +92,7 @@ def _doubtful_from(condition: Condition, error: LogtwinError, position: Offset, 
 def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> LogtwinError:
     """`error`, which ended a log at `position`, with a hint what to do if it is a known condition."""
     condition = condition_of(error)
-    if condition is None or isinstance(error, ReplicaError):
+    if condition is None or error.is_transient or isinstance(error, ReplicaError):
         return error
     if condition.way is WayPast.REPAIR:
         kind = str(error.log).partition("/")[0]

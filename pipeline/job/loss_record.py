@@ -75,7 +75,7 @@ class LossRecord:
         Do not call it during a batch. Raises TakenOver and ReplicaError if a loss cannot be passed, and what keeps the
         replica from being repaired.
         """
-        condition = condition_of(error)
+        condition = None if error.is_transient else condition_of(error)
         bounds = lost.bounds() if condition is not None and self._on_loss == "record" else None
         decision = decide(self._on_loss, error, lost.position, bounds, overrules=self._overrules)
         if isinstance(decision, Mend) and self._mend is not None:

@@ -5,7 +5,8 @@ its tail, may hold other bytes at the same offsets, or may be a different broker
 where they are read (`sinks/batch/tasks.py`).
 
 For most masters only the last record is compared. If that proves too little (`MasterLog.proves_all`), everything that
-was replicated is: the master's bytes are read once, in order, and compared with the checksums of the ledger.
+was replicated is: the master's bytes are read once, in order, and compared with the checksums of the ledger. So is what
+was replicated from a place on where the master's own log is in doubt.
 """
 
 from __future__ import annotations
@@ -35,10 +36,15 @@ def prove_master(
     bounds = master.bounds()
     if bounds.is_empty and bounds.start != position:
         raise _recreated(master, position, bounds)
+    proven = bounds.end  # behind that it may be in doubt whether the master's records are its log
+    if proven < position:
+        bounds = master.bounds(position)
     with suppress(BelowMinimum):
         check_within(OffsetRange(position, position), bounds, log=master.log_id)
-        if master.proves_all:
-            _compare_all(master, position, [row for row in ledger() if row.start >= bounds.start])
+        if master.proves_all or proven < position:
+            since = bounds.start if master.proves_all else proven
+            rows = [row for row in ledger() if row.start >= bounds.start and row.end > since]
+            _compare_all(master, position, rows)
         if link is not None:
             _compare(master, position, link)
 

@@ -44,8 +44,7 @@ class DisterLog:
     """The `sources.master.MasterLog` of the leader that keeps its data in the folder `path`.
 
     `peers` is where its nodes are listed, a file or an http URL; with None in the folder, if they are there (as those
-    of an embedded leader). With `past_damage`, `read` yields damage instead of raising it, and what is wrong behind the
-    last entry is not yet part of the log.
+    of an embedded leader). With `past_damage`, `read` yields damage instead of raising it.
     """
 
     log_id: LogId

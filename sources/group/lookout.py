@@ -77,6 +77,8 @@ class LogLookout:
 
     def _look(self, start: Offset | None, known: Offset | None) -> LookResult:
         bounds = self._log.bounds(known)
+        if start is not None and bounds.end < start:
+            bounds = self._log.bounds(start)
         if start is None:
             return LookResult(bounds, resolved(self._starting_offset, bounds, self._log))
         check_within(OffsetRange(start, start), bounds, log=self._log.log_id)

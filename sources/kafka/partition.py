@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
-from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, naming
+from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, UnprovenEnd, naming
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.fetch import FetchedBatches, fetch
@@ -100,12 +100,15 @@ class KafkaPartition:
         chunks' `raw` is made of their records (`columns.canonical`), so it is equal however the range is cut. Damage is
         a batch, or the part of it in `owned`, with all bytes of the batch; it ends where the next sound batch begins.
 
-        Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does.
+        Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does; UnprovenEnd for a damaged
+        batch that no sound one follows yet.
         """
         with naming(self.log_id), self._following() as leadership:
             at, epoch = owned.start, after_epoch
             while at < owned.end:
                 piece = leadership.ask(partial(self._piece, owned.starting_at(at), epoch))
+                if isinstance(piece, UnprovenEnd):
+                    raise piece
                 yield piece
                 at, epoch = piece.covered.end, piece.mark if isinstance(piece, Chunk) else None
 
@@ -125,8 +128,10 @@ class KafkaPartition:
         if epoch is not None:
             check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
 
-    def _piece(self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader) -> Chunk | Damage:
-        """Return what one fetch gives of `wanted`, from its start on."""
+    def _piece(
+        self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader
+    ) -> Chunk | Damage | UnprovenEnd:
+        """Return what one fetch gives of `wanted`, from its start on; UnprovenEnd is not asked for again."""
         fetched = fetch(
             cluster, leader, self._tp, wanted.start, topic_id=self.topic_id, max_bytes=self.chunk_bytes,
             isolation=self.isolation, last_epoch=epoch,
@@ -136,11 +141,21 @@ class KafkaPartition:
         try:
             return self._chunk(wanted, fetched)
         except CorruptRecord as error:
-            if not self.past_damage or error.offset is None:
+            if error.offset is None:
                 raise
             if error.offset > wanted.start:
                 return self._chunk(OffsetRange(wanted.start, Offset(error.offset)), fetched)
-            return damage_at(fetched.records, wanted, error)
+            return self._damage(wanted, fetched, error)
+
+    def _damage(self, wanted: OffsetRange, fetched: FetchedBatches, error: CorruptRecord) -> Damage | UnprovenEnd:
+        """Return the damage that `wanted` begins with, if the log is known to go on behind it."""
+        try:
+            damage = damage_at(fetched.records, wanted, error)
+        except CorruptRecord:
+            return _unproven(error)
+        if not self.past_damage:
+            raise error
+        return damage
 
     def _chunk(self, wanted: OffsetRange, fetched: FetchedBatches) -> Chunk:
         decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
@@ -167,3 +182,14 @@ class KafkaPartition:
             expected=f"batches up to {wanted.end}",
             found=f"none; high watermark {fetched.high_watermark}, last stable offset {fetched.last_stable}",
         )
+
+
+def _unproven(error: CorruptRecord) -> UnprovenEnd:
+    return UnprovenEnd(
+        f"the newest batch is not sound: {error.problem}",
+        offset=error.offset,
+        expected=error.expected,
+        found=error.found,
+        hint="It is waited for until a sound batch follows it; then on_loss decides. A broker that recovers may cut it "
+        "off, and another replica may have it whole: let that one lead.",
+    )

@@ -83,7 +83,7 @@ class RocketMQLog:
 
     Give either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker;
     or `name_servers` or `controllers`, which are asked at each connection for the master of the broker that the log id
-    names. With `past_damage`, `read` yields damage instead of raising it, and `bounds` and `plan` look past it.
+    names. With `past_damage`, `read` yields damage instead of raising it.
     `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and may read from a
     SYNC_MASTER above the committed position. `connect_timeout_ms` is also how long the broker may take to answer a
     request. Raises ConfigurationError.
@@ -205,7 +205,7 @@ class RocketMQLog:
         """Implement the contract. Files do not tell how long they are kept."""
         broker = self._broker()
         if broker is None:
-            return MasterView(role=None, bounds=self.bounds(), retention=None)
+            return MasterView(role=None, bounds=self.bounds(self._segments().seen_end), retention=None)
         with naming(self.log_id), broker.client() as client:
             info, config = client.runtime_info(), client.broker_config()
         bounds = log_bounds(info)

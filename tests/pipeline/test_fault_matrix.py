@@ -121,7 +121,7 @@ def test_a_master_that_lost_one_byte(spark: SparkSession, operator: Operator, lo
     operator.replicates()
     torn, kept = log.end - 1, log.boundaries[-2]
     log.cut_at(torn)
-    operator.fails(4, "CorruptRecord")
+    operator.fails(3, "AboveMaximum")
     with served(operator, log) as master:
         assert master.end == kept
         operator.fails(3, "AboveMaximum")

@@ -181,3 +181,24 @@ def test_a_master_that_has_fewer_bytes_there() -> None:
     with pytest.raises(Rewritten) as caught:
         prove_master(Lacking(SIZES, proves_all=True), POSITION, None, lambda: LEDGERS[1])
     assert caught.value.offset == 100
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful(Rewriting):
+    """Is in doubt whether its log goes on behind its second record, except for who knows that it did."""
+
+    def bounds(self, known: Offset | None = None) -> OffsetRange:
+        return OffsetRange(Offset(0), Offset(100 if known is None else 500))
+
+
+def test_what_was_replicated_from_a_doubt_on_is_compared() -> None:
+    """Not only the last record, which a broker may have cut off and left where it stood."""
+    rows = ledger_of((0, 10), (10, 100), (100, 400))
+    prove_master(Doubtful(SIZES, since=400), POSITION, LINK, lambda: rows)
+    with pytest.raises(Rewritten) as raised:
+        prove_master(Doubtful(SIZES, since=100), POSITION, None, lambda: rows)
+    assert raised.value.offset == 100
+
+
+def test_a_doubt_behind_the_position_is_none_of_the_replica() -> None:
+    prove(Doubtful(SIZES, since=100), Offset(100), None)

@@ -12,19 +12,21 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.decoding.undecodable import as_damage, up_to_damage
 from sources.dister.files.batch_bytes import BatchBytes
-from sources.dister.files.layout import ENTRY_LOG, BatchFile, check_joined, list_batches
+from sources.dister.files.layout import ENTRY_LOG, BatchFile, are_joined, list_batches
 from sources.dister.files.log_walk import LogWalk, end_of, minimum_of, start_at
 from sources.dister.format import columns
 from sources.dister.format.line_walk import Broken, Sound
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MissingSegment, error_from
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
+from sources.told_doubt import ToldDoubt
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,9 @@ _DAMAGE_HINT = (
 )
 
 
+_TOLD: Final[dict[Path, ToldDoubt]] = {}
+
+
 class EntryLog:
     """The log in the folder `path`, below `ENTRY_LOG`. With `past_damage`, reading goes on behind damage."""
 
@@ -47,8 +52,8 @@ class EntryLog:
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Return the range from the first file's first id to behind the last entry; ``[0, 0)`` if there is no file yet.
 
-        What is wrong behind the last entry is an error; with `past_damage` it is not yet part of the log. `known` is an
-        end found earlier. Raises ConfigurationError, MissingSegment, CorruptRecord, MasterSilent.
+        What is wrong behind the last entry is not yet part of the log; a warning says what it is. `known` is an end
+        found earlier. Raises ConfigurationError, MasterSilent.
         """
         found = self._bounds(known)
         if found.is_empty:  # an overruled leader removes its file and writes it again
@@ -61,8 +66,9 @@ class EntryLog:
         walk = LogWalk(batches, end_of(batches, known))
         for _ in walk.pieces():  # includes what was appended since
             pass
-        if walk.open_damage is not None and not self._past_damage:
-            raise _named(walk.open_damage)
+        doubt, told = walk.open_damage, _TOLD.setdefault(self._path, ToldDoubt(self._path))
+        if doubt is not None and not told.is_told(walk.end, doubt.error):
+            told.tell(walk.end, doubt.error, named=_named(doubt))
         return OffsetRange(minimum_of(batches), walk.end)
 
     def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Generator[Chunk | Damage]:
@@ -101,7 +107,7 @@ class EntryLog:
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         """Return the end of the first entry or damage that ends at or after `offset`; at most `maximum`.
 
-        Raises BelowMinimum, AboveMaximum, ConfigurationError, MissingSegment, MasterSilent.
+        Raises BelowMinimum, AboveMaximum, ConfigurationError, MasterSilent.
         """
         if offset >= maximum:
             return maximum
@@ -138,13 +144,9 @@ class EntryLog:
                 hint=f"Check `path`: it must name the folder that holds {ENTRY_LOG}.",
             )
         batches = list_batches(self._path / ENTRY_LOG)
-        try:
-            check_joined(batches)
-        except MissingSegment:
+        if not are_joined(batches):
             time.sleep(SETTLE_S)
             batches = list_batches(self._path / ENTRY_LOG)
-            if not self._past_damage:
-                check_joined(batches)
         return batches
 
     def _walk_to(self, wanted: OffsetRange) -> LogWalk:

@@ -64,11 +64,9 @@ def list_batches(entry_log: Path) -> tuple[BatchFile, ...]:
     return tuple(sorted(found, key=lambda batch: batch.number))
 
 
-def check_joined(batches: Sequence[BatchFile]) -> None:
-    """Raise MissingSegment for the first file that is missing between two of `batches`."""
-    for before, after in pairwise(batches):
-        if after.number > before.number + 1:
-            raise missing_between(before, after)
+def are_joined(batches: Sequence[BatchFile]) -> bool:
+    """Whether no file is missing between two of `batches`."""
+    return all(after.number == before.number + 1 for before, after in pairwise(batches))
 
 
 def missing_between(before: BatchFile, after: BatchFile) -> MissingSegment:

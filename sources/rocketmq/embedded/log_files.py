@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from sources.offsets import Offset
-from sources.rocketmq.files.segment_files import Segment, list_segments
+from sources.rocketmq.files.segment_files import Segment, check_joined, list_segments
 
 
 class LogFiles:
@@ -23,6 +23,7 @@ class LogFiles:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self._segments = list(list_segments(directory)) if _has_log(directory) else []
+        check_joined(self._segments)
         self.size_bytes = self._segments[0].size if self._segments else file_size_bytes
         self.first = self._segments[0].start if self._segments else Offset(0)
         self._descriptors = [os.open(segment.path, os.O_RDWR) for segment in self._segments]
@@ -89,7 +90,7 @@ class LogFiles:
 
 def _has_log(directory: Path) -> bool:
     """Whether any file has a byte in it; a crash may leave an empty one, which does not count."""
-    return any(path.stat().st_size for path in directory.iterdir() if path.name.isdigit())
+    return any(path.stat().st_size for path in directory.iterdir() if path.name.isdigit() and path.is_file())
 
 
 def _sync_directory(directory: Path) -> None:

@@ -1,22 +1,24 @@
-"""The end of a commit log's data, found by hopping from record head to record head.
+"""The end of a commit log's data, as its broker finds it when it recovers: the first place without a sound record.
 
-A segment file is allocated whole and zeroed, so its length says nothing: the data ends where the next head is eight
-zero bytes and nothing but zeros follows. The broker appends while we look, its bytes arrive in pieces, and a look may
-see half a record. So a look gives the end it can prove, and a *doubt*: the error for the bytes after that end, which
-may still turn out to be a record in the making. The caller decides how long a doubt may last.
+A segment file is allocated whole and zeroed, so its length says nothing. And what stands behind the end is no data,
+whatever it looks like: after a crash a broker ends its log at the first record that is not sound, keeps the bytes
+behind it, and writes over them later. Only the newest file can have such an end: a broker that ends its log in a file
+deletes the later ones. So a later file that begins with a sound record proves that the log goes on there, and that what
+is wrong before it is damage.
 
-A reader that gets past damage asks for the end behind it: as long as any sound record follows a doubt, the log goes on
-there, and only what follows the last such record is the tail.
+The broker appends while we look, its bytes arrive in pieces, and a look may see half a record. So a look gives the end
+it can prove, and a *doubt*: the error for the bytes after that end, which may still turn out to be a record in the
+making. The caller decides how long a doubt may last.
 
-What is proven: every head on the way carries its own offset; the last record is whole (its parts add up, its body
-matches its checksum, its last byte has arrived). The earlier ones are whole because a broker completes one record
-before the next.
+What is proven: every message on the way is whole (`sound_hop`), and the last byte of the last one has arrived. It was
+not stored before one in front of it; or else sound records now stand where there was nothing when an earlier look ended
+there. A broker writes only at its end, so then all before is its log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,87 +27,113 @@ from sources.offsets import Offset
 from sources.rocketmq.files.segment_files import Segment, SegmentMap, mapped
 from sources.rocketmq.files.segment_search import SegmentSearch
 from sources.rocketmq.format.commitlog import Limits, Message, decode
-from sources.rocketmq.format.heads import corrupt, head_size, hop_messages, in_file
+from sources.rocketmq.format.heads import corrupt, head_size, in_file
+from sources.rocketmq.format.sound_hop import NEVER_MS, Hopped, hop_sound
 
+NOWHERE = Offset(0)
 _FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are released
+_CUT_OFF_HINT = (
+    "Either the broker cut this record off when it recovered, and wrote the one in front of it since; or its clock was "
+    "set back. It is read as soon as another record follows it, or a later file."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The result of one look: data is proven up to `end`, a record boundary; `doubt` is what is wrong there."""
+    """The result of one look: data is proven up to `end`, a record boundary; `doubt` is what is wrong there.
+
+    `latest_ms` is the latest store time of what was hopped over and is proven. `free_from` is where sound records end
+    and nothing follows; None if something does.
+    """
 
     end: Offset
     doubt: CorruptRecord | None = None
+    latest_ms: int = NEVER_MS
+    free_from: Offset | None = None
 
 
-def look(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
-    """Find the end of the data from `start` on, a record boundary inside the first of `segments`.
+def newest(segments: Sequence[Segment], limits: Limits) -> int:
+    """Return the index of the newest file that begins with a sound record; 0 if none does.
 
     Raises FileNotFoundError if one of the files is deleted meanwhile, SegmentError if one changes its length.
     """
-    found = Look(start)
+    for index in reversed(range(1, len(segments))):
+        if segments[index].has_data():
+            with mapped(segments[index]) as file:
+                if SegmentSearch(file, limits).size_if_sound(segments[index].start):
+                    return index
+    return 0
+
+
+def look(
+    segments: Sequence[Segment], start: Offset, limits: Limits, before: Look | None = None, trusted: Offset = NOWHERE
+) -> Look:
+    """Find the end of the data from `start` on, a record boundary inside the first of `segments`, the newest file.
+
+    `before` is an earlier look. Up to `trusted`, an end that was proven once, times are not compared. Raises as
+    `newest` does.
+    """
+    found = Look(start, latest_ms=before.latest_ms if before is not None and before.end == start else NEVER_MS)
+    free_from = None if before is None else before.free_from
     for index, segment in enumerate(segments):
         with mapped(segment) as file:
-            found = _look_into(file, max(start, segment.start), limits)
+            hopped = _hop(file, max(start, segment.start), limits.max_record_bytes, found.latest_ms, trusted)
+            found = _seen(file, hopped, limits, free_from)
         if found.doubt is not None:
             return found
         if found.end < segment.end:
-            return Look(found.end, _data_beyond(found.end, segment, segments[index + 1 :]))
+            return replace(found, doubt=_data_beyond(found.end, segment, segments[index + 1 :]))
     return found
 
 
-def look_past_damage(segments: Sequence[Segment], start: Offset, limits: Limits) -> Look:
-    """Like `look`, but leave a doubt only if no sound record follows it."""
-    found = look(segments, start, limits)
-    while found.doubt is not None:
-        following = _sound_record(segments, Offset(found.end + 1), limits)
-        if following is None:
-            return found
-        found = look([segment for segment in segments if segment.end > following], following, limits)
-    return found
+def _seen(file: SegmentMap, hopped: Hopped, limits: Limits, free_from: Offset | None) -> Look:
+    """What a look saw that has come so far."""
+    found = _behind(file, hopped.end, limits)
+    torn = None if hopped.last is None else _wrong(file, hopped.last, hopped.end, limits)
+    if hopped.last is not None and torn is not None:
+        found = Look(hopped.last, torn)
+    if hopped.in_order >= min(found.end, hopped.end):
+        return replace(found, latest_ms=hopped.latest_ms)
+    if free_from is not None and file.segment.start <= free_from < found.end:
+        return replace(found, latest_ms=hopped.last_ms)
+    doubt = _stored_before(file.segment, hopped)
+    return replace(found, end=hopped.in_order, doubt=doubt, latest_ms=hopped.latest_ms)
 
 
-def _sound_record(segments: Sequence[Segment], start: Offset, limits: Limits) -> Offset | None:
-    """Find the first sound record at or after `start`; raises as `look` does."""
-    for segment in segments:
-        if segment.end > start:
-            with mapped(segment) as file:
-                found = SegmentSearch(file, limits).sound_record(Offset(max(start, segment.start)))
-            if found < segment.end:
-                return found
-    return None
-
-
-def _look_into(file: SegmentMap, start: Offset, limits: Limits) -> Look:
-    at, last = _hop(file, start, limits.max_record_bytes)
+def _behind(file: SegmentMap, at: Offset, limits: Limits) -> Look:
+    """Look at what stands at `at`, behind the messages."""
     with file.rest(at) as rest:
         try:
             size = head_size(file.segment, rest, at, limits)
         except CorruptRecord as error:
-            found = Look(at, error)
-        else:
-            if at + size == file.segment.end:  # only a blank reaches the end of its file
-                return Look(file.segment.end)
-            # Otherwise zeros, or a message that has arrived since the hop saw zeros; the next look will see it.
-            found = Look(at, None if size else _data_after_zeros(file.segment, rest, at, limits))
-    torn = None if last is None else _torn(file, last, at, limits)
-    return found if last is None or torn is None else Look(last, torn)
+            return Look(at, error)
+        if not size:
+            doubt = _data_after_zeros(file.segment, rest, at, limits)
+            return Look(at, doubt, free_from=at if doubt is None else None)
+    if at + size == file.segment.end:  # only a blank reaches the end of its file
+        return Look(file.segment.end)
+    return Look(at, _wrong(file, at, Offset(at + size), limits))  # or a message that has arrived since the hop
 
 
-def _hop(file: SegmentMap, start: Offset, max_size: int) -> tuple[Offset, Offset | None]:
-    """Hop from `start` over all messages; return where there is none, and the last message hopped over."""
-    at, last = start, None
+def _hop(file: SegmentMap, start: Offset, max_size: int, latest_ms: int, trusted: Offset) -> Hopped:
+    """Hop from `start` over all sound messages."""
+    at, last, in_order, last_ms = start, None, start, latest_ms
     with file.rest(file.segment.start) as view:
         while True:
             enough = at + _FORGET_BYTES
-            at, latest = hop_messages(view, file.segment.start, at, enough, max_size)
-            last = last if latest is None else latest
+            hopped = hop_sound(view, file.segment.start, at, enough, max_size, latest_ms, trusted)
+            latest_ms = hopped.latest_ms
+            if hopped.last is not None:
+                last, last_ms = hopped.last, hopped.last_ms
+            if hopped.in_order > at:
+                in_order = hopped.in_order
+            at = hopped.end
             if at < enough:
-                return at, last
+                return Hopped(at, last, in_order, latest_ms, last_ms)
             file.forget(at)
 
 
-def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptRecord | None:
+def _wrong(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptRecord | None:
     """Return what is wrong with the message ``[at, end)``: a contradiction, or a part that has not arrived."""
     with file.view(at, end) as view:
         try:
@@ -120,8 +148,19 @@ def _torn(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptR
     return None
 
 
+def _stored_before(segment: Segment, hopped: Hopped) -> CorruptRecord:
+    return corrupt(
+        segment,
+        hopped.in_order,
+        "the record was stored before one in front of it",
+        f"a store timestamp of {hopped.latest_ms} ms or later",
+        "an earlier one",
+        _CUT_OFF_HINT,
+    )
+
+
 def _data_after_zeros(segment: Segment, rest: memoryview, at: Offset, limits: Limits) -> CorruptRecord | None:
-    """Check that zeros follow for a record's size: a record may arrive back to front, or the last head may be wrong."""
+    """Check that zeros follow for a record's size: a record may arrive back to front, or its head may be lost."""
     following = np.frombuffer(rest[: limits.max_record_bytes], dtype=np.uint8)
     if not following.any():
         return None

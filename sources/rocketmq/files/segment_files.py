@@ -91,18 +91,24 @@ class Hole:
         )
 
 
-def list_segments(path: Path, *, holes: bool = False) -> tuple[Segment, ...]:
-    """Return the segment files in the directory `path`, in log order; never empty. With `holes` some may be missing.
+def list_segments(path: Path) -> tuple[Segment, ...]:
+    """Return the segment files in the directory `path`, in log order; never empty. Some may be missing between others.
 
-    Raises ConfigurationError (no such directory, no segment file in it), MissingSegment, and SegmentError, naming the
-    file that is missing or has another length than its neighbours.
+    Raises ConfigurationError (no such directory, no segment file in it), and SegmentError, naming the file that
+    overlaps another or has another length than its neighbours.
     """
     try:
-        return _joined(_scan(path))
+        return _joined(_scan(path), holes=False)
     except SegmentError:
         # A scan is no snapshot: of two files created during it, it may show only the second. A second scan, begun
         # after the first has ended, sees both.
-        return _joined(_scan(path), holes=holes)
+        return _joined(_scan(path), holes=True)
+
+
+def check_joined(segments: Sequence[Segment]) -> None:
+    """Raise MissingSegment for the first file that is missing between two of `segments`."""
+    for before, after in pairwise(segments):
+        _check_neighbours(before, after, holes=False)
 
 
 def parts_of(segments: Sequence[Segment], wanted: OffsetRange) -> Iterator[Segment | Hole]:
@@ -143,7 +149,7 @@ def _scan(path: Path) -> list[Segment]:
 
 def _segment(entry: os.DirEntry[str]) -> Segment | None:
     """Return None for anything but a segment file, and for one that was deleted during the scan."""
-    if not _NAME.fullmatch(entry.name):
+    if not _NAME.fullmatch(entry.name) or entry.is_dir():
         return None
     try:
         return Segment(Path(entry.path), Offset(int(entry.name)), entry.stat().st_size)
@@ -151,7 +157,7 @@ def _segment(entry: os.DirEntry[str]) -> Segment | None:
         return None
 
 
-def _joined(segments: list[Segment], *, holes: bool = False) -> tuple[Segment, ...]:
+def _joined(segments: list[Segment], *, holes: bool) -> tuple[Segment, ...]:
     """Return `segments` if each starts where the one before it ends (with `holes`: or later) and all have one size."""
     size = _file_size(segments)
     for segment in segments:

@@ -31,7 +31,7 @@ class SegmentSearch:
         end = Offset(min(start + size, segment.end))
         with self._file.view(start, end) as window:
             found = find_record(window, start, self.limits, is_end=end == segment.end)
-        if found.is_final and found.offset < segment.end and not self._size_if_sound(found.offset):
+        if found.is_final and found.offset < segment.end and not self.size_if_sound(found.offset):
             return Found(Offset(found.offset + 1), is_final=False)
         return found
 
@@ -71,7 +71,7 @@ class SegmentSearch:
         if offset <= segment.start:
             return min(segment.start, maximum)
         at = self.record_at_or_after(offset)
-        while at < min(maximum, segment.end) and not self._size_if_sound(at):
+        while at < min(maximum, segment.end) and not self.size_if_sound(at):
             at = self.record_at_or_after(Offset(at + 1))
         return min(at, maximum)
 
@@ -81,12 +81,12 @@ class SegmentSearch:
         if at == segment.end:
             return at
         with self._file.rest(segment.start) as view:
-            landed, _ = hop_messages(view, segment.start, at, enough, self.limits.max_record_bytes)
-        if landed < enough and landed + self._size_if_sound(landed) == segment.end:  # only a blank ends a file
+            landed = hop_messages(view, segment.start, at, enough, self.limits.max_record_bytes)
+        if landed < enough and landed + self.size_if_sound(landed) == segment.end:  # only a blank ends a file
             return segment.end
         return landed
 
-    def _size_if_sound(self, at: Offset) -> int:
+    def size_if_sound(self, at: Offset) -> int:
         """Return the size of the record at `at`; 0 if none starts there or it is damaged."""
         try:
             size = self.head_size(at)

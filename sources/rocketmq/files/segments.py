@@ -1,7 +1,8 @@
 """A commit log read from its segment files, while a broker may be appending to it and deleting from its front.
 
-It answers two questions: where the log begins and ends (`bounds`), and what lies in a range (`chunks`). It keeps
-nothing between calls but the path, because another process may ask the next question.
+It answers two questions: where the log begins and ends (`bounds`), and what lies in a range (`chunks`). Another process
+may ask the next question, so nothing depends on what is remembered of an earlier one: it spares work, waiting, and
+saying the same again.
 """
 
 from __future__ import annotations
@@ -9,24 +10,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from sources.bounds import check_within
 from sources.errors import CorruptRecord, LogtwinError, SegmentError
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.files.log_end import Look, look, look_past_damage
+from sources.rocketmq.files.log_end import NOWHERE, Look, look, newest
 from sources.rocketmq.files.segment_files import Hole, Segment, SegmentMap, list_segments, mapped, parts_of
 from sources.rocketmq.files.segment_reader import BOUNDARY_HINT, NO_BOUNDARY, SegmentReader
 from sources.rocketmq.files.segment_search import SegmentSearch
 from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
 from sources.rocketmq.format.heads import corrupt
+from sources.told_doubt import ToldDoubt
 
 SETTLE_S = 1.0
-"""How long bytes at the tail may stay without being a whole record before they are an error."""
+"""How long bytes at the tail may stay without being a whole record before the log is said to end before them."""
 LOOK_AGAIN_S = 0.05
-_How = Callable[[Sequence[Segment], Offset, Limits], Look]
 _NOT_ALONE = "A broker deletes only its oldest files: see what else writes to this directory."
+
+
+@dataclass(slots=True)
+class Seen:
+    """What this process last saw of a log's end, and what it has told of it."""
+
+    told: ToldDoubt
+    look: Look | None = None
+
+
+_SEEN: Final[dict[Path, Seen]] = {}
+"""By directory."""
 
 
 class Segments:
@@ -41,8 +56,10 @@ class Segments:
         settle_s: float = SETTLE_S,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        seen: dict[Path, Seen] = _SEEN,
     ) -> None:
         self._path = Path(path)
+        self._seen = seen.setdefault(self._path, Seen(ToldDoubt(self._path)))
         self._limits = limits
         self._past_damage = past_damage
         self._settle_s = settle_s
@@ -50,21 +67,22 @@ class Segments:
         self._sleep = sleep
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """Return the range from the first file's start to the end of the last whole record; ``[min, min)`` if empty.
+        """Return the range from the first file's start to the end of the last proven record; ``[min, min)`` if empty.
 
-        Looks only at what follows `known`, the end that an earlier call gave, or else at the newest file that has data.
+        Looks only at what follows `known`, the end that an earlier call in this process gave. Otherwise it looks at the
+        newest file that has data; up to a `known` end it does not compare times.
         What is wrong at the tail may be a record that the broker is writing, so it is looked at again for the settle
-        time. After that it is an error or, with `past_damage`, the log ends behind the last sound record. Raises
-        ConfigurationError, SegmentError, CorruptRecord.
+        time. After that the log ends before it, with a warning. Only if nothing at all is proven, it is an error: then
+        nothing shows that this is a commit log. Raises ConfigurationError, SegmentError, CorruptRecord.
         """
         segments, found = self._look(known)
         deadline = self._clock() + self._settle_s
-        while found.doubt is not None:
+        while found.doubt is not None and not self._seen.told.is_told(found.end, found.doubt):
             proven = found.end
             if self._clock() >= deadline:
-                if not self._past_damage:
+                if found.end == segments[0].start:
                     raise found.doubt
-                segments, found = self._look(proven, look_past_damage)
+                self._seen.told.tell(found.end, found.doubt)
                 break
             self._sleep(LOOK_AGAIN_S)
             segments, found = self._look(proven)
@@ -72,23 +90,30 @@ class Segments:
                 break  # the record was completed; a new doubt has its own time
         return OffsetRange(segments[0].start, found.end)
 
-    def _look(self, known: Offset | None, how: _How = look) -> tuple[Sequence[Segment], Look]:
-        for start_from in (known, None):  # retention may take the file that holds `known`, but never the newest
+    @property
+    def seen_end(self) -> Offset | None:
+        """The end that this process saw last; None if it has not looked yet."""
+        return None if self._seen.look is None else self._seen.look.end
+
+    def _look(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
+        for _ in range(2):  # retention never takes the newest file, but the newest that was listed may be old by now
             with suppress(FileNotFoundError):
-                return self._look_once(start_from, how)
+                return self._look_once(known)
         raise SegmentError(
             f"the segment files in {self._path} disappear while they are looked at",
             expected="files that stay until retention deletes them from the front",
             hint=_NOT_ALONE,
         )
 
-    def _look_once(self, known: Offset | None, how: _How) -> tuple[Sequence[Segment], Look]:
-        segments = self._list()
-        start = known if known is not None and _is_end_of_data(segments, known) else _newest_data(segments)
-        return segments, how([segment for segment in segments if segment.end > start], start, self._limits)
-
-    def _list(self) -> tuple[Segment, ...]:
-        return list_segments(self._path, holes=self._past_damage)
+    def _look_once(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
+        segments = list_segments(self._path)
+        start = segments[newest(segments, self._limits)].start
+        seen = self.seen_end
+        if known is not None and seen is not None and known <= seen and _is_end_of_data(segments, seen):
+            start = max(start, seen)
+        looked_at = [segment for segment in segments if segment.end > start]
+        self._seen.look = look(looked_at, start, self._limits, self._seen.look, known or NOWHERE)
+        return segments, self._seen.look
 
     def chunks(
         self, owned: OffsetRange, boundary: bool, chunk_bytes: int, upto: Offset | None = None
@@ -103,20 +128,22 @@ class Segments:
 
         Raises BelowMinimum, AboveMaximum, CorruptRecord, SegmentError, ConfigurationError.
         """
-        segments = self._list()
+        segments = list_segments(self._path)
         check_within(owned, _held_by(segments) if upto is None else OffsetRange(min(segments[0].start, upto), upto))
         for part in parts_of(segments, owned):
-            if isinstance(part, Hole):
+            if isinstance(part, Segment):
+                yield from self._file_chunks(part, owned, boundary, chunk_bytes, upto)
+            elif self._past_damage:
                 yield Damage(_inside(part, owned), None, part.error())
             else:
-                yield from self._file_chunks(part, owned, boundary, chunk_bytes, upto)
+                raise part.error()
 
     def raw(self, wanted: OffsetRange, piece_bytes: int) -> Iterator[memoryview]:
         """Yield the bytes of exactly `wanted`, unchecked, in pieces that are released when the next is requested.
 
         Raises BelowMinimum, AboveMaximum, SegmentError (MissingSegment: also with `past_damage`), ConfigurationError.
         """
-        segments = self._list()
+        segments = list_segments(self._path)
         check_within(wanted, _held_by(segments))
         for part in parts_of(segments, wanted):
             if isinstance(part, Hole):
@@ -132,11 +159,11 @@ class Segments:
 
         Raises BelowMinimum, CorruptRecord, SegmentError, ConfigurationError.
         """
-        return self._boundary_in(self._list(), offset, maximum)
+        return self._boundary_in(list_segments(self._path), offset, maximum)
 
     def pieces(self, wanted: OffsetRange, size_bytes: int) -> Iterator[OffsetRange]:
         """Cut `wanted` into pieces of `size_bytes`, cut at the next record boundary. Raises as `boundary_after`."""
-        segments = self._list()
+        segments = list_segments(self._path)
         start = wanted.start
         while start < wanted.end:
             end = self._boundary_in(segments, Offset(start + size_bytes), wanted.end)
@@ -162,7 +189,25 @@ class Segments:
     ) -> Iterator[Chunk | Damage]:
         with self._opened(segment) as file:
             reader = SegmentReader(file, owned, self._limits, lambda at: self._ends_early(segment, at, owned, upto))
-            yield from reader.chunks(boundary=boundary, chunk_bytes=chunk_bytes, past_damage=self._past_damage)
+            is_checked = False
+            try:
+                for piece in reader.chunks(boundary=boundary, chunk_bytes=chunk_bytes, past_damage=self._past_damage):
+                    if isinstance(piece, Damage) and not is_checked:
+                        self._check_goes_on(segment, owned, upto)
+                        is_checked = True
+                    yield piece
+            except CorruptRecord:
+                self._check_goes_on(segment, owned, upto)
+                raise
+
+    def _check_goes_on(self, segment: Segment, owned: OffsetRange, upto: Offset | None) -> None:
+        """Raise AboveMaximum if `segment` holds the end of the log, and that lies before the end of `owned` now.
+
+        Something is wrong in it, which in the newest file is no damage: the broker has ended its log there since.
+        """
+        segments = list_segments(self._path)
+        if upto is None and segment.start >= segments[newest(segments, self._limits)].start:
+            check_within(owned, self.bounds())
 
     def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange, upto: Offset | None) -> CorruptRecord:
         """Say why there are zeros at `at`, inside the range to read. Raises AboveMaximum if the log ends there now."""
@@ -175,7 +220,7 @@ class Segments:
 
     def _gone(self, segment: Segment) -> LogtwinError:
         """Say why a file that was there is missing: retention took it, or somebody else."""
-        segments = self._list()
+        segments = list_segments(self._path)
         held = _held_by(segments)
         if segment.start < held.start:
             check_within(OffsetRange(segment.start, segment.start), held)
@@ -210,8 +255,3 @@ def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
     if known == holder.start:
         return holder.has_data()
     return any(holder.read(Offset(known - 1), 1))
-
-
-def _newest_data(segments: Sequence[Segment]) -> Offset:
-    """Return the start of the newest file that has data, or of the first file if none has."""
-    return next((segment.start for segment in reversed(segments) if segment.has_data()), segments[0].start)

@@ -64,14 +64,13 @@ def _check_place(segment: Segment, at: Offset, rest: memoryview, size: int) -> N
         raise corrupt(segment, at, problem, f"{HEAD.size} bytes after it", f"{len(rest) - size}")
 
 
-def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size: int) -> tuple[Offset, Offset | None]:
+def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size: int) -> Offset:
     """Hop from offset `start` over messages to the first one at or after `enough`, or to something else than a message.
 
-    `view` is a whole file, whose first byte is offset `base`. Returns where it stopped and the last message that it
-    hopped over. This is the hot loop: a gibibyte of small messages has millions of heads.
+    `view` is a whole file, whose first byte is offset `base`. Only heads are looked at.
     """
     unpack = MESSAGE_HEAD.unpack_from
-    position, last, length = start - base, None, len(view)
+    position, length = start - base, len(view)
     stop = min(enough - base, length - MESSAGE_HEAD.size)
     while position < stop:
         size, magic, stored = unpack(view, position)
@@ -79,8 +78,8 @@ def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size:
             break
         if position + size > length - HEAD.size:
             break
-        last, position = position, position + size
-    return Offset(base + position), None if last is None else Offset(base + last)
+        position += size
+    return Offset(base + position)
 
 
 def corrupt(

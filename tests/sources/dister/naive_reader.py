@@ -13,17 +13,13 @@ Piece = tuple[str, int, int, bytes]
 
 @dataclass
 class Naive:
-    """`pieces` are entries and damage with their ranges and bytes; `is_torn` says that damage is left at the end."""
+    """`pieces` are entries and damage with their ranges and bytes; `broken` are the lines left at the end."""
 
     pieces: list[Piece] = field(default_factory=list)
     end: int = 0
     broken: list[bytes] = field(default_factory=list)
     lines: dict[int, bytes] = field(default_factory=dict)
     expired: int = 0
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self.broken)
 
 
 def naive(files: Mapping[int, bytes]) -> Naive:

@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from sources.dister.files.layout import BatchFile, batch_number, batch_path, check_joined, list_batches
-from sources.errors import ConfigurationError, MissingSegment
+from sources.dister.files.layout import BatchFile, are_joined, batch_number, batch_path, list_batches, missing_between
+from sources.errors import ConfigurationError
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,10 @@ def test_a_folder_that_is_none_cannot_be_read(tmp_path: Path) -> None:
 def test_a_file_that_is_missing_between_two_others() -> None:
     files = [BatchFile(number, Path(f"/l/0/{number}")) for number in (97, 98, 99)]
 
-    check_joined([])
-    check_joined(files)
-    with pytest.raises(MissingSegment, match="/l/1/100 is missing") as raised:
-        check_joined([*files, BatchFile(102, Path("/l/1/102"))])
-    assert raised.value.offset == 100_000_000_000
+    later = BatchFile(102, Path("/l/1/102"))
+    assert are_joined([])
+    assert are_joined(files)
+    assert not are_joined([*files, later])
+    missing = missing_between(files[-1], later)
+    assert "/l/1/100 is missing" in str(missing)
+    assert missing.offset == 100_000_000_000

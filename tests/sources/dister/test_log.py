@@ -167,19 +167,24 @@ def test_a_torn_line_is_not_yet_written(tmp_path: Path) -> None:
     assert pieces(log, 10_008, 20_002) == [("entry", 10_008, 20_002, TWO)]
 
 
-def test_a_torn_line_that_the_next_was_written_behind_is_damage(tmp_path: Path) -> None:
+def test_a_torn_line_that_the_next_was_written_behind_is_damage_once_an_entry_follows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Torn inside of its id it makes a longer number, which nothing tells from an id."""
     for length in range(len(b"20001"), len(TWO)):
-        glued = TWO[:length] + THREE
-        log = leader(tmp_path, ONE, glued)
-        with pytest.raises(CorruptRecord, match="line 2"):
-            log.bounds()
-        assert log_of(tmp_path, past_damage=True).bounds() == owned(0, 10_008)
+        glued, folder = TWO[:length] + THREE, tmp_path / str(length)
+        leader(folder, ONE, glued)
+        caplog.clear()
+        for past_damage in (False, True, False):
+            assert log_of(folder, past_damage=past_damage).bounds() == owned(0, 10_008)
+        (warning,) = caplog.records
+        assert "the log ends at 10008" in warning.message
+        assert "line 2" in warning.message
 
-        log = leader(tmp_path, ONE, glued, set_line(40_001))
+        log = leader(folder, ONE, glued, set_line(40_001))
         with pytest.raises(CorruptRecord, match="line 2"):
             pieces(log, 10_008, 40_002)
-        (damage, entry) = pieces(log_of(tmp_path, past_damage=True), 10_008, 40_002)
+        (damage, entry) = pieces(log_of(folder, past_damage=True), 10_008, 40_002)
         assert (damage[0], damage[1], damage[3]) == ("damage", 10_008, glued)
         assert entry == ("entry", damage[2], 40_002, set_line(40_001))
 
@@ -224,8 +229,10 @@ def test_a_file_that_is_missing_is_no_end_of_the_log(tmp_path: Path, number: int
     later, end = set_line(number * 10**9 + 7), number * 10**9 + 8
     log = log_of(write(tmp_path, {0: ONE, number: later}))
 
+    assert log.bounds() == owned(0, end)
+    assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
     with pytest.raises(MissingSegment, match="0/1 is missing"):
-        log.bounds()
+        pieces(log, 10_008, end)
     recording = log_of(tmp_path, past_damage=True)
     assert recording.bounds() == owned(0, end)
     assert pieces(recording, 0, end) == [
@@ -277,7 +284,7 @@ def test_a_file_that_goes_or_shrinks_meanwhile_is_asked_for_again(tmp_path: Path
 
 def test_an_entry_in_a_file_that_is_not_its_own_is_damage(tmp_path: Path) -> None:
     with pytest.raises(CorruptRecord, match="belongs in another batch file"):
-        leader(tmp_path, ONE, set_line(1_000_000_007)).bounds()
+        pieces(leader(tmp_path, ONE, set_line(1_000_000_007), TWO), 0, 20_002)
 
 
 def test_what_the_leader_does_not_hold_cannot_be_read(tmp_path: Path) -> None:

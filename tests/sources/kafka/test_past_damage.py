@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from sources.errors import ChecksumMismatch
+from pipeline.job.loss_policy import Stop, decide, explained
+from sources.errors import ChecksumMismatch, UnprovenEnd
 from sources.kafka.cluster import leadership
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
@@ -65,9 +66,27 @@ def test_a_part_of_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("behind", [b"", LAST[:-1], BAD], ids=["nothing", "a batch cut off", "another damaged one"])
-def test_damage_that_no_sound_batch_follows_is_not_passed(monkeypatch: pytest.MonkeyPatch, behind: bytes) -> None:
-    with pytest.raises(ChecksumMismatch):
-        pieces(monkeypatch, 17, 22, fetched(BAD + behind))
+@pytest.mark.parametrize("past_damage", [False, True])
+def test_damage_that_no_sound_batch_follows_is_the_end_of_the_log_so_far(
+    monkeypatch: pytest.MonkeyPatch, behind: bytes, past_damage: bool
+) -> None:
+    """Whatever is to be done about losses: it is waited for, and asked for once at a time."""
+    with pytest.raises(UnprovenEnd, match="the newest batch is not sound") as raised:
+        pieces(monkeypatch, 17, 22, fetched(BAD + behind), past_damage=past_damage)
+    assert raised.value.offset == 17
+    assert raised.value.is_transient
+    assert decide("record", raised.value, Offset(17), None) == Stop()
+    assert explained(raised.value, "fail", Offset(17)) is raised.value
+
+
+@pytest.mark.parametrize("past_damage", [False, True])
+def test_what_is_sound_before_damage_comes_first(monkeypatch: pytest.MonkeyPatch, past_damage: bool) -> None:
+    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD), fetched(BAD))
+    monkeypatch.setattr(leadership, "connected", cluster.connected)
+    reading = a_partition(past_damage=past_damage).read(OffsetRange(Offset(10), Offset(22)))
+    assert shown([next(reading)]) == [(10, 17, [10, 11, 12, 13, 14])]
+    with pytest.raises(UnprovenEnd):
+        next(reading)
 
 
 def test_without_the_word_of_an_operator_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:

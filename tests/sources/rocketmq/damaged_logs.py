@@ -32,9 +32,11 @@ class Reading:
         return Limits(max_record_bytes=self.max_record_bytes)
 
     def files(self, log: SyntheticLog) -> Segments:
-        return Segments(log.path, self.limits, past_damage=self.past_damage, settle_s=0)
+        return Segments(log.path, self.limits, past_damage=self.past_damage, settle_s=0, seen={})
 
     def by_path(self, log: SyntheticLog, start: int, end: int) -> list[Chunk | Damage]:
+        """Behind the log its broker has gone on, so that what is wrong in it is damage."""
+        log.go_on()
         return list(map(kept, self.files(log).chunks(owned(start, end), True, self.chunk_bytes)))
 
     def by_stream(

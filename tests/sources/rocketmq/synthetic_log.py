@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROPERTIES = b"KEYS\x01k\x02"
+STORED_MS = 1_700_000_000_001
 BLANK_HEAD = struct.Struct(">iI")
 
 
-def record_bytes(offset: int, body: bytes, properties: bytes = PROPERTIES) -> bytes:
+def record_bytes(offset: int, body: bytes, properties: bytes = PROPERTIES, stored_ms: int = STORED_MS) -> bytes:
     """A V1 message record with IPv4 hosts (specification, section 1.2) at physical offset `offset`."""
     host = bytes([127, 0, 0, 1]) + struct.pack(">i", 10911)
     rest = (
         struct.pack(">Iiiqqiq", zlib.crc32(body) & 0x7FFFFFFF, 0, 0, 0, offset, 0, 1_700_000_000_000) + host
-        + struct.pack(">q", 1_700_000_000_001) + host + struct.pack(">iq", 0, 0)
+        + struct.pack(">q", stored_ms) + host + struct.pack(">iq", 0, 0)
         + struct.pack(">i", len(body)) + body + b"\x01t" + struct.pack(">h", len(properties)) + properties
     )  # fmt: skip
     return struct.pack(">iI", len(rest) + 8, 0xDAA320A7) + rest
@@ -54,12 +55,19 @@ class SyntheticLog:
             file.seek(offset - start)
             file.write(data)
 
-    def append(self, body: bytes, properties: bytes = PROPERTIES, *, piece_bytes: int = 1 << 30) -> None:
+    def append(
+        self,
+        body: bytes,
+        properties: bytes = PROPERTIES,
+        *,
+        piece_bytes: int = 1 << 30,
+        stored_ms: int = STORED_MS,
+    ) -> None:
         """Appends a message, after a blank where it does not fit (section 1.3), in pieces of `piece_bytes`."""
-        data = record_bytes(self.end, body, properties)
+        data = record_bytes(self.end, body, properties, stored_ms)
         if len(data) + 8 > self.left:
             self.append_blank()
-            data = record_bytes(self.end, body, properties)
+            data = record_bytes(self.end, body, properties, stored_ms)
         for at in range(0, len(data), piece_bytes):
             self.write(self.end + at, data[at : at + piece_bytes])
         self._grow(len(data))
@@ -72,6 +80,17 @@ class SyntheticLog:
         self.blanks.append(self.end)
         self._grow(left)
         self.allocate(self.end + self.file_bytes)
+
+    def recover_at(self, record: int) -> None:
+        """What a broker does that finds this record lost: its log ends there, and the bytes behind stay."""
+        self.end = self.starts[record]
+        del self.starts[record:]
+
+    def go_on(self) -> None:
+        """Begin the file after the one that the log ends in, as the broker has done since; `end` stays."""
+        start = self.end + self.left % self.file_bytes
+        self.allocate(start)
+        self.write(start, record_bytes(start, b"later"))
 
     def _grow(self, size: int) -> None:
         self.starts.append(self.end)

@@ -220,11 +220,11 @@ def test_any_flipped_bytes_in_any_splits(
 
 def assert_read_in_any_way(log: SyntheticLog, reading: Reading, split_bytes: int) -> None:
     """Planned and read from files; as one stream; as batches of one stream; as streams side by side."""
-    files = reading.files(log)
-    end = files.bounds().end
-    cuts = list(files.pieces(owned(0, end), split_bytes))
+    log.go_on()
+    assert reading.files(log).bounds().end > log.end
+    cuts = list(reading.files(log).pieces(owned(0, log.end), split_bytes))
     parts = [reading.by_path(log, cut.start, cut.end) for cut in cuts]
-    assert_covers(list(chain(*parts)), log, 0, end)
+    assert_covers(list(chain(*parts)), log, 0, log.end)
     assert [part[-1].covered.end for part in parts] == [cut.end for cut in cuts]
 
     assert_covers(reading.by_stream(log, 0, log.end), log, 0, log.end)

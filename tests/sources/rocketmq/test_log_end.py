@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
+from sources.group.lookout import LogLookout, LookRequest, LookResult
+from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segment_files import Segment, list_segments
 from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.format.heads import hop_messages
-from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
+from sources.rocketmq.format.sound_hop import Hopped, hop_sound
+from sources.rocketmq.log import RocketMQLog
+from tests.sources.rocketmq.damaged_logs import sound_records
+from tests.sources.rocketmq.log_reading import LOG_ID
+from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, STORED_MS, SyntheticLog, filled, record_bytes
 from tests.truth import Fixture
 
 SIZES = st.lists(st.integers(0, 1500), max_size=40)
@@ -41,9 +47,24 @@ class FakeTime:
 
 
 def segments(log: SyntheticLog | Path, time: FakeTime | None = None, settle_s: float = 1.0) -> Segments:
+    """As another process, which remembers nothing."""
     time = time or FakeTime()
     path = log.path if isinstance(log, SyntheticLog) else log
-    return Segments(path, settle_s=settle_s, clock=time.clock, sleep=time.sleep)
+    return Segments(path, settle_s=settle_s, clock=time.clock, sleep=time.sleep, seen={})
+
+
+def doubt_at(end: int, log: SyntheticLog, caplog: pytest.LogCaptureFixture) -> CorruptRecord:
+    """What a warning says is wrong at `end`, where the log ends."""
+    caplog.clear()
+    assert segments(log, settle_s=0.1).bounds() == owned(log.minimum, end)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert f"the log ends at {end}, before this" in record.message
+    assert isinstance(record.args, tuple)
+    doubt = record.args[-1]
+    assert isinstance(doubt, CorruptRecord)
+    assert doubt.offset == end
+    return doubt
 
 
 def owned(start: int, end: int) -> OffsetRange:
@@ -116,14 +137,17 @@ def test_a_master_that_lost_its_last_blank_is_not_believed_to_end_after_it(tmp_p
 def test_retention_between_the_listing_and_the_look_does_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The newest file that was listed is the oldest by now, and has gone."""
     log = filled(tmp_path, *[1000] * 12)
 
-    def list_then_delete(path: Path, **options: bool) -> tuple[Segment, ...]:
-        listed = list_segments(path, **options)
-        log.file(0).unlink(missing_ok=True)
+    def list_too_early(path: Path) -> tuple[Segment, ...]:
+        listed = list_segments(path)
+        if listed[0].start == 0:
+            log.file(0).unlink()
+            return listed[:1]
         return listed
 
-    monkeypatch.setattr("sources.rocketmq.files.segments.list_segments", list_then_delete)
+    monkeypatch.setattr("sources.rocketmq.files.segments.list_segments", list_too_early)
     assert segments(log).bounds(Offset(log.starts[1])) == owned(4096, log.end)
 
 
@@ -132,7 +156,7 @@ def test_a_log_that_somebody_deletes_is_an_error_naming_the_directory(
 ) -> None:
     log = filled(tmp_path, 100)
     listed = list_segments(tmp_path)
-    monkeypatch.setattr("sources.rocketmq.files.segments.list_segments", lambda path, **options: listed)
+    monkeypatch.setattr("sources.rocketmq.files.segments.list_segments", lambda path: listed)
     log.file(0).unlink()
     with pytest.raises(SegmentError, match="disappear") as raised:
         segments(log).bounds()
@@ -153,7 +177,9 @@ def test_a_record_without_properties_can_be_the_known_end(tmp_path: Path) -> Non
 # a broker that appends while we look
 
 
-def test_each_part_of_a_record_counts_only_when_the_rest_has_arrived(tmp_path: Path) -> None:
+def test_each_part_of_a_record_counts_only_when_the_rest_has_arrived(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = filled(tmp_path, 100)
     record = record_bytes(log.end, b"arrives in pieces")
     for length in range(1, len(record)):
@@ -161,23 +187,19 @@ def test_each_part_of_a_record_counts_only_when_the_rest_has_arrived(tmp_path: P
         if not any(record[:length]):
             assert segments(log).bounds().end == log.end
             continue
-        with pytest.raises(CorruptRecord) as raised:
-            segments(log, settle_s=0.1).bounds()
-        assert raised.value.offset == log.end
-        assert str(log.file(0)) in str(raised.value)
+        assert str(log.file(0)) in str(doubt_at(log.end, log, caplog))
         rest = FakeTime(lambda start=length: log.write(log.end + start, record[start:]))
         assert segments(log, rest).bounds().end == log.end + len(record)
         assert rest.sleeps == 1
 
 
-def test_a_record_that_arrives_back_to_front_is_waited_for(tmp_path: Path) -> None:
+def test_a_record_that_arrives_back_to_front_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = filled(tmp_path, 100)
     record = record_bytes(log.end, b"arrives from its end")
     log.write(log.end + 48, record[48:])
-    with pytest.raises(CorruptRecord, match="more follows") as raised:
-        segments(log).bounds()
-    assert raised.value.offset == log.end
-    assert f"from offset {log.end + 48} on" in str(raised.value)
+    doubt = doubt_at(log.end, log, caplog)
+    assert "more follows" in doubt.problem
+    assert f"from offset {log.end + 48} on" in str(doubt)
     time = FakeTime(None, lambda: log.write(log.end, record))
     assert segments(log, time).bounds().end == log.end + len(record)
     assert time.sleeps == 2
@@ -187,8 +209,7 @@ def test_it_is_waited_for_the_settle_time_and_no_longer(tmp_path: Path) -> None:
     log = filled(tmp_path, 100)
     log.write(log.end, b"\0\0\1")
     time = FakeTime()
-    with pytest.raises(CorruptRecord):
-        segments(log, time, settle_s=0.5).bounds()
+    assert segments(log, time, settle_s=0.5).bounds() == owned(0, log.end)
     assert 0.5 <= time.now - 100 < 0.6
 
 
@@ -213,97 +234,100 @@ def test_a_record_that_arrives_during_a_look_is_for_the_next_look(
     seen = log.end
 
     def hop_then_append(*arguments: Any) -> Any:
-        stopped = hop_messages(*arguments)
+        stopped = hop_sound(*arguments)
         if log.end == seen:
             log.append(b"after the hop, before the look at what stopped it")
         return stopped
 
-    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_messages", hop_then_append)
+    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_sound", hop_then_append)
     assert segments(log).bounds().end == seen
     assert segments(log).bounds().end == log.end > seen
 
 
 @pytest.mark.parametrize("difference", [-1, 1])
-def test_a_size_that_was_caught_half_written_does_not_move_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, difference: int
+def test_a_head_that_changes_after_the_hop_does_not_move_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, difference: int
 ) -> None:
     """The hop saw another size than the one that stands there when the last record is looked at."""
     log = filled(tmp_path, 100)
     log.append(b"x" * 300, b"")
-    monkeypatch.setattr(
-        "sources.rocketmq.files.log_end.hop_messages",
-        lambda *arguments: (Offset(hop_messages(*arguments)[0] + difference), Offset(log.starts[1])),
-    )
-    with pytest.raises(CorruptRecord) as raised:
-        segments(log).bounds()
-    assert raised.value.offset == log.starts[1]
+
+    def hop_wrong(*arguments: Any) -> Hopped:
+        hopped = hop_sound(*arguments)
+        return hopped._replace(end=Offset(hopped.end + difference))
+
+    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_sound", hop_wrong)
+    doubt_at(log.starts[1], log, caplog)
 
 
 # a tail that is wrong
 
 
-@pytest.mark.parametrize("record", [0, 1, 2])
+@pytest.mark.parametrize("record", [1, 2, 3])
 @pytest.mark.parametrize("byte", range(8))
-def test_a_flipped_byte_in_size_or_magic_is_an_error(tmp_path: Path, record: int, byte: int) -> None:
-    log = filled(tmp_path, 300, 300, 300)
+def test_a_flipped_byte_in_size_or_magic_ends_the_newest_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, record: int, byte: int
+) -> None:
+    log = filled(tmp_path, 300, 300, 300, 300)
     at = log.starts[record] + byte
     log.write(at, bytes([log.data()[at] ^ 0x01]))
-    with pytest.raises(CorruptRecord) as raised:
-        segments(log).bounds()
-    assert raised.value.offset == log.starts[record]
-    assert str(log.file(0)) in str(raised.value)
-    assert None not in (raised.value.expected, raised.value.found, raised.value.hint)
+    doubt = doubt_at(log.starts[record], log, caplog)
+    assert str(log.file(0)) in str(doubt)
+    assert None not in (doubt.expected, doubt.found, doubt.hint)
 
 
-def test_a_flipped_byte_in_the_last_body_is_an_error(tmp_path: Path) -> None:
-    log = filled(tmp_path, 300, 300)
-    log.write(log.starts[1] + 200, b"\xff")
-    with pytest.raises(CorruptRecord, match="CRC") as raised:
-        segments(log).bounds()
-    assert raised.value.offset == log.starts[1]
+@pytest.mark.parametrize("record", [1, 2, 3])
+def test_a_flipped_byte_in_a_body_ends_the_newest_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, record: int
+) -> None:
+    log = filled(tmp_path, 300, 300, 300, 300)
+    log.write(log.starts[record] + 200, b"\xff")
+    assert "CRC" in doubt_at(log.starts[record], log, caplog).problem
 
 
-def test_a_last_record_of_another_place_is_an_error(tmp_path: Path) -> None:
+def test_a_record_of_another_place_ends_the_newest_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = filled(tmp_path, 300)
     log.write(log.end, record_bytes(log.end + 1, b"copied from elsewhere"))
-    with pytest.raises(CorruptRecord, match="another offset") as raised:
-        segments(log).bounds()
-    assert (raised.value.expected, raised.value.found) == (
-        f"physical offset {log.end}",
-        f"{log.end + 1}",
-    )
+    doubt = doubt_at(log.end, log, caplog)
+    assert "another offset" in doubt.problem
+    assert (doubt.expected, doubt.found) == (f"physical offset {log.end}", f"{log.end + 1}")
 
 
-def test_a_file_that_ends_in_zeros_before_one_that_has_data_is_a_hole(tmp_path: Path) -> None:
+def test_a_file_that_ends_in_zeros_before_one_without_a_sound_record_may_be_the_newest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = filled(tmp_path, *[1000] * 5)
     (blank,) = log.blanks
     log.write(blank, bytes(8))
-    with pytest.raises(CorruptRecord, match="hole") as raised:
-        segments(log).bounds(Offset(log.starts[1]))
-    assert raised.value.offset == blank
-    assert log.file(0).name in str(raised.value)
-    assert log.file(4096).name in str(raised.value)
+    log.write(4096, b"\xff" * 8)
+    doubt = doubt_at(blank, log, caplog)
+    assert "hole" in doubt.problem
+    assert log.file(0).name in str(doubt)
+    assert log.file(4096).name in str(doubt)
 
 
 @pytest.mark.parametrize(
     ("after_end", "problem"), [(-20, "past the end"), (0, "cut off"), (4, "cut off"), (7, "cut off")]
 )
-def test_a_truncated_file_is_an_error_naming_it(tmp_path: Path, after_end: int, problem: str) -> None:
+def test_a_truncated_file_ends_where_its_records_may(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, after_end: int, problem: str
+) -> None:
     log = filled(tmp_path, 1000, 1000)
     with log.file(0).open("r+b") as file:
         file.truncate(log.end + after_end)
-    with pytest.raises(CorruptRecord, match=problem) as raised:
-        segments(log).bounds()
-    assert raised.value.offset == log.starts[1]
-    assert str(log.file(0)) in str(raised.value)
+    doubt = doubt_at(log.starts[1], log, caplog)
+    assert problem in doubt.problem
+    assert str(log.file(0)) in str(doubt)
 
 
-def test_a_blank_that_does_not_end_with_its_file_is_an_error(tmp_path: Path) -> None:
+def test_a_blank_that_does_not_end_with_its_file_ends_the_newest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     log = filled(tmp_path, 1000)
     log.write(log.end, BLANK_HEAD.pack(500, 0xCBD43194))
-    with pytest.raises(CorruptRecord, match="blank") as raised:
-        segments(log).bounds()
-    assert (raised.value.expected, raised.value.found) == (f"{log.left} bytes", "500 bytes")
+    doubt = doubt_at(log.end, log, caplog)
+    assert "blank" in doubt.problem
+    assert (doubt.expected, doubt.found) == (f"{log.left} bytes", "500 bytes")
 
 
 def test_a_dledger_log_is_recognised(tmp_path: Path) -> None:
@@ -315,3 +339,155 @@ def test_a_dledger_log_is_recognised(tmp_path: Path) -> None:
         segments(log).bounds()
     assert raised.value.hint is not None
     assert "DLedger" in raised.value.hint
+
+
+@pytest.mark.parametrize("byte", [0, 2, 5, 30, 150])
+def test_files_in_which_nothing_is_proven_are_an_error(tmp_path: Path, byte: int) -> None:
+    """Nothing shows that they are a commit log."""
+    log = filled(tmp_path, 300, 300)
+    log.write(byte, b"\x5a")
+    with pytest.raises(CorruptRecord) as raised:
+        segments(log).bounds()
+    assert raised.value.offset == 0
+    assert str(log.file(0)) in str(raised.value)
+
+
+CHECKED = st.one_of(st.integers(0, 11), st.integers(28, 35), st.integers(88, 120))
+"""Bytes of a record with a body of 50 that a broker checks: size, magic, CRC, place, body (section 1.2)."""
+
+
+@given(
+    sizes=st.lists(st.integers(50, 1500), min_size=1, max_size=30),
+    flips=st.lists(st.tuples(st.integers(0, 40), CHECKED, st.integers(1, 255)), max_size=4),
+)
+def test_any_log_ends_at_the_first_place_without_a_sound_record_in_its_newest_file(
+    sizes: list[int], flips: list[tuple[int, int, int]]
+) -> None:
+    with tempfile.TemporaryDirectory() as path:
+        log = filled(Path(path), *sizes)
+        messages = [start for start in log.starts if start not in log.blanks]
+        for record, byte, mask in flips:
+            at = messages[record % len(messages)] + byte
+            log.write(at, bytes([log.data()[at] ^ mask]))
+        sound = dict(pair for pair in pairwise(log.boundaries) if pair[0] in sound_records(log))
+        end = max((start for start in sound if start % log.file_bytes == 0), default=0)
+        while end in sound:
+            end = sound[end]
+        if end:
+            assert segments(log).bounds() == owned(0, end)
+        else:
+            with pytest.raises(CorruptRecord):
+                segments(log).bounds()
+
+
+# a broker that has recovered
+
+RECOVERED_MS = STORED_MS + 60_000
+
+
+def recovered(path: Path, size: int) -> SyntheticLog:
+    """Of 20 messages the 11th was lost with its page; the broker ended its log there, and wrote one of `size` since."""
+    log = filled(path, *[300] * 20, file_bytes=1 << 16)
+    log.write(log.starts[10], bytes(log.starts[11] - log.starts[10]))
+    log.recover_at(10)
+    log.append(b"n" * size, stored_ms=RECOVERED_MS)
+    return log
+
+
+@pytest.mark.parametrize("size", [0, 40, 299, 300, 301, 699, 800], ids=lambda size: f"{size} bytes")
+@pytest.mark.parametrize("past_damage", [False, True])
+def test_what_a_broker_cut_off_is_not_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int, past_damage: bool
+) -> None:
+    """Also if it joins the new record: with 300 and 699 bytes an old record begins where the new one ends."""
+    log = recovered(tmp_path, size)
+    source = Segments(tmp_path, past_damage=past_damage, settle_s=0, seen={})
+    assert source.bounds() == owned(0, log.end)
+    (warning,) = caplog.records
+    assert f"the log ends at {log.end}, before this" in warning.message
+
+
+def test_a_lost_page_that_the_broker_has_not_found_yet_ends_the_log(tmp_path: Path) -> None:
+    log = filled(tmp_path, *[300] * 20, file_bytes=1 << 16)
+    for lost in (log.starts[10], log.starts[12] + 100):
+        log.write(lost, bytes(150))
+        assert segments(log).bounds() == owned(0, log.starts[10])
+
+
+@pytest.mark.parametrize("size", [40, 300])
+def test_what_the_broker_writes_next_is_in_the_log(tmp_path: Path, size: int) -> None:
+    log = recovered(tmp_path, size)
+    source = segments(log)
+    known = source.bounds().end
+    for _ in range(15):
+        log.append(b"m" * size, stored_ms=RECOVERED_MS + 1)
+        found = source.bounds(known)
+        assert found == segments(log).bounds() == owned(0, log.end)
+        known = found.end
+
+
+def test_a_later_file_proves_what_lies_before_it(tmp_path: Path) -> None:
+    """The broker has recovered again, and took what joins for its log; or its clock was set back."""
+    log = filled(tmp_path, *[300] * 4)
+    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
+    before = log.end
+    log.append(b"o" * 300)
+    assert segments(log).bounds() == owned(0, before)
+    while log.end < 4096:
+        log.append(b"p" * 300)
+    assert segments(log).bounds() == owned(0, log.end)
+
+
+def test_after_its_clock_was_set_back_a_broker_is_waited_for_until_it_writes(tmp_path: Path) -> None:
+    """What it writes where nothing was shows where its end is."""
+    log = filled(tmp_path, 300)
+    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
+    before = log.end
+    source = segments(log)
+    log.append(b"o" * 300)
+    assert source.bounds() == owned(0, before)
+    for number in range(3):
+        log.append(b"p" * 300, stored_ms=STORED_MS + number)
+        assert source.bounds(Offset(before)) == owned(0, log.end)
+        before = log.end
+
+
+def test_up_to_an_end_that_was_proven_once_times_are_not_compared(tmp_path: Path) -> None:
+    """A replica that has come that far before its process ended."""
+    log = filled(tmp_path, 300)
+    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
+    for stored_ms in (STORED_MS, STORED_MS + 2, STORED_MS + 1):
+        log.append(b"o" * 300, stored_ms=stored_ms)
+    assert segments(log).bounds() == owned(0, log.starts[2])
+    for known, end in ((2, 2), (3, 4), (4, 4)):
+        assert segments(log).bounds(Offset(log.starts[known])) == owned(0, log.starts[end])
+    assert segments(log).bounds(Offset(log.end)) == owned(0, log.end)
+    lookout = LogLookout(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
+    request = LookRequest(ReadingPlace(Offset(log.end)), None)
+    assert lookout.look({str(LOG_ID): request}) == {str(LOG_ID): LookResult(owned(0, log.end), Offset(log.end))}
+
+
+def test_a_lost_record_that_is_written_anew_proves_nothing_behind_it(tmp_path: Path) -> None:
+    """Where the log ended before, there were bytes behind it: what joins them now need not be new."""
+    log = filled(tmp_path, *[300] * 20, file_bytes=1 << 16)
+    log.write(log.starts[10], bytes(log.starts[11] - log.starts[10]))
+    source = segments(log)
+    assert source.bounds() == owned(0, log.starts[10])
+    log.recover_at(10)
+    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
+    for known in (None, Offset(log.starts[10])):
+        assert source.bounds(known) == owned(0, log.end)
+
+
+def test_a_doubt_is_told_and_waited_for_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    log = recovered(tmp_path, 40)
+    time = FakeTime()
+    source = segments(log, time)
+    for known in (None, Offset(log.end), Offset(log.end), None):
+        assert source.bounds(known) == owned(0, log.end)
+    assert len(caplog.records) == 1
+    slept = time.now
+    log.append(b"m" * 50, stored_ms=RECOVERED_MS)
+    assert source.bounds(Offset(log.starts[-1])) == owned(0, log.end)
+    assert len(caplog.records) == 2
+    assert time.now > slept

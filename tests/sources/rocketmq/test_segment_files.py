@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from sources.errors import ConfigurationError, SegmentError
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files import segment_files
-from sources.rocketmq.files.segment_files import Segment, list_segments, mapped
+from sources.rocketmq.files.segment_files import Hole, Segment, list_segments, mapped, parts_of
 
 
 def make(path: Path, files: dict[int, int]) -> Path:
@@ -42,6 +42,19 @@ def test_other_names_are_ignored(tmp_path: Path) -> None:
     for name in (".hidden", "lock", "00000000000000000050.bak", "123", "0000000000000000005x"):
         (tmp_path / name).write_bytes(b"x")
     assert [segment.start for segment in list_segments(tmp_path)] == [0, 100]
+
+
+@pytest.mark.parametrize("start", [50, 200])
+def test_a_folder_named_like_a_segment_file_is_none(tmp_path: Path, start: int) -> None:
+    make(tmp_path, {0: 100, 100: 100})
+    (tmp_path / f"{start:020d}").mkdir()
+    assert [segment.start for segment in list_segments(tmp_path)] == [0, 100]
+
+
+def test_a_folder_with_such_folders_alone_holds_no_log(tmp_path: Path) -> None:
+    (tmp_path / f"{0:020d}").mkdir()
+    with pytest.raises(ConfigurationError, match="no segment file"):
+        list_segments(tmp_path)
 
 
 def test_an_empty_last_file_is_ignored_as_a_broker_does(tmp_path: Path) -> None:
@@ -74,9 +87,11 @@ def test_a_file_instead_of_a_directory_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("files", [{0: 100, 200: 100}, {0: 100, 100: 100, 300: 100}, {0: 100, 500: 100}])
 def test_a_missing_middle_file_is_named(tmp_path: Path, files: dict[int, int]) -> None:
     missing = next(start for start in range(0, 500, 100) if start not in files)
-    with pytest.raises(SegmentError, match=f"{missing:020d} is missing") as raised:
-        list_segments(make(tmp_path, files))
-    assert raised.value.offset == missing
+    listed = list_segments(make(tmp_path, files))
+    assert [segment.start for segment in listed] == list(files)
+    (hole,) = [part for part in parts_of(listed, OffsetRange(Offset(0), Offset(600))) if isinstance(part, Hole)]
+    assert hole.error().offset == missing
+    assert f"{missing:020d} is missing" in str(hole.error())
 
 
 @pytest.mark.parametrize(

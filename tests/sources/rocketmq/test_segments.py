@@ -29,7 +29,7 @@ SIZES = st.lists(st.integers(0, 1500), max_size=40)
 
 
 def segments(log: SyntheticLog, limits: Limits = DEFAULT_LIMITS) -> Segments:
-    return Segments(log.path, limits, settle_s=0.05)
+    return Segments(log.path, limits, settle_s=0.05, seen={})
 
 
 def owned(start: int, end: int) -> OffsetRange:
@@ -347,11 +347,26 @@ def test_a_damaged_record_is_an_error_naming_file_and_offset(
 ) -> None:
     log = filled(tmp_path, 300, 300, 300)
     log.write(log.starts[1] + byte, b"\x5a")
+    log.go_on()
     with pytest.raises(CorruptRecord) as raised:
         list(read(segments(log), 0, log.end, chunk_bytes=chunk_bytes))
     assert raised.value.offset == log.starts[1], what
     assert str(log.file(0)) in str(raised.value)
     assert raised.value.hint is not None
+
+
+@pytest.mark.parametrize("byte", [2, 5, 30, 150])
+@pytest.mark.parametrize("past_damage", [False, True])
+def test_what_is_wrong_in_the_newest_file_is_the_end_of_the_log_by_now(
+    tmp_path: Path, byte: int, past_damage: bool
+) -> None:
+    """A range was planned up to an end that has gone since: the broker has recovered, and ends its log before that."""
+    log = filled(tmp_path, 300, 300, 300)
+    log.write(log.starts[1] + byte, b"\x5a")
+    source = Segments(log.path, past_damage=past_damage, settle_s=0, seen={})
+    with pytest.raises(AboveMaximum) as raised:
+        list(source.chunks(owned(0, log.end), True, 1000))
+    assert f"{log.starts[1]} or less" in str(raised.value)
 
 
 # memory
