@@ -34,7 +34,7 @@ from sinks.state.holes import TakenOut, joined
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
-from sinks.typed.formats.json_fields import EXACT
+from sinks.typed.formats.numbers import EXACT
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TableWork, TypedState

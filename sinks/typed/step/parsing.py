@@ -21,19 +21,18 @@ from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import DELETED, PLACE, Column, MessagePlace, SeenValues, table_spec
 from sinks.typed.deletes import Deletes
 from sinks.typed.formats.json_fields import (
-    EXACT,
     NO_BODY,
     Fields,
     Misfit,
     column_values,
     concealed,
     each_left,
-    is_integer,
     kind_of,
     rest_of,
     taken_apart,
     texts_of,
 )
+from sinks.typed.formats.numbers import EXACT, long_of
 from sinks.typed.formats.reading import Reading
 from sinks.typed.readers import reader
 from sinks.typed.step.file_of_rows import FileOfRows
@@ -261,13 +260,12 @@ def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Seq
     """The rows with integers that fit a column of integers, but would have kept it from being widened."""
     is_large = pc.fill_null(pc.greater_equal(pc.abs(doubles), EXACT), fill_value=False)
     for row in {*(one.row for one in misfits), *pc.indices_nonzero(is_large).to_pylist()}:
-        text = bytes(raws[row])
-        if is_integer(text) and EXACT <= abs(int(text)) < _BEYOND:
+        value = long_of(bytes(raws[row]))
+        if value is not None and abs(value) >= EXACT:
             yield row
 
 
 _SHOWN: Final = 80
-_BEYOND: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
