@@ -50,6 +50,28 @@ def test_fields_become_columns_and_what_comes_later_more(world: World) -> None:
     ]
 
 
+def test_an_integer_that_a_double_has_not_keeps_its_column_also_where_statistics_end(world: World) -> None:
+    """The Delta log has bounds of the first 32 columns or so; of these two it has none."""
+    large = (1 << 53) + 1
+    world.send({**{f"c{number}": number for number in range(40)}, "small": 7, "large": large})
+    world.follow()
+    world.send({"small": 1.5, "large": 2.5})
+    world.follow()
+    rows = world.rows()
+    assert [(row["small"], row["large"]) for row in rows] == [(7.0, large), (1.5, None)]
+    assert [(row["column"], row["reason"]) for row in world.unfit()] == [("large", "not_bigint")]
+
+
+def test_digits_are_not_lost_by_a_number_however_long_it_is(world: World) -> None:
+    beyond = (1 << 256) - 1
+    world.send({"wei": 5}, {"wei": beyond}, {"wei": 7})
+    world.follow()
+    assert fields(world.rows()) == [{"wei": 5}, {}, {"wei": 7}]
+    assert [(row["column"], row["reason"], row["found"]) for row in world.unfit()] == [
+        ("wei", "not_bigint", str(beyond))
+    ]
+
+
 def test_what_does_not_fit_is_kept_apart_and_the_rest_of_its_message_is_a_row(world: World) -> None:
     world.send({"id": "a", "amount": 1}, b"{broken", {"id": "c", "amount": "much"}, [1, 2], b"\xff")
     world.follow()
