@@ -43,6 +43,8 @@ Reader: TypeAlias = Callable[[bytes | None], Fields]
 
 _OBJECT: Final = msgspec.json.Decoder(Fields)
 _NULL: Final = msgspec.Raw(b"null")
+_MARK: Final = "\ufeff"
+"""A byte order mark: it says how the text is encoded, and is no part of it."""
 _DEEP: Final = 100
 """How deep objects and lists may be nested: what other readers of JSON accept."""
 
@@ -82,7 +84,7 @@ def fields_of(body: bytes | None) -> Fields:
     except msgspec.ValidationError as error:
         raise NoObject("no_object", str(error)) from None
     except msgspec.DecodeError as error:
-        raise NoObject("not_json", str(error)) from None
+        raise NoObject("not_json", _no_json(body) or str(error)) from None
     if _may_be_deep(body) and max(_depth(bytes(raw)) for raw in found.values()) >= _DEEP:
         raise NoObject("too_deep", f"more than {_DEEP} levels")
     return found
@@ -101,11 +103,20 @@ def given(body: bytes | None) -> bytes:
 
 
 def decoded(body: bytes | None) -> str:
-    """The text of a body. Raises NoObject if it is None or not UTF-8."""
+    """The text of a body, without a byte order mark before it. Raises NoObject if it is None or not UTF-8."""
     try:
-        return given(body).decode()
+        return given(body).decode().removeprefix(_MARK)
     except UnicodeDecodeError as error:
         raise NoObject("not_utf8", f"byte {error.object[error.start]:#04x} at {error.start}") from None
+
+
+def _no_json(body: bytes) -> str | None:
+    """What is wrong with a body, where the parser of JSON would say it in misleading words."""
+    if body.startswith(_MARK.encode()):
+        return "a byte order mark, with which JSON must not begin"
+    if not body.strip():
+        return "nothing but blanks" if body else "an empty body"
+    return None
 
 
 def _may_be_deep(body: bytes) -> bool:

@@ -36,13 +36,21 @@ from sinks.typed.formats.numbers import EXACT, long_of
 from sinks.typed.formats.reading import Reading
 from sinks.typed.readers import reader
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.missing_bodies import missing_body
 from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
 MESSAGES: Final = pa.schema(
-    [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
+    [
+        *PLACE,
+        pa.field("record_key", pa.binary()),
+        pa.field("body", pa.binary()),
+        pa.field("sys_flag", pa.int32()),
+        pa.field("stored_body", pa.binary()),
+    ]
 ).remove_metadata()
-"""The columns of a message that a task gets. Only records of Kafka have a key."""
+"""The columns of a message that a task gets. Only records of Kafka have a key, and only those of RocketMQ the last two:
+`stored_body` instead of a body that cannot be decompressed, as `sys_flag` says that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +162,7 @@ class Parsing:
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
+        misfits = [missing_body(one, messages) for one in misfits]
         places = _Places(messages)
         deleted = self.deletes.of(objects)
         if self.deletes.tombstones:
@@ -249,8 +258,8 @@ class Parsing:
             "reason": pa.array([one.reason for one in misfits], pa.string()),
             "found": pa.array([one.found for one in misfits], pa.string()),
         }
-        if self.masks or self.dropped:
-            given["body"] = pa.nulls(len(misfits), pa.binary())
+        hides = self.masks or self.dropped
+        given["body"] = pa.nulls(len(misfits), pa.binary()) if hides else pc.coalesce(rows["body"], rows["stored_body"])
         schema = UNFIT.schema.remove_metadata()
         columns = [given[name] if name in given else rows[name] for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)

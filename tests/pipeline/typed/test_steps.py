@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -60,6 +61,17 @@ def test_an_integer_that_a_double_has_not_keeps_its_column_also_where_statistics
     rows = world.rows()
     assert [(row["small"], row["large"]) for row in rows] == [(7.0, large), (1.5, None)]
     assert [(row["column"], row["reason"]) for row in world.unfit()] == [("large", "not_bigint")]
+
+
+def test_a_body_that_cannot_be_decompressed_is_told_and_kept(world: World) -> None:
+    junk = b"no stream of zlib"
+    world.send(zlib.compress(b'{"id": "a"}'), sys_flag=1)
+    world.send(junk, sys_flag=1)
+    world.follow()
+    assert fields(world.rows()) == [{"id": "a"}]
+    assert [(row["reason"], row["found"], row["body"]) for row in world.unfit()] == [
+        ("not_decompressed", "sys_flag 1, 17 bytes that cannot be decompressed, or are too many then", junk)
+    ]
 
 
 def test_digits_are_not_lost_by_a_number_however_long_it_is(world: World) -> None:

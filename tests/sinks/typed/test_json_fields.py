@@ -22,6 +22,7 @@ from sinks.typed.formats.json_fields import (
     kind_of,
     rest_of,
     taken_apart,
+    text_of,
     texts_of,
 )
 
@@ -141,6 +142,27 @@ def test_what_is_no_object(body: bytes | None, reason: str) -> None:
     with pytest.raises(NoObject) as caught:
         fields_of(body)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b"", "an empty body"),
+        (b" \n", "nothing but blanks"),
+        (b'\xef\xbb\xbf{"a":1}', "a byte order mark, with which JSON must not begin"),
+        (b"\xef\xbb\xbf", "a byte order mark, with which JSON must not begin"),
+        (b'{"a":', "Input data was truncated"),
+    ],
+)
+def test_what_is_said_of_a_body_that_is_no_json(body: bytes, found: str) -> None:
+    with pytest.raises(NoObject) as caught:
+        fields_of(body)
+    assert (caught.value.reason, str(caught.value)) == ("not_json", found)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
+    texts = [b"\xef\xbb\xbfa", b"\xef\xbb\xbf", b"a\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb\xbfa"]
+    assert [json.loads(bytes(text_of(one)[""])) for one in texts] == ["a", "", "a\ufeff", "\ufeffa"]
 
 
 def test_many_brackets_are_not_deep() -> None:

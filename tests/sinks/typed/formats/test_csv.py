@@ -85,6 +85,15 @@ def test_values(kind: str, text: str, value: object) -> None:
     assert (found, bool(wrong)) == ({"a": value, "b": None}, value is None)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_value() -> None:
+    kinds = {"a": "string", "b": "bigint"}
+    for body, first in ((b"x,1", "x"), (b'"x",1', "x"), (b",1", None), (b'"",1', "")):
+        found, wrong = row_of(csv_reader(kinds)(b"\xef\xbb\xbf" + body), kinds)
+        assert (found, wrong) == ({"a": first, "b": 1}, {})
+    numbers = {"a": "bigint", "b": "bigint"}
+    assert row_of(csv_reader(numbers)(b"\xef\xbb\xbf7,1"), numbers) == ({"a": 7, "b": 1}, {})
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
