@@ -11,6 +11,9 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 LEAST_US: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -41,6 +44,12 @@ def instant_us(text: str) -> int | None:
 def in_years(micros: int) -> int | None:
     """A time in microseconds since 1970, UTC; None outside the years 1 to 9999."""
     return micros if LEAST_US <= micros <= GREATEST_US else None
+
+
+def are_in_years(times: pa.Array) -> pa.Array:
+    """Whether each of these timestamps in microseconds lies in the years 1 to 9999; null where there is none."""
+    micros = times.cast(pa.int64())
+    return pc.and_(pc.greater_equal(micros, LEAST_US), pc.less_equal(micros, GREATEST_US))
 
 
 def day_of(text: str) -> date | None:

@@ -34,6 +34,7 @@ from sinks.typed.formats.json_fields import (
 )
 from sinks.typed.formats.numbers import EXACT, long_of
 from sinks.typed.formats.reading import Reading
+from sinks.typed.formats.times import are_in_years
 from sinks.typed.readers import reader
 from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.missing_bodies import missing_body
@@ -346,8 +347,13 @@ class _Places:
 
 
 def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
-    """Messages with a column for the epoch of their log."""
+    """Messages with a column for the epoch of their log. A time of their record that no reader has becomes null."""
     messages = in_columns(batch, MESSAGES)
+    stored_at = messages["stored_at"]
+    is_one = are_in_years(stored_at)
+    if is_one.false_count:
+        kept = pc.if_else(is_one, stored_at, pa.scalar(None, stored_at.type))
+        messages = messages.set_column(messages.schema.get_field_index("stored_at"), PLACE[-1].name, kept)
     of_log = pa.array(epochs, pa.string()), pa.array(epochs.values(), EPOCH.type)
     return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
 

@@ -15,7 +15,9 @@ import pytest
 from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import UNKNOWN, Reading
 from sinks.typed.readers import kinds
+from sinks.typed.step.computed import in_years
 from sinks.typed.step.parsing import MESSAGES, Parsing, Report
+from sources.errors import ReplicaError
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 from tests.sinks.typed.served_schemas import Served, frame
 
@@ -101,6 +103,26 @@ def test_what_is_stored_is_not_shown_by_a_table_that_hides_something(tmp_path: P
     hiding = definition(reading=Reading(format="text"), schema=None, masks={"text": "hash"})
     made = Task(tmp_path, hiding, {"sys_flag": 1, "stored_body": b"junk"})
     assert [(row["reason"], row["body"]) for row in made.unfit] == [("not_decompressed", None)]
+
+
+def test_a_time_of_a_record_outside_the_years_that_readers_have_is_null(tmp_path: Path) -> None:
+    """A producer of Kafka that gives microseconds, or nanoseconds, for milliseconds."""
+    text = definition(reading=Reading(format="text"), schema=None)
+    last_us = 253_402_300_799_999_999
+    times = [last_us, last_us + 1, -62_135_596_800_000_001, None]
+    made = Task(tmp_path, text, *({"body": b"x", "stored_at": one} for one in times))
+    assert [row["stored_at"] for row in made.rows] == [datetime.max.replace(tzinfo=UTC), None, None, None]
+
+
+@pytest.mark.parametrize("beyond_us", [253_402_300_800_000_000, -62_135_596_800_000_001])
+def test_a_computed_time_outside_those_years_is_named(beyond_us: int) -> None:
+    times = pa.array([None, 0, beyond_us], pa.timestamp("us", "UTC"))
+    place = {"log_id": ["rocketmq/a"] * 3, "offset": [7, 8, 9]}
+    rows = pa.RecordBatch.from_pydict({**place, "sent": times})
+    assert in_years(rows.slice(0, 2)).num_rows == 2
+    with pytest.raises(ReplicaError, match="sent") as caught:
+        in_years(rows)
+    assert (caught.value.offset, str(beyond_us) in str(caught.value)) == (9, True)
 
 
 def test_nothing_that_is_hidden_is_in_the_rest(tmp_path: Path) -> None:
