@@ -20,6 +20,7 @@ LEAST_US: Final = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 """The first microsecond of the year 1."""
 GREATEST_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 """The last microsecond of the year 9999."""
+_DAY_US: Final = 86_400_000_000
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(
@@ -47,9 +48,10 @@ def in_years(micros: int) -> int | None:
 
 
 def are_in_years(times: pa.Array) -> pa.Array:
-    """Whether each of these timestamps in microseconds lies in the years 1 to 9999; null where there is none."""
-    micros = times.cast(pa.int64())
-    return pc.and_(pc.greater_equal(micros, LEAST_US), pc.less_equal(micros, GREATEST_US))
+    """Whether each of these dates, or timestamps in microseconds, lies in the years 1 to 9999; null of a null."""
+    is_date = pa.types.is_date32(times.type)
+    numbers, unit_us = (times.cast(pa.int32()), _DAY_US) if is_date else (times.cast(pa.int64()), 1)
+    return pc.and_(pc.greater_equal(numbers, LEAST_US // unit_us), pc.less_equal(numbers, GREATEST_US // unit_us))
 
 
 def day_of(text: str) -> date | None:

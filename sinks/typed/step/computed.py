@@ -96,17 +96,19 @@ class _Writing:
 def in_years(rows: pa.RecordBatch) -> pa.RecordBatch:
     """`rows`, none of whose times lies outside the years 1 to 9999. Raises ReplicaError, which names the row."""
     for field in rows.schema:
-        if not pa.types.is_timestamp(field.type):
+        is_date = pa.types.is_date32(field.type)
+        if not (is_date or pa.types.is_timestamp(field.type)):
             continue
         is_one = are_in_years(rows[field.name])
         if is_one.false_count:
             row = is_one.index(False).as_py()
+            number = rows[field.name].cast(pa.int32() if is_date else pa.int64())[row]
             raise ReplicaError(
                 f"a computed column has a time that readers of Delta tables do not have: {field.name}",
                 log=rows[LOG_ID.name][row].as_py(),
                 offset=rows["offset"][row].as_py(),
                 expected="a time in the years 1 to 9999, UTC",
-                found=f"{rows[field.name][row].cast(pa.int64()).as_py()} microseconds since 1970",
+                found=f"{number} {'days' if is_date else 'microseconds'} since 1970",
                 hint="Mend the column's sql in compute, for instance with CASE WHEN, so that it is null there.",
             )
     return rows

@@ -114,15 +114,27 @@ def test_a_time_of_a_record_outside_the_years_that_readers_have_is_null(tmp_path
     assert [row["stored_at"] for row in made.rows] == [datetime.max.replace(tzinfo=UTC), None, None, None]
 
 
-@pytest.mark.parametrize("beyond_us", [253_402_300_800_000_000, -62_135_596_800_000_001])
-def test_a_computed_time_outside_those_years_is_named(beyond_us: int) -> None:
-    times = pa.array([None, 0, beyond_us], pa.timestamp("us", "UTC"))
+INSTANTS, DAYS = pa.timestamp("us", "UTC"), pa.date32()
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "beyond"),
+    [
+        (INSTANTS, 253_402_300_799_999_999, 253_402_300_800_000_000),
+        (INSTANTS, -62_135_596_800_000_000, -62_135_596_800_000_001),
+        (DAYS, 2_932_896, 2_932_897),
+        (DAYS, -719_162, -719_163),
+        (DAYS, 0, (1 << 31) - 1),
+    ],
+)
+def test_a_computed_time_outside_those_years_is_named(kind: pa.DataType, last: int, beyond: int) -> None:
+    times = pa.array([None, last, beyond], pa.int32() if kind == DAYS else pa.int64()).cast(kind)
     place = {"log_id": ["rocketmq/a"] * 3, "offset": [7, 8, 9]}
     rows = pa.RecordBatch.from_pydict({**place, "sent": times})
     assert in_years(rows.slice(0, 2)).num_rows == 2
     with pytest.raises(ReplicaError, match="sent") as caught:
         in_years(rows)
-    assert (caught.value.offset, str(beyond_us) in str(caught.value)) == (9, True)
+    assert (caught.value.offset, str(beyond) in str(caught.value)) == (9, True)
 
 
 def test_nothing_that_is_hidden_is_in_the_rest(tmp_path: Path) -> None:
