@@ -9,14 +9,14 @@ inside a body is kept as JSON text.
     int, bigint      int, long   an integer that fits
     double           double      a number that is finite; an integer only if no digit is lost
     string           string      a string
-    timestamp        timestamp   a string: RFC 3339, with its zone
+    timestamp        timestamp   a string: RFC 3339, with its zone; cut after its microsecond
     timestamp_ms     timestamp   an integer: milliseconds since 1970, UTC
     date             date        a string: 2026-11-25
-    decimal(p,s)     decimal     a number, or a string with one, that has no more digits
+    decimal(p,s)     decimal     a number, or a string with one as JSON writes it, that has no more digits
     json             string      anything, as its text
 
-`null` is null in each. A value that a column does not take is a misfit (`sinks/typed/formats/json_fields.py`), never a
-wrong value.
+`null` is null in each. A time lies in the years 1 to 9999, in UTC. A value that a column does not take is a misfit
+(`sinks/typed/formats/json_fields.py`), never a wrong value.
 
 If fields are found and not declared (``schema = "infer"``), the first value that is not null decides the column's kind,
 which can change only once more: integers become double when a fraction comes, if none of them loses a digit.

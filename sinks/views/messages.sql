@@ -17,7 +17,9 @@ CREATE VIEW messages (
   stored_timestamp COMMENT 'when the broker first took it, before any delay or transaction; clock of the master',
   delivered_timestamp COMMENT 'when consumers could first see it; clock of the master. Filter on it: it skips files',
   retries COMMENT 'redeliveries so far, of all consumer groups together',
-  producer COMMENT 'address of the producer, ip:port'
+  producer COMMENT 'address of the producer, ip:port',
+  sys_flag COMMENT 'bits: 1 compressed, with which codec 1792, 128 of an inner batch; the others as in records',
+  stored_body COMMENT 'body as stored, where it cannot be decompressed; else null, and of an inner batch'
 )
 COMMENT 'what consumers can see: messages of business topics, as they were sent'
 AS
@@ -25,7 +27,8 @@ WITH visible AS (
   SELECT
     *,
     -- An item takes 22 bytes at least: a number that is none, or absurd, makes no batch.
-    CASE WHEN is_inner_batch AND inner_num BETWEEN 1 AND size DIV 22 THEN inner_num END AS batch_messages
+    CASE WHEN is_inner_batch AND inner_num BETWEEN 1 AND size DIV 22 THEN inner_num END AS batch_messages,
+    CASE WHEN batch_messages IS NULL THEN stored_body END AS unread_body -- of a batch each message would have a copy
   FROM (SELECT *, try_cast(properties['INNER_NUM'] AS INT) AS inner_num FROM records)
   WHERE is_dispatched AND NOT is_system AND NOT startswith(topic, '%RETRY%') AND NOT startswith(topic, '%DLQ%')
 ),
@@ -105,7 +108,9 @@ sent AS (
     CASE WHEN in_batch THEN substring(item, 21, body_length) ELSE body END AS sent_body,
     born_timestamp,
     store_timestamp,
-    born_host
+    born_host,
+    sys_flag,
+    unread_body
   FROM pairs
 ),
 read AS (
@@ -183,7 +188,9 @@ SELECT
   least(parked_timestamp, store_timestamp),
   store_timestamp,
   coalesce(times, 0),
-  born_host
+  born_host,
+  sys_flag,
+  unread_body
 FROM read
 -- Both sides on the right have one row for a message: Spark leaves out the join whose column is not asked for.
 LEFT JOIN first_parked

@@ -26,7 +26,8 @@ CREATE VIEW records (
   store_host COMMENT 'address of the broker that wrote it, ip:port',
   reconsume_times COMMENT 'how often it was redelivered',
   prepared_transaction_offset COMMENT 'of a committed transaction: offset of its half message',
-  identity COMMENT 'what all copies of a message share: the unique key; without one, birth and checksum of the body'
+  identity COMMENT 'what all copies of a message share: the unique key; without one, birth and checksum of the body',
+  stored_body COMMENT 'body as stored, where it says that it is compressed and cannot be decompressed; else null'
 )
 COMMENT 'each record of a RocketMQ log that is no filler, and what its place in the log makes of it'
 AS
@@ -108,7 +109,8 @@ SELECT /*+ BROADCAST(queue_types) */
   prepared_transaction_offset,
   coalesce(
     unique_key, concat_ws('/', CAST(unix_millis(born_timestamp) AS STRING), born_host, CAST(body_crc AS STRING))
-  )
+  ),
+  CASE WHEN body IS NULL THEN stored_body END
 FROM stored
 -- Each topic has one row there: where the column is not asked for Spark leaves the join out.
 LEFT JOIN queue_types ON stored.log_id = queue_types.log_id AND stored.topic = queue_types.topic

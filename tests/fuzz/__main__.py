@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.fuzz import configuration, dister, frames, kafka, records
+from tests.fuzz import bodies, configuration, dister, frames, kafka, records
 
 TARGETS: dict[str, Callable[[random.Random], None]] = {
     "records": records.check,
@@ -25,6 +25,7 @@ TARGETS: dict[str, Callable[[random.Random], None]] = {
     "kafka": kafka.check,
     "dister": dister.check,
     "configuration": configuration.check,
+    "bodies": bodies.check,
 }
 ROOM_BYTES = 1 << 30
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from datetime import date
+from types import ModuleType
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from sinks.typed.formats import json_fields, numbers
 from sources.rocketmq.format import properties
-from tests.fuzz import records
+from tests.fuzz import bodies, records
 from tests.fuzz.__main__ import TARGETS
 
 
@@ -23,3 +28,19 @@ def test_it_finds_what_a_long_number_did() -> None:
     with patch.object(properties, "_java_int", int), pytest.raises((AssertionError, ValueError)):
         for number in range(300):
             records.check(random.Random(f"records/{number}"))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "without"),
+    [
+        (numbers, "is_integer", lambda text: len(text) < 40 and text.lstrip(b"-").isdigit()),
+        (json_fields, "in_years", lambda micros: micros),
+        (json_fields, "_within", lambda values, least, greatest: values),
+        (json_fields, "day_of", date.fromisoformat),
+    ],
+)
+def test_it_finds_values_that_nothing_checks(module: ModuleType, name: str, without: Callable[[Any], Any]) -> None:
+    """A limit that passes long digits, times of any year, doubles that lose digits, what Python takes for a day."""
+    with patch.object(module, name, without), pytest.raises((AssertionError, ValueError)):
+        for number in range(3000):
+            bodies.check(random.Random(f"bodies/{number}"))

@@ -14,7 +14,8 @@ latter.
     timestamp-nanos                           string                RFC 3339 with nine digits: a column has six
     local-timestamp-…                         string                ISO 8601 without a zone
     time-millis, time-micros                  string                microseconds or less: 12:34:56.789000
-    decimal                                   decimal(p,s)          a string; beyond 38 digits so is the column
+    decimal                                   decimal(p,s)          a string; beyond 38 digits so is the column, and
+                                                                    beyond 4,300 it is the bytes that it is stored as
     uuid                                      string
     record, array, map, union of several      json
     null or one of these                      that one's
@@ -47,6 +48,9 @@ _Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 _SINGLE: Final = b"\xc3\x01"
 _SINGLE_BYTES: Final = 10
 _UUID_BYTES: Final = 16
+_MOST_DECIMAL_DIGITS: Final = 4_300  # as many as Python makes text of in one go: that takes quadratic time
+_MOST_DECIMAL_BYTES: Final = 1_785
+"""No longer two's complement has so few digits."""
 
 
 class Avro:
@@ -143,7 +147,7 @@ class Avro:
 def _logical(schema: dict[str, Any]) -> tuple[str, Callable[[Any], Any]] | None:
     """The kind of a logical type, and the function that converts its values; None if there is no known logical type."""
     name, written = schema.get("logicalType"), schema["type"]
-    if name == "decimal" and written in ("bytes", "fixed") and schema.get("precision"):
+    if name == "decimal" and written in ("bytes", "fixed") and 0 < schema.get("precision", 0) <= _MOST_DECIMAL_DIGITS:
         return _decimal(schema)
     if name == "uuid" and written == "fixed" and schema["size"] == _UUID_BYTES:
         return "string", lambda value: str(uuid.UUID(bytes=value))
@@ -155,6 +159,8 @@ def _decimal(schema: dict[str, Any]) -> tuple[str, Callable[[bytes], str]]:
     kind = f"decimal({digits},{scale})" if digits <= MOST_DIGITS else "string"
 
     def text(value: bytes) -> str:
+        if len(value) > _MOST_DECIMAL_BYTES:
+            raise ValueError(f"a decimal of {len(value):,} bytes")
         unscaled = int.from_bytes(value, "big", signed=True)
         return f"{Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale)):f}"
 

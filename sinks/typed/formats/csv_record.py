@@ -13,8 +13,9 @@ from typing import Final
 import msgspec
 
 from sinks.typed.formats.json_fields import Fields, NoObject, Reader, decoded
+from sinks.typed.formats.numbers import is_number
 
-_LITERAL: Final = re.compile(r"true|false|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LITERALS: Final = (b"true", b"false")
 _STRINGS: Final = ("string", "timestamp", "date")
 _NULL: Final = msgspec.Raw(b"null")
 
@@ -48,6 +49,7 @@ def csv_reader(kinds: Mapping[str, str], separator: str = ",") -> Reader:
 def _raw(kind: str, text: str | None) -> msgspec.Raw:
     if text is None:
         return _NULL
-    if kind not in _STRINGS and _LITERAL.fullmatch(text):
-        return msgspec.Raw(text.encode())
+    plain = text.encode()
+    if kind not in _STRINGS and (plain in _LITERALS or is_number(plain)):
+        return msgspec.Raw(plain)
     return msgspec.Raw(msgspec.json.encode(text))

@@ -13,16 +13,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.typed.columns import Column
+from sinks.typed.formats.numbers import EXACT, decimal_of, double_of, is_integer, long_of
+from sinks.typed.formats.times import GREATEST_US, LEAST_US, day_of, in_years, instant_us
 
 Fields: TypeAlias = dict[str, msgspec.Raw]
 """The text of each field, by its name."""
@@ -40,11 +42,9 @@ Reader: TypeAlias = Callable[[bytes | None], Fields]
 """Returns the fields of a body of one format. Raises NoObject."""
 
 _OBJECT: Final = msgspec.json.Decoder(Fields)
-_ANYTHING: Final = msgspec.json.Decoder(Any)
 _NULL: Final = msgspec.Raw(b"null")
-EXACT: Final = 1 << 53
-"""A double can represent every integer up to here."""
-_LONG: Final = 1 << 63
+_MARK: Final = "\ufeff"
+"""A byte order mark: it says how the text is encoded, and is no part of it."""
 _DEEP: Final = 100
 """How deep objects and lists may be nested: what other readers of JSON accept."""
 
@@ -84,7 +84,7 @@ def fields_of(body: bytes | None) -> Fields:
     except msgspec.ValidationError as error:
         raise NoObject("no_object", str(error)) from None
     except msgspec.DecodeError as error:
-        raise NoObject("not_json", str(error)) from None
+        raise NoObject("not_json", _no_json(body) or str(error)) from None
     if _may_be_deep(body) and max(_depth(bytes(raw)) for raw in found.values()) >= _DEEP:
         raise NoObject("too_deep", f"more than {_DEEP} levels")
     return found
@@ -103,11 +103,20 @@ def given(body: bytes | None) -> bytes:
 
 
 def decoded(body: bytes | None) -> str:
-    """The text of a body. Raises NoObject if it is None or not UTF-8."""
+    """The text of a body, without a byte order mark before it. Raises NoObject if it is None or not UTF-8."""
     try:
-        return given(body).decode()
+        return given(body).decode().removeprefix(_MARK)
     except UnicodeDecodeError as error:
         raise NoObject("not_utf8", f"byte {error.object[error.start]:#04x} at {error.start}") from None
+
+
+def _no_json(body: bytes) -> str | None:
+    """What is wrong with a body, where the parser of JSON would say it in misleading words."""
+    if body.startswith(_MARK.encode()):
+        return "a byte order mark, with which JSON must not begin"
+    if not body.strip():
+        return "nothing but blanks" if body else "an empty body"
+    return None
 
 
 def _may_be_deep(body: bytes) -> bool:
@@ -149,51 +158,39 @@ def kind_of(raw: msgspec.Raw) -> str | None:
         case b"n":
             return None
     if is_integer(text):
-        return "bigint" if -_LONG <= int(text) < _LONG else None
-    return None if _number(text) is None else "double"
-
-
-def is_integer(text: bytes) -> bool:
-    """Whether a JSON number is written as an integer: 1, and not 1.0 or 1e0."""
-    return len(text) < 40 and text.lstrip(b"-").isdigit()
-
-
-def _number(text: bytes) -> float | None:
-    """A JSON number as a double; None if it is not a number, or an integer that would lose a digit."""
-    if text[:1] not in b"-0123456789":
-        return None
-    try:
-        value = float(text)
-        if is_integer(text) and int(value) != int(text):
-            return None
-    except (ValueError, OverflowError):
-        return None
-    return None if value in (float("inf"), float("-inf")) else value
+        return None if long_of(text) is None else "bigint"
+    return None if double_of(text) is None else "double"
 
 
 def column_values(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, list[Misfit]]:
     """The values of a column, one for each of `raws`, null for misfits; and the misfits."""
     if column.mask is not None:
         return _masked(column.mask, raws), []
-    try:
-        return _together(column, raws), []
-    except (msgspec.MsgspecError, pa.ArrowException, OverflowError, ValueError):
-        return _one_by_one(column, raws)
+    if column.kind == "json":
+        return pa.array((None if text == b"null" else text.decode() for text in map(bytes, raws)), column.type), []
+    if column.kind in _READERS:
+        with suppress(msgspec.MsgspecError, pa.ArrowException, OverflowError):
+            return _together(column, raws), []
+    return _one_by_one(column, raws)
 
 
 def _together(column: Column, raws: Sequence[msgspec.Raw]) -> pa.Array:
-    """Parse all values at once. Raises some error if one does not fit."""
-    if column.kind == "json":
-        return pa.array((None if text == b"null" else text.decode() for text in map(bytes, raws)), pa.string())
-    if column.kind not in _READERS:
-        raise ValueError(column.kind)  # values of this kind are parsed one by one
+    """Parse all values at once. Raises an error of msgspec or Arrow, or OverflowError, if one does not fit."""
     values = _READERS[column.kind].decode(b"[" + b",".join(raws) + b"]")
     if column.kind == "timestamp_ms":
-        return pc.multiply_checked(pa.array(values, pa.int64()), 1000).cast(column.type)
+        micros = pc.multiply_checked(pa.array(values, pa.int64()), 1000)
+        return _within(micros, LEAST_US, GREATEST_US).cast(column.type)
     made = pa.array(values, column.type)
-    if column.kind == "double" and len(made) > made.null_count and pc.max(pc.abs(made)).as_py() >= EXACT:
-        raise OverflowError  # an integer may have lost a digit
-    return made
+    # a greater integer may have lost a digit
+    return _within(made, 1 - EXACT, EXACT - 1) if column.kind == "double" else made
+
+
+def _within(values: pa.Array, least: int, greatest: int) -> pa.Array:
+    """`values`, none of which is below `least` or above `greatest`. Raises OverflowError."""
+    found = pc.min_max(values).as_py()
+    if found["min"] is not None and not least <= found["min"] <= found["max"] <= greatest:
+        raise OverflowError
+    return values
 
 
 _READERS: Final[dict[str, msgspec.json.Decoder[list[Any]]]] = {
@@ -203,8 +200,6 @@ _READERS: Final[dict[str, msgspec.json.Decoder[list[Any]]]] = {
     "double": msgspec.json.Decoder(list[float | None]),
     "string": msgspec.json.Decoder(list[str | None]),
     "timestamp_ms": msgspec.json.Decoder(list[int | None]),
-    "date": msgspec.json.Decoder(list[date | None]),
-    "timestamp": msgspec.json.Decoder(list[Annotated[datetime, msgspec.Meta(tz=True)] | None]),
 }
 """Decoders for kinds that are parsed a column at a time."""
 
@@ -212,67 +207,55 @@ _READERS: Final[dict[str, msgspec.json.Decoder[list[Any]]]] = {
 def _one_by_one(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, list[Misfit]]:
     values: list[Any] = []
     misfits: list[Misfit] = []
+    value_of = _value_reader(column)
     for row, raw in enumerate(raws):
         text = bytes(raw)
-        value = None
-        if text != b"null":
-            try:
-                value = value_of(column.kind, text)
-                pa.scalar(value, column.type)
-            except (msgspec.MsgspecError, pa.ArrowException, ArithmeticError, ValueError, TypeError):
-                value = None
-                misfits.append(Misfit(row, column.name, f"not_{column.kind}", text.decode()))
+        value = None if text == b"null" else value_of(text)
+        if value is None and text != b"null":
+            misfits.append(Misfit(row, column.name, f"not_{column.kind}", text.decode()))
         values.append(value)
     return pa.array(values, column.type), misfits
 
 
-def value_of(kind: str, text: bytes) -> Any:
-    """The value of one JSON text. Raises ValueError, TypeError, ArithmeticError or an error of msgspec for a misfit."""
-    if kind.startswith("decimal"):
-        return _decimal(kind, text)
-    return _VALUES[kind](text)
+def _value_reader(column: Column) -> Callable[[bytes], Any]:
+    """A function that returns the value of one JSON text, which the column can have; None for a misfit."""
+    if not column.kind.startswith("decimal"):
+        return _VALUES[column.kind]
+    precision, scale = column.type.precision, column.type.scale
+
+    def decimal(text: bytes) -> Decimal | None:
+        said = _string(text)
+        return decimal_of(text if said is None else said.encode(), precision, scale)
+
+    return decimal
 
 
-def _decimal(kind: str, text: bytes) -> Decimal:
-    digits = _ANYTHING.decode(text) if text[:1] == b'"' else text.decode()
-    if not isinstance(digits, str) or digits != digits.strip():
-        raise ValueError(kind)
-    value = Decimal(digits)
-    if not value.is_finite():
-        raise ValueError(kind)
-    return value
+def _string(text: bytes) -> str | None:
+    """The value of a JSON string; None for any other value."""
+    return msgspec.json.decode(text, type=str) if text[:1] == b'"' else None
 
 
-def _integer(text: bytes) -> int:
-    if not is_integer(text):
-        raise ValueError(text)
-    return int(text)
+def _int(text: bytes) -> int | None:
+    value = long_of(text)
+    return value if value is not None and -_INT <= value < _INT else None
 
 
-def _double(text: bytes) -> float:
-    value = _number(text)
-    if value is None:
-        raise ValueError(text)
-    return value
+def _millis(text: bytes) -> int | None:
+    value = long_of(text)
+    return None if value is None else in_years(value * 1000)
 
 
-def _instant(text: bytes) -> datetime:
-    value = msgspec.json.decode(text, type=datetime)
-    if value.tzinfo is None:
-        raise ValueError("a time without a zone")
-    return value
-
-
+_INT: Final = 1 << 31
+_BOOLEANS: Final = {b"true": True, b"false": False}
 _VALUES: Final[Mapping[str, Callable[[bytes], Any]]] = {
-    "boolean": lambda text: msgspec.json.decode(text, type=bool),
-    "int": _integer,
-    "bigint": _integer,
-    "double": _double,
-    "string": lambda text: msgspec.json.decode(text, type=str),
-    "timestamp": _instant,
-    "timestamp_ms": lambda text: _integer(text) * 1000,
-    "date": lambda text: msgspec.json.decode(text, type=date),
-    "json": lambda text: text.decode(),
+    "boolean": _BOOLEANS.get,
+    "int": _int,
+    "bigint": long_of,
+    "double": double_of,
+    "string": _string,
+    "timestamp": lambda text: instant_us(_string(text) or ""),
+    "timestamp_ms": _millis,
+    "date": lambda text: day_of(_string(text) or ""),
 }
 
 
@@ -287,8 +270,8 @@ def _masked(mask: str, raws: Sequence[msgspec.Raw]) -> pa.Array:
 def _mask(mask: str, text: bytes) -> str:
     if mask == "redact":
         return REDACTED
-    plain = msgspec.json.decode(text, type=str).encode() if text[:1] == b'"' else text
-    return hashlib.sha256(plain).hexdigest()
+    said = _string(text)
+    return hashlib.sha256(text if said is None else said.encode()).hexdigest()
 
 
 def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:

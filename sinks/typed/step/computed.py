@@ -16,11 +16,12 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.files import discard, in_columns
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure
 from sinks.spark_schemas import spark_schema
-from sinks.tables import TableSpec
+from sinks.tables import LOG_ID, TableSpec
 from sinks.typed.columns import Column, table_spec
+from sinks.typed.formats.times import are_in_years
 from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.task_reports import REPORT_DDL, as_row, reported
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, ReplicaError, across_processes
 
 
 def with_computed(
@@ -86,7 +87,28 @@ class _Writing:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         schema = self.spec.schema.remove_metadata()
-        with FileOfRows(self.spec, self.folder) as file:
-            file.write_all(in_columns(batch, schema) for batch in batches)
+        with across_processes(), FileOfRows(self.spec, self.folder) as file:
+            file.write_all(in_years(in_columns(batch, schema)) for batch in batches)
             for made in file.finish():
                 yield as_row(made)
+
+
+def in_years(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """`rows`, none of whose times lies outside the years 1 to 9999. Raises ReplicaError, which names the row."""
+    for field in rows.schema:
+        is_date = pa.types.is_date32(field.type)
+        if not (is_date or pa.types.is_timestamp(field.type)):
+            continue
+        is_one = are_in_years(rows[field.name])
+        if is_one.false_count:
+            row = is_one.index(False).as_py()
+            number = rows[field.name].cast(pa.int32() if is_date else pa.int64())[row]
+            raise ReplicaError(
+                f"a computed column has a time that readers of Delta tables do not have: {field.name}",
+                log=rows[LOG_ID.name][row].as_py(),
+                offset=rows["offset"][row].as_py(),
+                expected="a time in the years 1 to 9999, UTC",
+                found=f"{number} {'days' if is_date else 'microseconds'} since 1970",
+                hint="Mend the column's sql in compute, for instance with CASE WHEN, so that it is null there.",
+            )
+    return rows

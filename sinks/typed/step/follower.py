@@ -34,7 +34,6 @@ from sinks.state.holes import TakenOut, joined
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
-from sinks.typed.formats.json_fields import EXACT
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TableWork, TypedState
@@ -44,6 +43,7 @@ from sinks.typed.step.plan import StepPlan, is_under_way, plan_of, share_size
 from sinks.typed.step.prepared import PreparedMessages
 from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.step.upsert import upserted
+from sinks.typed.step.widening import can_widen
 from sinks.typed.table import TypedTable, TypedView
 from sinks.upkeep.merge import Merge, Merging, merged_file
 from sinks.warehouse import absolute
@@ -354,16 +354,8 @@ class TypedFollower:
             raise job_failure(error, facts) from error
 
     def _can_widen(self, view: TypedView, column: str) -> bool:
-        """Whether no integer in the column would lose a digit as a double, by the statistics of each file."""
-        for file in self._table.files(view):
-            said = file.statistics()
-            nulls, records = said.get("nullCount", {}).get(column), said.get("numRecords")
-            least, greatest = (said.get(name, {}).get(column) for name in ("minValues", "maxValues"))
-            if nulls is None or nulls == records:
-                continue  # the file is older than the column, or has only nulls
-            if least is None or greatest is None or least <= -EXACT or greatest >= EXACT:
-                return False
-        return True
+        """Whether no integer in the column would lose a digit as a double."""
+        return can_widen(column, self._table.files(view), self._table.path)
 
     def _rewritten(self, view: TypedView, columns: tuple[Column, ...]) -> _Rewritten:
         """Rewrite every file of the table with `columns`. Returns the old files and the new ones."""

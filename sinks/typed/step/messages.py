@@ -25,9 +25,10 @@ from sources.offsets import LogId, OffsetRange
 
 _VIEWS: Final = {LOG.name: ("records", "messages"), KAFKA_LOG.name: ("kafka_records",)}
 _COLUMNS: Final = {
-    LOG.name: "log_id, offset, batch_index, delivered_timestamp AS stored_at, CAST(NULL AS BINARY) AS record_key, body",
+    LOG.name: "log_id, offset, batch_index, delivered_timestamp AS stored_at, CAST(NULL AS BINARY) AS record_key, "
+    "body, sys_flag, stored_body",
     KAFKA_LOG.name: "log_id, offset, CAST(NULL AS INT) AS batch_index, timestamp AS stored_at, "
-    "key AS record_key, value AS body",
+    "key AS record_key, value AS body, CAST(NULL AS INT) AS sys_flag, CAST(NULL AS BINARY) AS stored_body",
 }
 
 

@@ -21,29 +21,37 @@ from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import DELETED, PLACE, Column, MessagePlace, SeenValues, table_spec
 from sinks.typed.deletes import Deletes
 from sinks.typed.formats.json_fields import (
-    EXACT,
     NO_BODY,
     Fields,
     Misfit,
     column_values,
     concealed,
     each_left,
-    is_integer,
     kind_of,
     rest_of,
     taken_apart,
     texts_of,
 )
+from sinks.typed.formats.numbers import EXACT, long_of
 from sinks.typed.formats.reading import Reading
+from sinks.typed.formats.times import are_in_years
 from sinks.typed.readers import reader
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.missing_bodies import missing_body
 from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
 MESSAGES: Final = pa.schema(
-    [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
+    [
+        *PLACE,
+        pa.field("record_key", pa.binary()),
+        pa.field("body", pa.binary()),
+        pa.field("sys_flag", pa.int32()),
+        pa.field("stored_body", pa.binary()),
+    ]
 ).remove_metadata()
-"""The columns of a message that a task gets. Only records of Kafka have a key."""
+"""The columns of a message that a task gets. Only records of Kafka have a key, and only those of RocketMQ the last two:
+`stored_body` instead of a body that cannot be decompressed, as `sys_flag` says that it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +163,7 @@ class Parsing:
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
+        misfits = [missing_body(one, messages) for one in misfits]
         places = _Places(messages)
         deleted = self.deletes.of(objects)
         if self.deletes.tombstones:
@@ -250,8 +259,8 @@ class Parsing:
             "reason": pa.array([one.reason for one in misfits], pa.string()),
             "found": pa.array([one.found for one in misfits], pa.string()),
         }
-        if self.masks or self.dropped:
-            given["body"] = pa.nulls(len(misfits), pa.binary())
+        hides = self.masks or self.dropped
+        given["body"] = pa.nulls(len(misfits), pa.binary()) if hides else pc.coalesce(rows["body"], rows["stored_body"])
         schema = UNFIT.schema.remove_metadata()
         columns = [given[name] if name in given else rows[name] for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -261,13 +270,12 @@ def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Seq
     """The rows with integers that fit a column of integers, but would have kept it from being widened."""
     is_large = pc.fill_null(pc.greater_equal(pc.abs(doubles), EXACT), fill_value=False)
     for row in {*(one.row for one in misfits), *pc.indices_nonzero(is_large).to_pylist()}:
-        text = bytes(raws[row])
-        if is_integer(text) and EXACT <= abs(int(text)) < _BEYOND:
+        value = long_of(bytes(raws[row]))
+        if value is not None and abs(value) >= EXACT:
             yield row
 
 
 _SHOWN: Final = 80
-_BEYOND: Final = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,8 +347,13 @@ class _Places:
 
 
 def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
-    """Messages with a column for the epoch of their log."""
+    """Messages with a column for the epoch of their log. A time of their record that no reader has becomes null."""
     messages = in_columns(batch, MESSAGES)
+    stored_at = messages["stored_at"]
+    is_one = are_in_years(stored_at)
+    if is_one.false_count:
+        kept = pc.if_else(is_one, stored_at, pa.scalar(None, stored_at.type))
+        messages = messages.set_column(messages.schema.get_field_index("stored_at"), PLACE[-1].name, kept)
     of_log = pa.array(epochs, pa.string()), pa.array(epochs.values(), EPOCH.type)
     return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import random
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import deltalake
+import polars
 import pytest
 
 from sinks.typed.dead_letters import DeadLetters
@@ -48,6 +52,59 @@ def test_fields_become_columns_and_what_comes_later_more(world: World) -> None:
         ("lines", "added", None, "json"),
         ("city", "added", None, "string"),
         ("amount", "widened", "bigint", "double"),
+    ]
+
+
+def test_an_integer_that_a_double_has_not_keeps_its_column_also_where_statistics_end(world: World) -> None:
+    """The Delta log has bounds of the first 32 columns or so; of these two it has none."""
+    large = (1 << 53) + 1
+    world.send({**{f"c{number}": number for number in range(40)}, "small": 7, "large": large})
+    world.follow()
+    world.send({"small": 1.5, "large": 2.5})
+    world.follow()
+    rows = world.rows()
+    assert [(row["small"], row["large"]) for row in rows] == [(7.0, large), (1.5, None)]
+    assert [(row["column"], row["reason"]) for row in world.unfit()] == [("large", "not_bigint")]
+
+
+def test_a_body_that_cannot_be_decompressed_is_told_and_kept(world: World) -> None:
+    junk = b"no stream of zlib"
+    world.send(zlib.compress(b'{"id": "a"}'), sys_flag=1)
+    world.send(junk, sys_flag=1)
+    world.follow()
+    assert fields(world.rows()) == [{"id": "a"}]
+    assert [(row["reason"], row["found"], row["body"]) for row in world.unfit()] == [
+        ("not_decompressed", "sys_flag 1, 17 bytes that cannot be decompressed, or are too many then", junk)
+    ]
+
+
+def test_exponents_and_times_beyond_all_bounds_are_dead_letters_and_every_engine_reads_the_table(world: World) -> None:
+    sound = {"amount": 12.5, "at": "9999-12-31T15:59:59.999999999-08:00"}
+    world.send(b'{"amount": 1e-999999999}', b'{"amount": 1e-41}', {"amount": "1_000.50"}, sound)
+    world.send({"at": "9999-12-31T23:59:59-08:00"}, {"at": "0001-01-01T00:00:00+08:00"})
+    world.follow(schema={"amount": "decimal(12,2)", "at": "timestamp"})
+    path = f"{world.lake}/tables/orders"
+    nothing = (None, None)
+    expected = [nothing, nothing, nothing, (Decimal("12.50"), datetime.max.replace(tzinfo=UTC)), nothing, nothing]
+    table = deltalake.DeltaTable(path).to_pyarrow_table().sort_by("offset")
+    assert list(zip(table["amount"].to_pylist(), table["at"].to_pylist(), strict=True)) == expected
+    assert polars.scan_delta(path).sort("offset").select("amount", "at").collect().rows() == expected
+    assert [(row["reason"], row["found"]) for row in world.unfit()] == [
+        ("not_decimal(12,2)", "1e-999999999"),
+        ("not_decimal(12,2)", "1e-41"),
+        ("not_decimal(12,2)", '"1_000.50"'),
+        ("not_timestamp", '"9999-12-31T23:59:59-08:00"'),
+        ("not_timestamp", '"0001-01-01T00:00:00+08:00"'),
+    ]
+
+
+def test_digits_are_not_lost_by_a_number_however_long_it_is(world: World) -> None:
+    beyond = (1 << 256) - 1
+    world.send({"wei": 5}, {"wei": beyond}, {"wei": 7})
+    world.follow()
+    assert fields(world.rows()) == [{"wei": 5}, {}, {"wei": 7}]
+    assert [(row["column"], row["reason"], row["found"]) for row in world.unfit()] == [
+        ("wei", "not_bigint", str(beyond))
     ]
 
 

@@ -26,11 +26,13 @@ class World:
         self.master = master
         self._producer = producer
 
-    def send(self, *bodies: object, topic: str = "orders", properties: dict[str, str] | None = None) -> None:
+    def send(
+        self, *bodies: object, topic: str = "orders", properties: dict[str, str] | None = None, sys_flag: int = 0
+    ) -> None:
         """A message of each: bytes as they are, anything else as JSON."""
         for body in bodies:
             encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
-            self._producer.send(OutgoingMessage(topic, encoded, properties or {}, queue_id=0))
+            self._producer.send(OutgoingMessage(topic, encoded, properties or {}, queue_id=0, sys_flag=sys_flag))
 
     def replicate(self) -> None:
         """All that was sent."""

@@ -22,6 +22,7 @@ from sinks.typed.formats.json_fields import (
     kind_of,
     rest_of,
     taken_apart,
+    text_of,
     texts_of,
 )
 
@@ -92,6 +93,15 @@ def _is_exact(value: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("digits", [18, 19, 20, 39, 40, 41, 309, 310, 4300, 4301, 100_000])
+def test_an_integer_that_loses_a_digit_asks_for_no_column_however_long_it_is(digits: int) -> None:
+    """Such a number next to integers must not make their column double."""
+    text = b"9" * digits
+    is_long = digits == 18
+    assert kind_of(msgspec.Raw(text)) == ("bigint" if is_long else None)
+    assert kind_of(msgspec.Raw(b"-" + text)) == ("bigint" if is_long else None)
+
+
 @given(VALUES)
 def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
     raw = msgspec.Raw(json.dumps(value).encode())
@@ -134,6 +144,27 @@ def test_what_is_no_object(body: bytes | None, reason: str) -> None:
     assert caught.value.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        (b"", "an empty body"),
+        (b" \n", "nothing but blanks"),
+        (b'\xef\xbb\xbf{"a":1}', "a byte order mark, with which JSON must not begin"),
+        (b"\xef\xbb\xbf", "a byte order mark, with which JSON must not begin"),
+        (b'{"a":', "Input data was truncated"),
+    ],
+)
+def test_what_is_said_of_a_body_that_is_no_json(body: bytes, found: str) -> None:
+    with pytest.raises(NoObject) as caught:
+        fields_of(body)
+    assert (caught.value.reason, str(caught.value)) == ("not_json", found)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
+    texts = [b"\xef\xbb\xbfa", b"\xef\xbb\xbf", b"a\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb\xbfa"]
+    assert [json.loads(bytes(text_of(one)[""])) for one in texts] == ["a", "", "a\ufeff", "\ufeffa"]
+
+
 def test_many_brackets_are_not_deep() -> None:
     assert set(fields_of(json.dumps({"a": [[[]]] * 200, "b": "[" * 500}).encode())) == {"a", "b"}
 
@@ -155,6 +186,47 @@ def test_of_a_name_given_twice_the_last_counts() -> None:
         ("timestamp_ms", 1795640244933, datetime(2026, 11, 25, 20, 57, 24, 933000, tzinfo=UTC)),
         ("timestamp_ms", -1, datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
         ("timestamp_ms", 1 << 62, None),
+        ("timestamp_ms", -62135596800000, datetime(1, 1, 1, tzinfo=UTC)),
+        ("timestamp_ms", -62135596800001, None),
+        ("timestamp_ms", 253402300799999, datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
+        ("timestamp_ms", 253402300800000, None),  # the year 10000
+        ("timestamp", "2024-12-31T23:59:59.999999999Z", datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("timestamp", "1969-12-31T23:59:59.9999999Z", datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        (
+            "timestamp",
+            "2024-12-31T23:59:59." + "9" * 5000 + "Z",
+            datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        ),
+        ("timestamp", "2024-12-31t23:59:59.5z", datetime(2024, 12, 31, 23, 59, 59, 500000, tzinfo=UTC)),
+        (
+            "timestamp",
+            b'"2024-12-31T23:59:59.99999999\\u0039Z"',
+            datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+        ),
+        ("timestamp", "0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
+        ("timestamp", "0001-01-01T08:00:00+08:00", datetime(1, 1, 1, tzinfo=UTC)),
+        ("timestamp", "0001-01-01T00:00:00+08:00", None),  # the year 0
+        ("timestamp", "9999-12-31T15:59:59.999999999-08:00", datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+        ("timestamp", "9999-12-31T23:59:59-08:00", None),  # the year 10000
+        ("timestamp", "0000-12-31T23:59:59-08:00", None),
+        ("timestamp", "10000-01-01T00:00:00Z", None),
+        ("timestamp", "2024-02-30T00:00:00Z", None),
+        ("timestamp", "2024-12-31T24:00:00Z", None),
+        ("timestamp", "2024-12-31T23:59:60Z", None),
+        ("timestamp", "2024-12-31T23:59Z", None),
+        ("timestamp", "2024-12-31T23:59:59,5Z", None),
+        ("timestamp", "2024-12-31T23:59:59.Z", None),
+        ("timestamp", "2024-12-31T23:59:59+24:00", None),
+        ("timestamp", "2024-12-31T23:59:59+05:60", None),
+        ("timestamp", "\u0662\u0660\u0662\u0664-12-31T23:59:59Z", None),  # Arabic digits
+        ("timestamp", "2024-12-31T23:59:59Z\n", None),
+        ("date", "0001-01-01", date(1, 1, 1)),
+        ("date", "9999-12-31", date(9999, 12, 31)),
+        ("date", "0000-12-31", None),
+        ("date", "20261125", None),
+        ("date", "2026-W01-1", None),
+        ("date", "\u0662\u0660\u0662\u0664-12-31", None),
+        ("date", "2026-11-25\n", None),
         ("timestamp_ms", 1.5, None),
         ("date", "2026-11-25", date(2026, 11, 25)),
         ("date", "2026-02-30", None),
@@ -166,10 +238,56 @@ def test_of_a_name_given_twice_the_last_counts() -> None:
         ("decimal(5,2)", b"1234.5", None),
         ("decimal(5,2)", "NaN", None),
         ("decimal(5,2)", " 1", None),
+        ("decimal(12,2)", b"1e-41", None),
+        ("decimal(12,2)", b"1e-5000000", None),
+        ("decimal(12,2)", b"1e-999999999", None),
+        ("decimal(12,2)", b"1e999999999", None),
+        ("decimal(12,2)", b"1e-" + b"9" * 5000, None),
+        ("decimal(12,2)", b"1e" + b"9" * 5000, None),
+        ("decimal(12,2)", b"1e" + b"0" * 5000 + b"1", Decimal(10)),
+        ("decimal(12,2)", b"0e-" + b"9" * 5000, Decimal(0)),
+        ("decimal(12,2)", b"-0.000e999999999", Decimal(0)),
+        ("decimal(12,2)", b"0." + b"0" * 5000 + b"125e5002", Decimal("12.5")),
+        ("decimal(12,2)", b"125" + b"0" * 5000 + b"e-5001", Decimal("12.5")),
+        ("decimal(12,2)", b"1.50" + b"0" * 5000, Decimal("1.5")),
+        ("decimal(12,2)", b"1.5" + b"0" * 5000 + b"1", None),
+        ("decimal(12,2)", b"9999999999.99", Decimal("9999999999.99")),
+        ("decimal(12,2)", b"-9999999999.99", Decimal("-9999999999.99")),
+        ("decimal(12,2)", b"10000000000", None),
+        ("decimal(12,2)", "1e2", Decimal(100)),
+        ("decimal(12,2)", "1_000.50", None),
+        ("decimal(12,2)", "\u0663", None),  # an Arabic digit
+        ("decimal(12,2)", "007", None),
+        ("decimal(12,2)", "+7", None),
+        ("decimal(12,2)", "1.", None),
+        ("decimal(12,2)", ".5", None),
+        ("decimal(12,2)", "1\n", None),
+        ("decimal(12,2)", "", None),
+        ("decimal(12,2)", "Infinity", None),
+        ("decimal(12,2)", "sNaN123", None),
+        ("decimal(12,2)", b'"1\\u0030"', Decimal(10)),
+        ("decimal(12,2)", True, None),
+        ("decimal(12,2)", [1], None),
+        ("decimal(38,38)", b"0." + b"9" * 38, Decimal("0." + "9" * 38)),
+        ("decimal(38,38)", b"1", None),
+        ("decimal(38,0)", b"1e37", Decimal(10) ** 37),
+        ("decimal(38,0)", b"1e38", None),
         ("decimal(38,0)", b"12345678901234567890123456789012345678", Decimal("12345678901234567890123456789012345678")),
         ("double", b"1e400", None),
         ("double", (1 << 53) + 1, None),
         ("double", 1 << 53, float(1 << 53)),
+        ("double", 1 << 256, float(1 << 256)),
+        ("double", (1 << 256) - 1, None),
+        ("double", 10**42 + 1, None),
+        ("double", 1 << 1023, float(1 << 1023)),
+        ("double", b"9" * 309, None),
+        ("double", b"9" * 5000, None),
+        ("double", b"-" + b"9" * 5000, None),
+        ("bigint", -(1 << 63), -(1 << 63)),
+        ("bigint", (1 << 256) - 1, None),
+        ("bigint", b"9" * 5000, None),
+        ("int", b"9" * 5000, None),
+        ("timestamp_ms", b"9" * 5000, None),
         ("bigint", b"1.0", None),
         ("bigint", b"1e3", None),
         ("bigint", "1", None),

@@ -15,7 +15,9 @@ import pytest
 from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import UNKNOWN, Reading
 from sinks.typed.readers import kinds
+from sinks.typed.step.computed import in_years
 from sinks.typed.step.parsing import MESSAGES, Parsing, Report
+from sources.errors import ReplicaError
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 from tests.sinks.typed.served_schemas import Served, frame
 
@@ -29,9 +31,11 @@ BODIES = [
 ]
 
 
-def messages(*bodies: bytes) -> pa.RecordBatch:
+def messages(*bodies: bytes | dict[str, Any]) -> pa.RecordBatch:
+    """Messages with these bodies, or with these columns."""
+    place = {"log_id": "rocketmq/a", "stored_at": STORED}
     rows = [
-        {"log_id": "rocketmq/a", "offset": number, "stored_at": STORED, "body": body}
+        {**place, "offset": number, **(body if isinstance(body, dict) else {"body": body})}
         for number, body in enumerate(bodies)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=MESSAGES)
@@ -40,7 +44,7 @@ def messages(*bodies: bytes) -> pa.RecordBatch:
 class Task:
     """One over these bodies; what it wrote, and its report."""
 
-    def __init__(self, folder: Path, definition: Definition, *bodies: bytes) -> None:
+    def __init__(self, folder: Path, definition: Definition, *bodies: bytes | dict[str, Any]) -> None:
         (folder / "rows").mkdir()
         (folder / "unfit").mkdir()
         parsing = Parsing(
@@ -75,6 +79,62 @@ def test_rows_and_dead_letters(tmp_path: Path) -> None:
         (1, None, "not_protobuf", BODIES[1]),
         (2, "double", "not_double", BODIES[2]),
     ]
+
+
+def test_a_message_whose_body_cannot_be_read_says_why_and_keeps_what_is_stored(tmp_path: Path) -> None:
+    text = definition(reading=Reading(format="text"), schema=None)
+    given: list[dict[str, Any]] = [
+        {"body": b"sound", "sys_flag": 1},
+        {"sys_flag": 0x301, "stored_body": b"\xff" * 1234},
+        {"sys_flag": 129, "batch_index": 7},
+        {},  # a record of Kafka without a value
+    ]
+    made = Task(tmp_path, text, *given)
+    assert [row["text"] for row in made.rows] == ["sound"]
+    assert [(row["offset"], row["reason"], row["found"], row["body"]) for row in made.unfit] == [
+        (1, "not_decompressed", "sys_flag 769, 1,234 bytes that cannot be decompressed, or are too many then",
+         b"\xff" * 1234),
+        (2, "no_body", "sys_flag 129, an inner batch that has no message 7", None),
+        (3, "no_body", "null", None),
+    ]  # fmt: skip
+
+
+def test_what_is_stored_is_not_shown_by_a_table_that_hides_something(tmp_path: Path) -> None:
+    hiding = definition(reading=Reading(format="text"), schema=None, masks={"text": "hash"})
+    made = Task(tmp_path, hiding, {"sys_flag": 1, "stored_body": b"junk"})
+    assert [(row["reason"], row["body"]) for row in made.unfit] == [("not_decompressed", None)]
+
+
+def test_a_time_of_a_record_outside_the_years_that_readers_have_is_null(tmp_path: Path) -> None:
+    """A producer of Kafka that gives microseconds, or nanoseconds, for milliseconds."""
+    text = definition(reading=Reading(format="text"), schema=None)
+    last_us = 253_402_300_799_999_999
+    times = [last_us, last_us + 1, -62_135_596_800_000_001, None]
+    made = Task(tmp_path, text, *({"body": b"x", "stored_at": one} for one in times))
+    assert [row["stored_at"] for row in made.rows] == [datetime.max.replace(tzinfo=UTC), None, None, None]
+
+
+INSTANTS, DAYS = pa.timestamp("us", "UTC"), pa.date32()
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "beyond"),
+    [
+        (INSTANTS, 253_402_300_799_999_999, 253_402_300_800_000_000),
+        (INSTANTS, -62_135_596_800_000_000, -62_135_596_800_000_001),
+        (DAYS, 2_932_896, 2_932_897),
+        (DAYS, -719_162, -719_163),
+        (DAYS, 0, (1 << 31) - 1),
+    ],
+)
+def test_a_computed_time_outside_those_years_is_named(kind: pa.DataType, last: int, beyond: int) -> None:
+    times = pa.array([None, last, beyond], pa.int32() if kind == DAYS else pa.int64()).cast(kind)
+    place = {"log_id": ["rocketmq/a"] * 3, "offset": [7, 8, 9]}
+    rows = pa.RecordBatch.from_pydict({**place, "sent": times})
+    assert in_years(rows.slice(0, 2)).num_rows == 2
+    with pytest.raises(ReplicaError, match="sent") as caught:
+        in_years(rows)
+    assert (caught.value.offset, str(beyond) in str(caught.value)) == (9, True)
 
 
 def test_nothing_that_is_hidden_is_in_the_rest(tmp_path: Path) -> None:

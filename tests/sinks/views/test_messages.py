@@ -100,7 +100,7 @@ def collected(session: SparkSession) -> list[dict[str, Any]]:
     query = """
     SELECT
       log_id, offset, message_id, topic, queue_id, queue_offset, batch_index, tags, keys, unique_key, properties, body,
-      producer, text, to_json(json) AS json, retries, unix_millis(born_timestamp) AS born_ms,
+      producer, sys_flag, stored_body, text, to_json(json) AS json, retries, unix_millis(born_timestamp) AS born_ms,
       unix_millis(stored_timestamp) AS stored_ms, unix_millis(delivered_timestamp) AS delivered_ms
     FROM messages
     ORDER BY log_id, offset, batch_index"""
@@ -249,6 +249,9 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
         message(9, body=b"1, 2"),
         message(10, body=b'1], "end of body"]'),
         message(11, body=b"[1], 2]"),
+        message(60, body=b"sound", stored_body=b"compressed", sys_flag=0x101),
+        message(61, body=None, stored_body=b"junk", sys_flag=0x101),
+        batch(62, number=2, body=None, stored_body=b"junk", sys_flag=0x1C1),
         message(50, properties={"__RMQ.TRANSIENT.X": "1", "__RMQ": "2", "keys": "3", "RMQ": "4", "tags ": "5"}),
         batch(
             100,
@@ -310,6 +313,15 @@ def test_a_body_is_text_or_json_only_where_it_is(made: list[dict[str, Any]]) -> 
         (9, "1, 2", None),
         (10, '1], "end of body"]', None),
         (11, "[1], 2]", None),
+    ]
+
+
+def test_what_cannot_be_decompressed_is_shown_as_it_is_stored(made: list[dict[str, Any]]) -> None:
+    assert between(made, 60, 63, "offset", "batch_index", "body", "sys_flag", "stored_body") == [
+        (60, None, b"sound", 0x101, None),
+        (61, None, None, 0x101, b"junk"),
+        (62, 0, None, 0x1C1, None),
+        (62, 1, None, 0x1C1, None),
     ]
 
 

@@ -167,7 +167,12 @@ def long_bytes(number: int) -> bytes:
     return out + bytes([left])
 
 
-AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
+def decimals(precision: int, scale: int = 0) -> dict[str, object]:
+    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
+
+
+AMOUNT = decimals(5, scale=2)
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 
 
 @pytest.mark.parametrize(
@@ -183,6 +188,8 @@ AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
         ({"type": "int", "logicalType": "date"}, long_bytes(2_932_897), None, "not_date"),
         ({"type": "long", "logicalType": "timestamp-millis"}, long_bytes(1 << 62), None, "not_timestamp"),
         ({"type": "long", "logicalType": "timestamp-millis"}, long_bytes(253_402_300_800_000), None, "not_timestamp"),
+        (MICROS, long_bytes(-62_135_596_800_000_001), None, "not_timestamp"),
+        (MICROS, long_bytes(-(1 << 63)), None, "not_timestamp"),
         ({"type": "long", "logicalType": "timestamp-nanos"}, long_bytes(-1), "1969-12-31T23:59:59.999999999Z", None),
         ({"type": "long", "logicalType": "local-timestamp-millis"}, long_bytes(1), "1970-01-01T00:00:00.001000", None),
         ({"type": "long", "logicalType": "local-timestamp-nanos"}, b"\x02", "1970-01-01T00:00:00.000000001", None),
@@ -200,6 +207,10 @@ AMOUNT = {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}
         (AMOUNT, b"\x02\xff", Decimal("-0.01"), None),
         (AMOUNT, b"\x00", Decimal(0), None),
         ({"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 1}, b"\x02\x0f", "1.5", None),
+        (decimals(76), long_bytes(32) + b"\x7f" + b"\xff" * 31, str((1 << 255) - 1), None),
+        (decimals(4300), long_bytes(1785) + b"\x7f" + b"\xff" * 1784, str((1 << 14_279) - 1), None),
+        (decimals(4301, scale=4301), b"\x02\x0f", "Dw==", None),  # too many to be written as text
+        (decimals(10**9, scale=10**9), b"\x02\x0f", "Dw==", None),
         ({"type": "int", "logicalType": "unheard-of"}, b"\x02", 1, None),
         ({"type": "bytes", "logicalType": "decimal"}, b"\x02\x0f", "Dw==", None),  # none, without its precision
         ({"type": "string", "logicalType": "date"}, b"\x02a", "a", None),
@@ -231,6 +242,8 @@ def test_values(kind: object, data: bytes, value: object, reason: str | None) ->
         ({"type": "array", "items": "null"}, b"\x02\0"),
         ({"type": "array", "items": {"type": "array", "items": "null"}}, b"\x04\x02\0\x02\0\0"),
         ({"type": "array", "items": "int"}, long_bytes(-(1 << 63)) + b"\0\0"),
+        (AMOUNT, long_bytes(1_786) + b"\x7f" * 1_786),
+        (AMOUNT, long_bytes(1_000_000) + b"\x7f" * 1_000_000),
     ],
 )
 def test_what_no_writer_writes(kind: object, data: bytes) -> None:

@@ -63,6 +63,12 @@ def test_any_text_is_what_pythons_csv_reads_or_a_misfit(text: str) -> None:
         ("double", "1e400", None),
         ("decimal(5,2)", "1.50", Decimal("1.50")),
         ("decimal(5,2)", "1.505", None),
+        ("decimal(5,2)", '"1.50"', Decimal("1.50")),
+        ("decimal(5,2)", "007", None),
+        ("decimal(5,2)", "+7", None),
+        ("decimal(5,2)", "1_0", None),
+        ("decimal(5,2)", "\u0663", None),
+        ("decimal(5,2)", "1e-999999999", None),
         ("boolean", "true", True),
         ("boolean", "TRUE", None),
         ("boolean", "1", None),
@@ -77,6 +83,15 @@ def test_any_text_is_what_pythons_csv_reads_or_a_misfit(text: str) -> None:
 def test_values(kind: str, text: str, value: object) -> None:
     found, wrong = row_of(csv_reader({"a": kind, "b": "string"})(f"{text},\n".encode()), {"a": kind, "b": "string"})
     assert (found, bool(wrong)) == ({"a": value, "b": None}, value is None)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_value() -> None:
+    kinds = {"a": "string", "b": "bigint"}
+    for body, first in ((b"x,1", "x"), (b'"x",1', "x"), (b",1", None), (b'"",1', "")):
+        found, wrong = row_of(csv_reader(kinds)(b"\xef\xbb\xbf" + body), kinds)
+        assert (found, wrong) == ({"a": first, "b": 1}, {})
+    numbers = {"a": "bigint", "b": "bigint"}
+    assert row_of(csv_reader(numbers)(b"\xef\xbb\xbf7,1"), numbers) == ({"a": 7, "b": 1}, {})
 
 
 @pytest.mark.parametrize(

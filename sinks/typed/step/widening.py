@@ -1,0 +1,61 @@
+"""Whether a column of integers can become double: only if no integer in it would lose a digit.
+
+The Delta log has the bounds of the first columns of a file. Of the others, and of columns that are newer than the file,
+it says nothing at all; there the file itself is asked. pyarrow only, no JVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.file_statistics import bounds
+from sinks.delta.files import open_parquet
+from sinks.storage.errors import failed_by
+from sinks.typed.formats.numbers import EXACT
+
+
+def can_widen(column: str, files: Iterable[StoredFile], folder: str) -> bool:
+    """Whether a double can represent each integer that `files` of the table in `folder` have in `column`.
+
+    Raises ReplicaError if a file cannot be read.
+    """
+    unsaid = []
+    for file in files:
+        said = file.statistics()
+        nulls = said.get("nullCount", {}).get(column)
+        if nulls is None:
+            unsaid.append(file.path)
+        elif nulls != said.get("numRecords") and not _are_exact(*bounds(said, column)):
+            return False
+    return all(_holds_exact(column, path, folder) for path in unsaid)
+
+
+def _are_exact(least: int | None, greatest: int | None) -> bool:
+    """Whether all integers between these bounds are; not if the bounds are not known."""
+    return least is not None and greatest is not None and -EXACT < least <= greatest < EXACT
+
+
+def _holds_exact(column: str, path: str, folder: str) -> bool:
+    try:
+        with open_parquet(folder, path) as parquet:
+            return column not in parquet.schema_arrow.names or all(
+                one.num_values == one.statistics.null_count or _are_exact(one.statistics.min, one.statistics.max)
+                for one in _chunks(parquet, column)
+            )
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise failed_by(error)(
+            f"a data file of the table in {folder} cannot be read",
+            expected=f"the file {folder.rstrip('/')}/{path}, which the Delta log names",
+            found=error,
+            hint="Restore the file from a copy, or let logtwin tables rebuild make the table anew from the log.",
+        ) from error
+
+
+def _chunks(parquet: pq.ParquetFile, column: str) -> Iterable[pq.ColumnChunkMetaData]:
+    leaf = [one.path for one in parquet.schema].index(column)
+    metadata = parquet.metadata
+    return (metadata.row_group(number).column(leaf) for number in range(metadata.num_row_groups))
