@@ -56,7 +56,8 @@ class LogPlace:
 class TypedStatus:
     """The state of a typed table; docs/json.md documents every key.
 
-    `rows` and `unfit` are None if the table does not exist yet.
+    `rows` and `unfit` are None if the table does not exist yet. `unmatched` are topics of `source` of which no message
+    has come; if that is all of them, nothing is said to be complete.
     """
 
     name: str
@@ -66,6 +67,7 @@ class TypedStatus:
     unfit: int | None
     columns: tuple[Column, ...]
     logs: tuple[LogPlace, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
     def complete_through_us(self) -> int | None:
@@ -81,6 +83,7 @@ class TypedStatus:
             "mode": self.mode,
             "rows": self.rows,
             "unfit": self.unfit,
+            "unmatched": list(self.unmatched),
             "columns": [_column_json(one) for one in self.columns],
             "logs": [one.as_json() for one in self.logs],
         }
@@ -124,13 +127,16 @@ class _Standing:
     def status(self, config: Config, on: LoggedVersion | None, ledgers: Mapping[LogId, pa.Table]) -> TypedStatus:
         """The state of the table; `on` is the table of records that it is made from."""
         held = {} if on is None else positions_at(on, self.wanted)
+        unmatched = () if self.state is None else self.wanted.unmatched(self.state.sources)
+        if unmatched == self.wanted.sources:
+            ledgers = {}
         places = tuple(self._place(log_id, at, ledgers.get(log_id)) for log_id, at in sorted(held.items()))
         name, source, mode = self.of_config.name, self.of_config.from_, self.of_config.mode
         if self.version is None or self.state is None:
             return TypedStatus(name, source, mode, None, None, self.wanted.declared(), places)
         rows = sum(file.statistics()["numRecords"] for file in self.version.files.values())
         unfit = unfit_count(config.warehouse, name, self.state.generation)
-        return TypedStatus(name, source, mode, rows, unfit, self.columns, places)
+        return TypedStatus(name, source, mode, rows, unfit, self.columns, places, unmatched)
 
     def _place(self, log_id: LogId, log_position: Offset, ledger: pa.Table | None) -> LogPlace:
         followed = self.logs.get(log_id, Followed(0, Offset(0)))
@@ -148,6 +154,8 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
             yield "  not created yet: logtwin replicate creates it"
             continue
         yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
+        if one.unmatched:
+            yield f"  no message of {', '.join(one.unmatched)} so far: logtwin tables check {one.name} says why"
         for place in one.logs:
             yield f"  {place.log}: {_place_words(place)}"
 

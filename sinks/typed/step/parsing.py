@@ -41,9 +41,9 @@ from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
 MESSAGES: Final = pa.schema(
-    [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary())]
+    [*PLACE, pa.field("record_key", pa.binary()), pa.field("body", pa.binary()), pa.field("source", pa.string())]
 ).remove_metadata()
-"""The columns of a message that a task gets. Only records of Kafka have a key."""
+"""The columns of a message that a task gets. Only records of Kafka have a key; `source` is a topic of `from`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,7 @@ class Report:
     fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
+    sources: frozenset[str] = frozenset()
 
     def and_also(self, other: Report) -> Report:
         seen = dict(self.seen)
@@ -77,6 +78,7 @@ class Report:
             _first(self.fractions, other.fractions),
             _first(self.large, other.large),
             min(unfit, default=None),
+            self.sources | other.sources,
         )
 
 
@@ -149,8 +151,9 @@ class Parsing:
             rows.write_all(written())
             files, dead = rows.finish(), unfit.finish()
             return Report(
-                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit
-            )
+                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit,
+                frozenset(told.sources),
+            )  # fmt: skip
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows and the dead letters that `messages` make."""
@@ -183,7 +186,7 @@ class Parsing:
         if self.key:
             made, without_key = self._with_key(made, numbers)
             misfits += without_key
-        told.messages += messages.num_rows
+        told.see_messages(messages)
         told.rows += made.num_rows
         for one in misfits:
             told.found_unfit(places[one.row], one)
@@ -283,13 +286,13 @@ class FieldSurvey:
         told, unfit = Told(), 0
         for batch in batches:
             messages = in_columns(batch, MESSAGES)
-            told.messages += messages.num_rows
+            told.see_messages(messages)
             if self.reading is None:
                 continue
             objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
             told.see_left(objects, numbers, _Places(messages))
             unfit += len(misfits)
-        report = Report(told.messages, told.messages - unfit, seen=told.seen)
+        report = Report(told.messages, told.messages - unfit, seen=told.seen, sources=frozenset(told.sources))
         yield as_row(report)
 
 
@@ -303,6 +306,11 @@ class Told:
     fractions: dict[str, MessagePlace] = field(default_factory=dict)
     large: dict[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
+    sources: set[str] = field(default_factory=set)
+
+    def see_messages(self, messages: pa.RecordBatch) -> None:
+        self.messages += messages.num_rows
+        self.sources.update(pc.unique(messages["source"]).to_pylist())
 
     def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""

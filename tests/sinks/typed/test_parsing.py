@@ -31,7 +31,7 @@ BODIES = [
 
 def messages(*bodies: bytes) -> pa.RecordBatch:
     rows = [
-        {"log_id": "rocketmq/a", "offset": number, "stored_at": STORED, "body": body}
+        {"log_id": "rocketmq/a", "offset": number, "stored_at": STORED, "body": body, "source": "orders"}
         for number, body in enumerate(bodies)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=MESSAGES)
@@ -65,6 +65,7 @@ def definition(**how: Any) -> Definition:
 
 def test_rows_and_dead_letters(tmp_path: Path) -> None:
     made = Task(tmp_path, definition(), *BODIES)
+    assert made.report.sources == {"orders"}
     assert [(row["offset"], row["string"], row["int64"], row["double"]) for row in made.rows] == [
         (0, "a", 1 << 60, 0.0),
         (2, "b", 0, None),
