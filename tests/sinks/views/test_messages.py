@@ -206,7 +206,7 @@ def test_who_asks_for_little_reads_the_log_once(views: SparkSession) -> None:
     needed = {"log_id", "kind", "topic", "sys_flag", "properties", "size"}
     few = messages.where("producer > ''").select("queue_id", "queue_offset", "delivered_timestamp", "message_id")
     read = {"born_host", "queue_id", "queue_offset", "store_timestamp", "store_host", "offset"}
-    topics = {"log_id", "topic", "perm", "read_queue_nums", "write_queue_nums", "attributes"}
+    topics = {"log_id", "topic", "perm", "read_queue_nums", "write_queue_nums", "attributes", "is_current"}
     assert scans(few) == [needed | read, topics]
     assert scans(messages.groupBy("topic").count()) == [needed, topics]
     assert len([one for one in scans(messages.select("stored_timestamp")) if one != topics]) == 2
