@@ -6,6 +6,8 @@ decide what is done: the operator's `on_loss`, and the condition's `WayPast`:
     fail      the log stops, with the error's exit code and its hint; nothing of the range is passed over
     record    SKIP: the range becomes an incident, the bytes there go to quarantine, and the log goes on behind it
               REPAIR: nothing is skipped, because rows would have to be removed; `logtwin repair` does that
+
+ACCEPT is of findings that no log stops at: the bytes are there, and they are the master's. A person accepts them, once.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class WayPast(Enum):
 
     SKIP = "skip"
     REPAIR = "repair"
+    ACCEPT = "accept"
 
 
 class Condition(Enum):
@@ -51,6 +54,7 @@ class Condition(Enum):
     UNDECODABLE = "undecodable"
     RECREATED = "recreated"
     REPLICA_DAMAGED = "replica_damaged"
+    QUEUE_JUMP = "queue_jump"
 
     @property
     def cause(self) -> str:
@@ -154,6 +158,11 @@ _WORDS: Final = {
         f"{_BACK} takes the range out and reads it from the master again.",
         _BACK,
         WayPast.REPAIR,
+    ),
+    Condition.QUEUE_JUMP: (
+        "The master itself has skipped or repeated queue offsets of a queue; the replica has every byte of it.",
+        "Nothing is to be healed. Look at the topic on the broker, then accept it: logtwin incidents close.",
+        WayPast.ACCEPT,
     ),
 }
 

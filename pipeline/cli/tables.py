@@ -13,7 +13,7 @@ from pipeline.cli.options import AsJson, RequiredConfig
 from pipeline.cli.verb_groups import VerbGroups
 from pipeline.config import configuration
 from pipeline.system.console import err, out
-from sources.errors import ReplicaError
+from sources.errors import ConfigurationError, ReplicaError
 
 app = typer.Typer(
     cls=VerbGroups, help="List what can be queried; create and manage typed tables.", no_args_is_help=True
@@ -103,7 +103,7 @@ def add(
 def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False) -> None:
     """Prove that each message of the log is once a row, or in the table unfit.
 
-    Exits with 5 if one is not.
+    Exits with 5 if one is not, and with 2 if a topic of from has records that are never messages.
     """
     from pipeline.operate.typed_tables import checked, verdict_lines
     from pipeline.spark.session import session_for
@@ -119,6 +119,14 @@ def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False
         raise ReplicaError(
             f"typed tables that are not what their logs make: {', '.join(wrong)}",
             hint="logtwin tables rebuild NAME makes one anew from the log.",
+        )
+    impossible = [f"{topic} in {one.name}" for one in found for topic in one.impossible]
+    if impossible:
+        raise ConfigurationError(
+            "typed tables name topics of which there are no messages, whatever comes",
+            expected="topics that the view of the messages shows, docs/views.md",
+            found=", ".join(impossible),
+            hint="Take them out of from: the broker keeps them for itself, or they hold retries or dead letters.",
         )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Group
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.topics_held import HeldTopic, held_topics
-from pipeline.monitoring.display import extent, moment, number
+from pipeline.monitoring.display import extent, number
 from sinks.books.incident import IncidentRow
 from sinks.books.incidents import incidents_of
 from sinks.books.ledger import app_id, fill_app_id
@@ -33,6 +32,7 @@ from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.epochs import Epoch, Epochs
 from sources.errors import CoverageError, ReplicaError
+from sources.instant import iso, moment
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _LOOKS: Final = 10
@@ -216,7 +216,7 @@ def _missing_json(one: Missing) -> dict[str, Any]:
 
 
 def _iso(at_us: int | None) -> str | None:
-    return None if at_us is None else datetime.fromtimestamp(at_us / 1e6, UTC).isoformat(timespec="milliseconds")
+    return None if at_us is None else iso(at_us, "milliseconds")
 
 
 def coverage_blocks(logs: Sequence[LogCoverage]) -> Group:
@@ -270,4 +270,4 @@ def _between(start_us: int | None, end_us: int | None) -> str:
 
 
 def _moment(at_us: int | None) -> str:
-    return "…" if at_us is None else moment(datetime.fromtimestamp(at_us / 1e6, UTC))
+    return "…" if at_us is None else moment(at_us)

@@ -9,7 +9,6 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -17,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.configuration import Config
-from pipeline.monitoring.display import extent, moment, number
+from pipeline.monitoring.display import extent, number
 from sinks.books.incident import IncidentRow, State
 from sinks.books.incidents import IncidentsTable, incidents_of, logs_with_incidents
 from sinks.books.quarantine_reader import Quarantined, quarantined
@@ -27,6 +26,7 @@ from sinks.state.position import holes_at
 from sinks.tables import log_table
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
+from sources.instant import iso, moment
 from sources.loss import Condition, WayPast
 from sources.master_topic import topic_and_number
 from sources.offsets import LogId, OffsetRange
@@ -168,7 +168,7 @@ def _cells(one: Listed) -> tuple[str, ...]:
     found = one.row.found
     place = f"{found.range} of epoch {one.row.epoch}" if one.row.epoch else str(found.range)
     what = (one.row.id, str(one.log_id), found.condition.value)
-    return (*what, place, _size(one), _moment(found.detected_at), one.row.state.value)
+    return (*what, place, _size(one), moment(found.detected_at), one.row.state.value)
 
 
 def _size(one: Listed) -> str:
@@ -193,8 +193,8 @@ def _lines(explained: Explanation, where: str) -> list[tuple[str, str]]:
         ("incident", f"{row.id} of {log_id}, epoch {row.epoch}"),
         ("condition", f"{found.condition.value}: {found.condition.cause}"),
         ("range", f"{found.range}, {extent(found.range.size, log_id)}"),
-        ("found", f"{found.cause}; {found.action.value} at {_moment(found.detected_at)}"),
-        ("state", row.state.value + ("" if row.ended_at is None else f" at {_moment(row.ended_at)}: {row.note}")),
+        ("found", f"{found.cause}; {found.action.value} at {moment(found.detected_at)}"),
+        ("state", row.state.value + ("" if row.ended_at is None else f" at {moment(row.ended_at)}: {row.note}")),
         ("missing", missing or "nothing of the range"),
     ]
     lines += [("quarantine", text) for text in _kept(log_id, explained.kept)]
@@ -217,8 +217,4 @@ def _operator() -> str:
 
 
 def _iso(at_us: int | None) -> str | None:
-    return None if at_us is None else datetime.fromtimestamp(at_us / 1e6, UTC).isoformat()
-
-
-def _moment(at_us: int) -> str:
-    return moment(datetime.fromtimestamp(at_us / 1e6, UTC))
+    return None if at_us is None else iso(at_us)

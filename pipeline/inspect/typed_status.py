@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 
 from pipeline.config.configuration import Config
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.monitoring.display import moment, number
+from pipeline.monitoring.display import number
 from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.proof.whole_ledger import read_ledgers, stored_through_us
 from sinks.typed.columns import Column
@@ -24,6 +23,7 @@ from sinks.typed.logs import positions_at
 from sinks.typed.state import Followed, TypedState
 from sinks.typed.table import path_of, standing_at
 from sinks.warehouse import absolute
+from sources.instant import iso, moment
 from sources.offsets import LogId, Offset
 
 
@@ -31,30 +31,33 @@ from sources.offsets import LogId, Offset
 class LogPlace:
     """How far a typed table has come in one log. `behind` is in the log's own unit.
 
-    Nothing that the log holds is missing from its first record up to `complete_to`. `complete_through` is the newest
-    time at which the master stored any of it, according to the ledger.
+    Nothing that the log holds is missing from its first record up to `complete_to`. `complete_through_us` is the newest
+    time at which the master stored any of it, according to the ledger: microseconds since 1970, UTC.
     """
 
     log: str
     position: int
     log_position: int
     complete_to: int
-    complete_through: datetime | None
+    complete_through_us: int | None
 
     @property
     def behind(self) -> int:
         return max(0, self.log_position - self.position)
 
     def as_json(self) -> dict[str, Any]:
-        through = None if self.complete_through is None else self.complete_through.isoformat(timespec="milliseconds")
-        return {**asdict(self), "complete_through": through, "behind": self.behind}
+        said = asdict(self)
+        through_us = said.pop("complete_through_us")
+        through = None if through_us is None else iso(through_us, "milliseconds")
+        return {**said, "complete_through": through, "behind": self.behind}
 
 
 @dataclass(frozen=True, slots=True)
 class TypedStatus:
     """The state of a typed table; docs/json.md documents every key.
 
-    `rows` and `unfit` are None if the table does not exist yet.
+    `rows` and `unfit` are None if the table does not exist yet. `unmatched` are topics of `source` of which no message
+    has come; if that is all of them, nothing is said to be complete.
     """
 
     name: str
@@ -64,11 +67,12 @@ class TypedStatus:
     unfit: int | None
     columns: tuple[Column, ...]
     logs: tuple[LogPlace, ...]
+    unmatched: tuple[str, ...] = ()
 
     @property
-    def complete_through(self) -> datetime | None:
-        """The earliest `complete_through` of its logs; None if it is unknown for one of them."""
-        times = [one.complete_through for one in self.logs]
+    def complete_through_us(self) -> int | None:
+        """The earliest `complete_through_us` of its logs; None if it is unknown for one of them."""
+        times = [one.complete_through_us for one in self.logs]
         known = [one for one in times if one is not None]
         return min(known) if known and len(known) == len(times) else None
 
@@ -79,6 +83,7 @@ class TypedStatus:
             "mode": self.mode,
             "rows": self.rows,
             "unfit": self.unfit,
+            "unmatched": list(self.unmatched),
             "columns": [_column_json(one) for one in self.columns],
             "logs": [one.as_json() for one in self.logs],
         }
@@ -122,19 +127,21 @@ class _Standing:
     def status(self, config: Config, on: LoggedVersion | None, ledgers: Mapping[LogId, pa.Table]) -> TypedStatus:
         """The state of the table; `on` is the table of records that it is made from."""
         held = {} if on is None else positions_at(on, self.wanted)
+        unmatched = () if self.state is None else self.wanted.unmatched(self.state.sources)
+        if unmatched == self.wanted.sources:
+            ledgers = {}
         places = tuple(self._place(log_id, at, ledgers.get(log_id)) for log_id, at in sorted(held.items()))
         name, source, mode = self.of_config.name, self.of_config.from_, self.of_config.mode
         if self.version is None or self.state is None:
             return TypedStatus(name, source, mode, None, None, self.wanted.declared(), places)
         rows = sum(file.statistics()["numRecords"] for file in self.version.files.values())
         unfit = unfit_count(config.warehouse, name, self.state.generation)
-        return TypedStatus(name, source, mode, rows, unfit, self.columns, places)
+        return TypedStatus(name, source, mode, rows, unfit, self.columns, places, unmatched)
 
     def _place(self, log_id: LogId, log_position: Offset, ledger: pa.Table | None) -> LogPlace:
         followed = self.logs.get(log_id, Followed(0, Offset(0)))
         through_us = None if ledger is None else stored_through_us(ledger, followed.whole)
-        through = None if through_us is None else datetime.fromtimestamp(through_us / 1e6, UTC)
-        return LogPlace(str(log_id), followed.offset, log_position, followed.whole.end, through)
+        return LogPlace(str(log_id), followed.offset, log_position, followed.whole.end, through_us)
 
 
 def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
@@ -147,6 +154,8 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
             yield "  not created yet: logtwin replicate creates it"
             continue
         yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
+        if one.unmatched:
+            yield f"  no message of {', '.join(one.unmatched)} so far: logtwin tables check {one.name} says why"
         for place in one.logs:
             yield f"  {place.log}: {_place_words(place)}"
 
@@ -156,6 +165,6 @@ def _place_words(one: LogPlace) -> str:
     words.append("up to date" if not one.behind else f"{number(one.behind)} behind {number(one.log_position)}")
     if one.complete_to < one.position:
         words.append(f"with gaps from {number(one.complete_to)} on")
-    if one.complete_through is not None:
-        words.append(f"complete through {moment(one.complete_through)}")
+    if one.complete_through_us is not None:
+        words.append(f"complete through {moment(one.complete_through_us)}")
     return ", ".join(words)

@@ -45,6 +45,7 @@ class _Table:
     error: LogtwinError | None = None
     tries: int = 0
     again_at_s: float = 0.0
+    unmatched: tuple[str, ...] = ()
 
     def progress(self) -> TableProgress:
         return TableProgress(self.wanted.name, self.rows, self.unfit, time.monotonic() - self.there_at_s, self.error)
@@ -153,7 +154,17 @@ class TypedTables:
             self._exchange(one, one.anew)
             return True
         one.there_at_s = looked_at_s
+        self._tell_unmatched(one)
         return False
+
+    def _tell_unmatched(self, one: _Table) -> None:
+        """Say once of which topics no message has come, now that the table has seen all that its logs have."""
+        before, one.unmatched = one.unmatched, one.follower.unmatched
+        if one.unmatched and one.unmatched != before:
+            log.warning(
+                "the typed table %s: no message of %s so far; logtwin tables check %s says why",
+                one.wanted.name, ", ".join(one.unmatched), one.wanted.name,
+            )  # fmt: skip
 
     def _exchange(self, one: _Table, anew: TypedRebuild) -> None:
         one.anew = None

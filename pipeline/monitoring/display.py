@@ -88,7 +88,7 @@ class Display:
 
 
 def moment(at: datetime) -> str:
-    """A time as text for a person, to the second, in UTC."""
+    """A time of this process or of a job as text for a person, to the second, in UTC; of data see `sources.instant`."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 

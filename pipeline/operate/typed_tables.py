@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -25,7 +26,7 @@ from sinks.typed.formats.reading import Reading
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
-from sinks.typed.step.messages import in_ranges, messages_in
+from sinks.typed.step.messages import in_ranges, messages_in, records_of, view_of
 from sinks.typed.step.parsing import FieldSurvey, Report, reports
 from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.table import TypedTable
@@ -127,9 +128,40 @@ def _looking(
     return reports(_collected(frame.mapInArrow(lambda batches: looking(batches), REPORT_DDL), wanted.name))
 
 
+class Unmatched(Enum):
+    """Why no message of a topic is in a typed table. The value is what JSON has."""
+
+    NOT_IN_LOGS = "not_in_logs"
+    LEFT_OUT = "left_out"
+    CONDITION = "condition"
+
+
+@dataclass(frozen=True, slots=True)
+class UnmatchedTopic:
+    """A topic of a definition of which the table has no message; the followed logs have `records` of it."""
+
+    source: str
+    records: int
+    why: Unmatched
+
+    def as_json(self) -> dict[str, Any]:
+        return {"from": self.source, "records": self.records, "why": self.why.value}
+
+    def words(self, view: str) -> str:
+        match self.why:
+            case Unmatched.NOT_IN_LOGS:
+                return f"no record of {self.source} is in the logs that it follows"
+            case Unmatched.LEFT_OUT:
+                return f"{view} leaves out all {number(self.records)} records of {self.source}"
+        return f"tags and where leave out all messages of {self.source}, {number(self.records)} records"
+
+
 @dataclass(frozen=True, slots=True)
 class TypedVerdict:
-    """How many messages the log has for a typed table, and what became of them; docs/json.md documents every key."""
+    """How many messages the log has for a typed table, and what became of them; docs/json.md documents every key.
+
+    `unmatched` are the topics of the definition of which it has none; `view` shows its messages.
+    """
 
     name: str
     messages: int
@@ -137,14 +169,25 @@ class TypedVerdict:
     unfit: int
     repeated: int
     is_by_key: bool
+    view: str = "messages"
+    unmatched: tuple[UnmatchedTopic, ...] = ()
 
     @property
     def is_equal(self) -> bool:
         """Whether the table is right: with a key, no key repeats; without one, each message is a row or unfit."""
         return not self.repeated and (self.is_by_key or self.messages == self.rows + self.unfit)
 
+    @property
+    def impossible(self) -> list[str]:
+        """The topics that the view leaves out: whatever comes, none of it is a message."""
+        return [one.source for one in self.unmatched if one.why is Unmatched.LEFT_OUT]
+
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "is_equal": self.is_equal}
+        counts = {"messages": self.messages, "rows": self.rows, "unfit": self.unfit, "repeated": self.repeated}
+        unmatched = [one.as_json() for one in self.unmatched]
+        return {
+            "name": self.name, **counts, "is_by_key": self.is_by_key, "unmatched": unmatched, "is_equal": self.is_equal
+        }  # fmt: skip
 
 
 def checked(spark: SparkSession, config: Config, name: str | None) -> list[TypedVerdict]:
@@ -169,13 +212,37 @@ def _verdict(
     count = _count(rows, wanted.name)
     repeated = count - _count(rows.select(*key).distinct(), wanted.name)
     messages = unfit = 0
+    sources: frozenset[str] = frozenset()
     if ranges:
-        messages = _looking(spark, config, wanted, ranges).messages
+        report = _looking(spark, config, wanted, ranges)
+        messages, sources = report.messages, report.sources
         letters = _unfit_rows(spark, config.warehouse, wanted.name, state)
         unfit = (
             0 if letters is None else _count(letters.where(in_ranges(ranges) & sql.col("column").isNull()), wanted.name)
         )
-    return TypedVerdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert)
+    unmatched = tuple(_unmatched(spark, config, wanted, ranges, wanted.unmatched(sources)))
+    return TypedVerdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert, view_of(wanted), unmatched)
+
+
+def _unmatched(
+    spark: SparkSession,
+    config: Config,
+    wanted: Definition,
+    ranges: Mapping[LogId, Sequence[OffsetRange]],
+    topics: Sequence[str],
+) -> Iterator[UnmatchedTopic]:
+    """Why there is no message of these `topics`."""
+    if not topics:
+        return
+    records: dict[str, int] = {}
+    visible: frozenset[str] = frozenset()
+    if ranges:
+        found = _collected(records_of(spark, config.warehouse, wanted, ranges), wanted.name)
+        records = {row["source"]: row["records"] for row in found}
+        visible = _looking(spark, config, replace(wanted, tags=(), where=None), ranges).sources
+    for one in topics:
+        why = Unmatched.LEFT_OUT if one not in visible else Unmatched.CONDITION
+        yield UnmatchedTopic(one, records.get(one, 0), why if one in records else Unmatched.NOT_IN_LOGS)
 
 
 def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
@@ -185,7 +252,9 @@ def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
     for one in found:
         what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
-        yield f"{one.name}: {'equal' if one.is_equal else 'NOT EQUAL'}, {what}{repeated}"
+        verdict = "NOT EQUAL" if not one.is_equal else "equal" if one.messages else "NO MESSAGES"
+        yield f"{one.name}: {verdict}, {what}{repeated}"
+        yield from (f"  {topic.words(one.view)}" for topic in one.unmatched)
 
 
 def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, int]:

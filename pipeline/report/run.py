@@ -16,6 +16,7 @@ from pipeline.report.facts import RunFacts, TypedFacts
 from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
 from pipeline.report.subjects import subjects
+from sources.instant import instant
 
 
 def made_report(
@@ -52,7 +53,7 @@ def _typed_facts(one: TypedStatus) -> TypedFacts:
         columns=len(one.columns),
         logs=len(one.logs),
         behind=sum(place.behind > 0 for place in one.logs),
-        complete_through=one.complete_through,
+        complete_through=None if one.complete_through_us is None else instant(one.complete_through_us),
     )
 
 

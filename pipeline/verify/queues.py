@@ -50,7 +50,10 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jump:
-    """A jump in a queue: after the record at `after` it goes on at `at`, with queue offset `found`, not `expected`."""
+    """A jump in a queue: after the record at `after` it goes on at `at`, with queue offset `found`, not `expected`.
+
+    `incident` is the id of the incident that tells it: the bytes there were proven to be the master's.
+    """
 
     topic: str
     queue_id: int
@@ -59,6 +62,17 @@ class Jump:
     expected: int
     found: int
     why: Why
+    incident: str | None = None
+
+    @property
+    def is_masters(self) -> bool:
+        """Whether it is the master's own, if every byte is equal: between two records, of which neither is missing."""
+        return self.why.is_fault and self.after != self.at
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether something is wrong that no incident tells."""
+        return self.why.is_fault and self.incident is None
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "why": self.why.value}
@@ -70,11 +84,11 @@ def has_queues(log_id: LogId) -> bool:
 
 
 def jumps(
-    spark: SparkSession, path: str, version: int, log_id: LogId, position: Offset, holes: Holes
+    spark: SparkSession, path: str, version: int, log_id: LogId, position: Offset, holes: Holes, known: int = 0
 ) -> tuple[Jump, ...]:
     """The jumps in the queues of `log_id`, in a version of the log table at `path`.
 
-    They come in the order of the log, with those over holes last, and at most JUMPS_LISTED of them.
+    They come in the order of the log, with those over holes last, and at most JUMPS_LISTED beside the `known` ones.
     """
     log = spark.read.format("delta").option("versionAsOf", version).load(path)
     ours = log.where((F.col("log_id") == str(log_id)) & (F.col("offset") < position)).where(_TAKES_ONE)
@@ -85,7 +99,7 @@ def jumps(
     )
     ranges = spark.createDataFrame([(hole.start, hole.end) for hole in holes.ranges], _HOLES_SCHEMA)
     found = spark.sql(_SQL, records=records, holes=ranges)
-    return tuple(_jump(row.asDict()) for row in found.limit(JUMPS_LISTED).collect())
+    return tuple(_jump(row.asDict()) for row in found.limit(JUMPS_LISTED + known).collect())
 
 
 def _jump(row: dict[str, Any]) -> Jump:

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from py4j.protocol import Py4JError
@@ -27,13 +27,15 @@ from pipeline.system.console import err
 from pipeline.verify.plan import ClaimSection, claims_of, sampled, sections
 from pipeline.verify.queues import Jump, has_queues, jumps
 from pipeline.verify.state import Asked, VerifyFile, VerifyState
-from pipeline.verify.summary import Tally, VerifySummary, incident_of
+from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
 from pipeline.verify.task import SectionComparer
+from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sinks.proof.proven_log import proven_log
 from sinks.proof.verdicts import Compared, Verdict
 from sources.errors import ConfigurationError, LogError
+from sources.loss import Condition
 from sources.offsets import END, Offset, OffsetRange
 
 _MB = 1_000_000
@@ -158,7 +160,7 @@ class _Verification:
             differing=tally.differing,
             differences=tuple(tally.differences),
             seconds=time.monotonic() - self._began_s,
-            jumps=self._jumps(is_sound=not tally.differing) if is_queue_proof else None,
+            jumps=self._jumps(is_equal=not tally.differing) if is_queue_proof else None,
         )
         self._file.remove()
         return summary
@@ -224,22 +226,38 @@ class _Verification:
         incidents = (incident_of(one, self._stored.position) for one in found)
         self._incidents.record(self._stored.epoch, [one for one in incidents if one is not None])
 
-    def _jumps(self, *, is_sound: bool) -> tuple[Jump, ...] | None:
-        """The jumps in the queues; None if they cannot be read after the comparison found differences (not `is_sound`).
+    def _jumps(self, *, is_equal: bool) -> tuple[Jump, ...] | None:
+        """The jumps in the queues, each with its incident if it has one. None if they cannot be read and the comparison
+        found differences (not `is_equal`), which must be reported all the same.
 
-        Those differences must be reported all the same.
+        If a whole log is equal, its jumps are the master's own: they become incidents.
         """
-        stored = self._stored
+        stored, known = self._stored, self._told_jumps()
         try:
-            return jumps(self._spark, stored.folder, stored.version, self._log_id, stored.position, stored.holes)
+            found = jumps(
+                self._spark, stored.folder, stored.version, self._log_id, stored.position, stored.holes, len(known)
+            )
         except (PySparkException, Py4JError) as error:
-            if is_sound:
+            if is_equal:
                 facts = JobFacts(
                     problem="the query that proves the queues failed", log=self._log_id, hint="Run it again."
                 )
                 raise job_failure(error, facts) from error
             _log.warning("%s: its queues were not looked at: %s", self._log_id, first_line(error))
             return None
+        if is_equal and self._scope.is_whole:
+            new = [incident_of_jump(one) for one in found if one.is_masters and one.at not in known]
+            self._incidents.record(stored.epoch, new)
+            known = self._told_jumps()
+        return tuple(replace(one, incident=known.get(one.at)) if one.is_masters else one for one in found)
+
+    def _told_jumps(self) -> dict[Offset, str]:
+        """The ids of the incidents of jumps, by where the queue goes on: those that are open or accepted."""
+        return {
+            row.found.start: row.id
+            for row in self._incidents.all()
+            if row.found.condition is Condition.QUEUE_JUMP and row.state is not State.HEALED
+        }
 
 
 def _are_equal(compared: Sequence[Compared]) -> bool:

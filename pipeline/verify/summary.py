@@ -12,6 +12,7 @@ from pipeline.verify.queues import JUMPS_LISTED, Jump
 from sinks.books.incident import Action, Incident
 from sinks.proof.verdicts import Compared, Verdict
 from sources.errors import Divergent
+from sources.loss import Condition
 from sources.offsets import UNITS, LogId, Offset
 
 DIFFERENCES_LISTED = 100
@@ -57,6 +58,18 @@ def incident_of(found: Compared, position: Offset) -> Incident | None:
     )
 
 
+def incident_of_jump(jump: Jump) -> Incident:
+    """The incident of a jump between records that are the master's own, at the record where the queue goes on."""
+    return Incident(
+        condition=Condition.QUEUE_JUMP,
+        start=jump.at,
+        end=Offset(jump.at + 1),
+        cause=_jump(jump),
+        action=Action.REPORTED,
+        detected_at=time.time_ns() // 1000,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifySummary:
     """The result for one log; docs/json.md documents every field of the JSON. Claims are ranges of the ledger.
@@ -84,7 +97,7 @@ class VerifySummary:
 
     @property
     def faults(self) -> list[Jump]:
-        return [jump for jump in self.jumps or () if jump.why.is_fault]
+        return [jump for jump in self.jumps or () if jump.is_fault]
 
     @property
     def problem(self) -> Divergent | None:
@@ -169,8 +182,9 @@ def _queue_lines(jumps: Sequence[Jump] | None) -> Iterator[tuple[str, str]]:
     if not jumps:
         yield "  queue offsets have no gap and no repeat", ""
     for jump in jumps:
-        yield f"  {_jump(jump)}", "red" if jump.why.is_fault else ""
-    if len(jumps) == JUMPS_LISTED:
+        told = "" if jump.incident is None else f"; it is the master's own: incident {jump.incident}"
+        yield f"  {_jump(jump)}{told}", "red" if jump.is_fault else ""
+    if len(jumps) >= JUMPS_LISTED:
         yield "  and perhaps more", ""
 
 
@@ -186,7 +200,8 @@ def _queue_problem(log_id: LogId, jump: Jump, count: int) -> Divergent:
         offset=jump.at,
         expected=f"queue offset {jump.expected}",
         found=f"{jump.found}: {jump.why.value}",
-        hint="If the bytes are equal, the jump is in the master's own log: look at its topic.",
+        hint="If logtwin verify without --sample or a range finds the bytes equal, the jump is the master's own, and "
+        "becomes an incident that can be accepted.",
     )
 
 

@@ -19,16 +19,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.instant import instant
+
 MAX_STRING_CHARS = 32
 GREATEST_CHARACTER = "\U0010ffff"
 _WHOLE = ("log_id",)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -135,8 +135,5 @@ def _cut_upwards(text: str) -> str:
 
 def _timestamp(milliseconds: int) -> str | None:
     """ISO 8601 in UTC with milliseconds; None outside the years 1 to 9999, which the format cannot carry."""
-    try:
-        at = _EPOCH + timedelta(milliseconds=milliseconds)
-    except OverflowError:
-        return None
-    return at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    at = instant(milliseconds * 1000)
+    return None if at is None else at.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -29,6 +29,7 @@ from sinks.books.incident import IncidentRow, State
 from sinks.state.holes import Holes, joined
 from sources.epochs import Epochs
 from sources.errors import CoverageError
+from sources.loss import WayPast
 from sources.offsets import LogId, Offset, OffsetRange
 
 Ints = npt.NDArray[np.int64]
@@ -236,8 +237,13 @@ def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[Off
 
 
 def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_Explanation]:
-    """What may explain a hole; the first that does, counts. A healed incident explains nothing any more."""
-    incidents = [one for one in accounts.incidents if one.state is not State.HEALED]
+    """What may explain a hole; the first that does, counts. A healed incident explains nothing any more, and one of
+    records that are sound explains nothing at all."""
+    incidents = [
+        one
+        for one in accounts.incidents
+        if one.state is not State.HEALED and one.found.condition.way is not WayPast.ACCEPT
+    ]
     return [
         _Explanation(_range(0, accounts.first), Reason.BEGINNING),
         *(_Explanation(one.found.range, Reason.INCIDENT, one) for one in incidents),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -60,6 +60,15 @@ class Definition:
     def source(self) -> TableSpec:
         """The table of records that the messages come from."""
         return KAFKA_LOG if self.kafka_topics else LOG
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The topics that its messages come from, as its configuration names them."""
+        return self.topics or self.kafka_topics
+
+    def unmatched(self, found: Collection[str] | None) -> tuple[str, ...]:
+        """The topics of which no message has come, if messages of `found` have; none if that is not known (None)."""
+        return () if found is None else tuple(one for one in self.sources if one not in found)
 
     def follows(self, log_id: LogId) -> bool:
         """Whether messages of the table may be in `log_id`, a log or a partition of a topic."""

@@ -8,6 +8,7 @@ the second, and there are never rows without their position:
     logs       for each log: epoch, offset (every message below it is in the table, or unfit) and the holes below it
     changes    how the columns have changed so far
     columns    the fingerprint of the definition: if that changes, the table has to be rebuilt
+    sources    the topics of which a message has come; a table that an older version has made does not say
 
 A typed table is a function of its logs: it lacks what they lack. So comparing the holes shows which rows have to go,
 and which have to come.
@@ -16,7 +17,7 @@ and which have to come.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -51,6 +52,7 @@ class TypedState:
     number: int = 0
     logs: Mapping[LogId, Followed] = field(default_factory=dict)
     changes: tuple[ColumnChange, ...] = ()
+    sources: tuple[str, ...] | None = ()
 
     def as_json(self) -> str:
         logs = {
@@ -61,7 +63,7 @@ class TypedState:
         return json.dumps(
             {
                 "columns": self.made, "generation": self.generation, "number": self.number, "logs": logs,
-                "changes": changes,
+                "changes": changes, "sources": self.sources,
             },
             separators=(",", ":"),
         )  # fmt: skip
@@ -72,10 +74,21 @@ class TypedState:
         values = json.loads(text)
         logs = {LogId.parse(log_id): _followed(one) for log_id, one in values["logs"].items()}
         changes = tuple(ColumnChange(**one) for one in values["changes"])
-        return cls(values["columns"], values["generation"], values["number"], logs, changes)
+        sources = values.get("sources")
+        told = None if sources is None else tuple(sources)
+        return cls(values["columns"], values["generation"], values["number"], logs, changes, told)
 
-    def moved(self, logs: Mapping[LogId, Followed], changes: Sequence[ColumnChange] = ()) -> TypedState:
-        return replace(self, number=self.number + 1, logs={**self.logs, **logs}, changes=(*self.changes, *changes))
+    def moved(
+        self, logs: Mapping[LogId, Followed], changes: Sequence[ColumnChange] = (), sources: Iterable[str] = ()
+    ) -> TypedState:
+        found = None if self.sources is None else tuple(sorted({*self.sources, *sources}))
+        return replace(
+            self,
+            number=self.number + 1,
+            logs={**self.logs, **logs},
+            changes=(*self.changes, *changes),
+            sources=found,
+        )
 
 
 def _followed(values: Mapping[str, Any]) -> Followed:

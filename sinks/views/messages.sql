@@ -32,32 +32,76 @@ WITH visible AS (
   FROM (SELECT *, try_cast(properties['INNER_NUM'] AS INT) AS inner_num FROM records)
   WHERE is_dispatched AND NOT is_system AND NOT startswith(topic, '%RETRY%') AND NOT startswith(topic, '%DLQ%')
 ),
--- The body of an inner batch is its items, one after the other; each begins with its size, an i32, big-endian.
+-- The body of an inner batch is its items, one after the other; each begins with its size, an i32, big-endian. Spark
+-- copies an array with each element that is added, and bytes with each row, so a batch is taken apart twice: into blocks
+-- of as many items as there are blocks, each with its own bytes, and these into items. A column's bytes are copied by
+-- each look at it, too, those of a lambda variable are not: hence the arrays of one.
+-- How many there are the properties say: who asks for nothing that is inside the items reads no body.
+cut AS (
+  SELECT
+    * EXCEPT (body),
+    CASE WHEN batch_messages IS NULL THEN body END AS single_body,
+    CASE WHEN batch_messages IS NOT NULL THEN body END AS batch_body,
+    CAST(ceil(sqrt(batch_messages)) AS INT) AS block_messages,
+    batch_messages DIV block_messages + CAST(batch_messages % block_messages > 0 AS INT) AS blocks
+  FROM visible
+),
 located AS (
   SELECT
     *,
-    CASE WHEN batch_messages IS NOT NULL THEN aggregate(
-      sequence(1, batch_messages),
+    transform(array(batch_body), bytes -> aggregate(
+      sequence(1, blocks),
+      array(1L),
+      (starts, block) -> array_append(
+        starts,
+        aggregate(
+          sequence(1, block_messages),
+          element_at(starts, -1),
+          (start, number) ->
+            start + coalesce(CAST(conv(hex(substring(bytes, try_cast(start AS INT), 4)), 16, 10) AS BIGINT), 0)
+        )
+      )
+    ))[0] AS block_starts
+  FROM cut
+),
+blocks AS (
+  SELECT
+    * EXCEPT (batch_body, block_starts),
+    least(block_messages, batch_messages - block * block_messages) AS messages_here,
+    -- Sizes may lie: the size of the last item is within the block, wherever the next block begins.
+    substring(
+      batch_body,
+      try_cast(get(block_starts, block) AS INT),
+      CAST(least(get(block_starts, block + 1) - get(block_starts, block) + 4, length(batch_body)) AS INT)
+    ) AS block_body
+  FROM located
+  LATERAL VIEW explode(sequence(0, coalesce(blocks, 1) - 1)) numbers AS block
+),
+in_blocks AS (
+  SELECT
+    *,
+    transform(array(block_body), bytes -> aggregate(
+      sequence(1, messages_here),
       array(1L),
       (starts, number) -> array_append(
         starts,
         element_at(starts, -1)
-          + coalesce(CAST(conv(hex(substring(body, try_cast(element_at(starts, -1) AS INT), 4)), 16, 10) AS BIGINT), 0)
+          + coalesce(CAST(conv(hex(substring(bytes, try_cast(element_at(starts, -1) AS INT), 4)), 16, 10) AS BIGINT), 0)
       )
-    ) END AS starts
-  FROM visible
+    ))[0] AS starts
+  FROM blocks
 ),
--- How many there are the properties say: who asks for nothing that is inside the items reads no body.
 items AS (
   SELECT
-    *,
+    * EXCEPT (block_body, starts),
+    coalesce(block * block_messages, 0) + place_here AS place,
     substring(
-      body,
-      try_cast(get(starts, place) AS INT),
-      try_cast(get(starts, place + 1) - get(starts, place) AS INT)
+      block_body,
+      try_cast(get(starts, place_here) AS INT),
+      try_cast(get(starts, place_here + 1) - get(starts, place_here) AS INT)
     ) AS item
-  FROM located
-  LATERAL VIEW explode(sequence(0, coalesce(batch_messages, 1) - 1)) places AS place
+  FROM in_blocks
+  LATERAL VIEW explode(sequence(0, coalesce(messages_here, 1) - 1)) places AS place_here
 ),
 -- An item: i32 each of size, magic, CRC, flag, length of the body; the body; i16 length of the properties; properties.
 -- What does not fit leaves it without a body.
@@ -105,7 +149,7 @@ sent AS (
       )
       ELSE properties
     END AS sent_properties,
-    CASE WHEN in_batch THEN substring(item, 21, body_length) ELSE body END AS sent_body,
+    CASE WHEN in_batch THEN substring(item, 21, body_length) ELSE single_body END AS sent_body,
     born_timestamp,
     store_timestamp,
     born_host,

@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 import pyarrow.fs as pafs
 from pyspark.sql import DataFrame, SparkSession
@@ -27,6 +27,7 @@ from sinks.state.position import LogTable
 from sinks.storage.place import open_folder
 from sinks.tables import LEDGER, LOG_ID, log_table
 from sources.errors import ReplicaError
+from sources.instant import instant, iso
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 
@@ -89,7 +90,7 @@ class PastLog:
         after = records.where(stored > sql.lit(time)).agg(sql.min("offset")).collect()[0][0]
         if after is None:
             newest_us = records.agg(sql.unix_micros(sql.max(stored))).collect()[0][0]
-            newest = "no record with a time" if newest_us is None else f"the newest one, of {_instant(newest_us)}"
+            newest = "no record with a time" if newest_us is None else f"the newest one, of {iso(newest_us)}"
             raise self._unknown(time, f"a record that was stored after {time}", newest)
         holes = self._held.holes.within(OffsetRange(Offset(0), after))
         if holes and not self._has_message(OffsetRange(holes[-1].end, after)):
@@ -150,7 +151,7 @@ class PastLog:
         is_ours = (sql.col(LOG_ID.name) == str(self._log_id)) & (sql.col("origin") != BACKFILL)
         behind = ledger.where(is_ours & (sql.col("end") >= offset))
         committed_us = behind.agg(sql.unix_micros(sql.min("committed_at"))).collect()[0][0]
-        return None if committed_us is None else _instant(committed_us)
+        return None if committed_us is None else instant(committed_us)
 
     def _unknown(self, time: datetime, expected: str, found: str) -> ReplicaError:
         return ReplicaError(
@@ -167,10 +168,6 @@ def _are_there(folder: str, names: set[str]) -> bool:
     filesystem, inner = open_folder(folder)
     found = filesystem.get_file_info([f"{inner.rstrip('/')}/{name}" for name in names])
     return all(one.type is pafs.FileType.File for one in found)
-
-
-def _instant(micros: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
 
 
 def _logs_in(snapshot: Snapshot) -> list[str]:

@@ -41,6 +41,23 @@ WITH stored AS (
   FROM log
   WHERE kind = 'message' AND startswith(log_id, 'rocketmq/')
 ),
+-- What the broker itself is called: the id of the log may be any name. Where nobody fetched the topics nobody can say.
+broker_names AS (
+  SELECT log_id, name
+  FROM (
+    SELECT
+      log_id,
+      CASE
+        -- since 5.0 each broker has a topic that is named after it
+        WHEN startswith(topic, 'rmq_sys_SYNC_BROKER_MEMBER_') THEN substring(topic, 28)
+        -- before, a broker gave the bit to inherit to its own topic, with one queue, and to two others, with more
+        WHEN attributes IS NULL AND perm & 1 <> 0 AND read_queue_nums = 1 AND write_queue_nums = 1 THEN topic
+      END AS name
+    FROM topics
+  )
+  WHERE name IS NOT NULL
+  GROUP BY log_id, name
+),
 -- Only a topic of type BatchCQ takes an inner batch. That says what its type is where nobody fetched the topics.
 queue_types AS (
   SELECT
@@ -58,7 +75,7 @@ queue_types AS (
   )
   GROUP BY log_id, topic
 )
-SELECT /*+ BROADCAST(queue_types) */
+SELECT /*+ BROADCAST(queue_types, broker_names) */
   stored.log_id,
   epoch,
   offset,
@@ -88,7 +105,7 @@ SELECT /*+ BROADCAST(queue_types) */
   )
     OR startswith(stored.topic, 'rmq_sys_')
     -- the topics that bear the names of the broker and of its cluster, and that of answers to requests
-    OR stored.log_id = concat('rocketmq/', stored.topic)
+    OR broker_names.name IS NOT NULL
     OR coalesce(stored.topic IN (cluster, concat(cluster, '_REPLY_TOPIC')), false),
   sys_flag & 128 <> 0,
   coalesce(is_batch, false),
@@ -112,5 +129,6 @@ SELECT /*+ BROADCAST(queue_types) */
   ),
   CASE WHEN body IS NULL THEN stored_body END
 FROM stored
--- Each topic has one row there: where the column is not asked for Spark leaves the join out.
+-- Each topic has one row in either: where the column is not asked for Spark leaves the join out.
 LEFT JOIN queue_types ON stored.log_id = queue_types.log_id AND stored.topic = queue_types.topic
+LEFT JOIN broker_names ON stored.log_id = broker_names.log_id AND stored.topic = broker_names.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.cli.app import main
+from pipeline.config.configuration import load
 from pipeline.inspect.selection import OneLog
 from pipeline.verify import plan
 from pipeline.verify import run as verify
@@ -25,13 +27,16 @@ from sources.errors import ConfigurationError, Divergent
 from sources.loss import Condition
 from sources.offsets import LogId
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import job_config, replicate_now
+from tests.pipeline.running import job_config, replicate_now, rows_of
+from tests.sources.rocketmq.synthetic_log import filled
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
 
 LOG_ID = LogId("rocketmq", "test")
 FILE_BYTES = 1 << 20
+QUEUE_OFFSET_AT = 20
+"""Where a record has its queue offset (specification, section 1.2)."""
 
 
 def verified(spark: SparkSession, lake: Path, master: dict[str, Any], **scope: Any) -> VerifySummary:
@@ -286,6 +291,67 @@ def test_the_command_line(
     assert told["differences"][0]["differences"] == [{"offset": 0, "kind": "changed"}]
     assert "Divergent" in said.err
     assert "rocketmq/test at offset 0" in said.err
+
+
+@pytest.fixture
+def jumping(tmp_path: Path) -> Path:
+    """A log whose broker has skipped two queue offsets of its queue, and then given one twice."""
+    folder = tmp_path / "jumping"
+    folder.mkdir()
+    log = filled(folder, *[100] * 7)
+    for start, queue_offset in zip(log.starts, (0, 1, 2, 5, 6, 6, 7), strict=True):
+        log.write(start + QUEUE_OFFSET_AT, struct.pack(">q", queue_offset))
+    return folder
+
+
+def test_jumps_in_the_masters_own_log_are_incidents_to_accept_once_and_the_logs_are_equal(
+    spark: SparkSession, jumping: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, config = tmp_path / "lake", tmp_path / "logtwin.toml"
+    config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{jumping}"\n')
+    replicate_now(spark, load(config))
+    starts = [row["offset"] for row in rows_of(spark, lake)]
+    expected = [(Condition.QUEUE_JUMP, at, at + 1) for at in (starts[3], starts[5])]
+    summary = verified(spark, lake, {"path": str(jumping)})
+    assert summary.problem is None
+    assert summary.jumps is not None
+    assert [(jump.at, jump.why) for jump in summary.jumps] == [(starts[3], Why.MISSING), (starts[5], Why.REPEATED)]
+    assert open_incidents(spark, lake) == expected
+    for jump in summary.jumps:
+        assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", str(config))[0] == 0
+    code, said = run(capsys, "verify", "--config", str(config))
+    assert (code, open_incidents(spark, lake)) == (0, [])
+    assert said.splitlines()[-1] == "  equal"
+    assert run(capsys, "verify", "--queues", "--from", "0", "--to", "100", "--config", str(config))[0] == 0
+    assert run(capsys, "coverage", "--config", str(config))[0] == 0
+
+
+def test_jumps_beside_damage_are_no_incidents_of_the_masters(
+    spark: SparkSession, jumping: Path, tmp_path: Path
+) -> None:
+    lake = tmp_path / "lake"
+    replicate_now(spark, job_config(lake, path=str(jumping)))
+    starts = [row["offset"] for row in rows_of(spark, lake)]
+    DeltaTable.forPath(spark, f"{lake}/log").update(F.col("offset") == starts[1], {"queue_offset": F.lit(9)})
+    summary = verified(spark, lake, {"path": str(jumping)})
+    assert [one.verdict for one in summary.differences] == [Verdict.REPLICA_DAMAGED]
+    assert {jump.incident for jump in summary.jumps or ()} == {None}
+    assert Condition.QUEUE_JUMP not in {condition for condition, _, _ in open_incidents(spark, lake)}
+
+
+def test_part_of_a_log_proves_no_jump_to_be_the_masters(spark: SparkSession, jumping: Path, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    replicate_now(spark, job_config(lake, path=str(jumping)))
+    problem = verified(spark, lake, {"path": str(jumping)}, start=0, end=100, queues=True).problem
+    assert isinstance(problem, Divergent)
+    assert open_incidents(spark, lake) == []
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    """The exit code of a verb, and what it says."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0), capsys.readouterr().out
 
 
 def test_nothing_to_verify(spark: SparkSession, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import log10
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from pipeline.report.facts import Commits, GroupLag, Pending, Slice, SlowestGrou
 
 OTHERS: Final = "all others"
 LATE: Final = "due before the newest record of the log was stored"
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
 _FEW_POINTS: Final = 30  # so few are drawn as points, too: a line of one point is invisible
 _SHORTEST_WAIT_S: Final = 0.001  # a logarithm has no zero
 _WAITS_S: Final = {
@@ -115,7 +116,8 @@ def pending(waiting: Pending) -> Drawn:
 
 def _slice_bars(slices: Sequence[Slice], width_s: float, key: Key) -> go.Bar:
     """Each over its span of time, up to a narrow gap."""
-    middles = [on_axis(one.at + timedelta(seconds=width_s / 2)) for one in slices]
+    half = timedelta(seconds=width_s / 2)
+    middles = [on_axis(one.at + min(half, _LAST - one.at)) for one in slices]
     counts, width_ms = [one.count for one in slices], 900 * width_s
     return go.Bar(x=middles, y=counts, width=width_ms, marker_color=colour(key.colour), name=key.name)
 

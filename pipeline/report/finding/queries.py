@@ -37,7 +37,7 @@ from pipeline.report.finding import statements
 from pipeline.report.finding.asked import worth_asking
 from pipeline.report.finding.flaws import flaws
 from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts, timeline
-from pipeline.report.finding.rows import rows_of
+from pipeline.report.finding.rows import dicts_of, rows_of
 from pipeline.report.time_buckets import width_s
 from sinks.delta.delta_log import newest
 from sinks.delta.spark_jobs import first_cause, first_line
@@ -100,12 +100,12 @@ def _of_small_tables(place: str) -> dict[str, Any]:
     """By the names of the fields of `Facts`."""
     ranges = LedgerRanges.of(rows_of(LEDGER, place, *COLUMNS))
     # after the ledger: so no gap in it lacks its reason because that came a moment later
-    incidents = rows_of(INCIDENTS, place, *INCIDENTS.schema.names).to_pylist()
+    incidents = dicts_of(rows_of(INCIDENTS, place, *INCIDENTS.schema.names))
     return {
         "logs": tuple(log_facts(ranges, incidents)),
         "timeline": timeline(ranges),
         "flaws": tuple(flaws(ranges, incidents, _MOST_RANGES)),
-        "elections": _elections(rows_of(EPOCHS, place, *EPOCHS.schema.names).to_pylist()),
+        "elections": _elections(dicts_of(rows_of(EPOCHS, place, *EPOCHS.schema.names))),
         "incidents": _incidents(incidents),
     }
 
@@ -197,7 +197,7 @@ class _Questions:
             return Pending()
         counted = {state: totals[state]["count"] if state in totals else 0 for state in states}
         pending = totals.get("pending")
-        if pending is None or pending["first"] is None:
+        if pending is None or pending["first"] is None or pending["last"] is None:
             return Pending(counted)
         width = width_s(pending["first"], pending["last"], _MOST_SLICES)
         slices = self._rows(statements.SLICES, width_us=width * _SECOND_US, waiting=waiting)
@@ -206,8 +206,7 @@ class _Questions:
         return Pending(counted, width, tuple(_each(Slice, slices)), tuple(oldest), places)
 
     def _rows(self, statement: str, **names: Any) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self._spark.sql(statement, **names).toArrow().to_pylist()
-        return rows
+        return dicts_of(self._spark.sql(statement, **names).toArrow())
 
 
 def _each(kind: type[_T], rows: Iterable[Mapping[str, Any]]) -> Iterator[_T]:

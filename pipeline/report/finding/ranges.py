@@ -22,6 +22,7 @@ from pipeline.report.facts import Commits, LogFacts, Timeline
 from pipeline.report.subjects import subject_of
 from pipeline.report.time_buckets import width_s
 from sinks.proof.completeness import connected
+from sources.instant import instant
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -102,8 +103,8 @@ def _numbers(column: pa.ChunkedArray, null: int) -> Ints:
 
 
 def moment_at(at_us: int) -> datetime | None:
-    """The inverse of how arrays have times."""
-    return None if at_us == NO_TIME else _EPOCH + timedelta(microseconds=at_us)
+    """The inverse of how arrays have times; None, too, outside of the years 1 to 9999."""
+    return None if at_us == NO_TIME else instant(at_us)
 
 
 def log_facts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[LogFacts]:

@@ -50,7 +50,14 @@ LIMIT {most}
 """
 
 TRANSACTIONS: Final = """
-SELECT state, log_id, coalesce(producer_group, '') AS source, topic, prepared_timestamp AS at, false AS is_late
+SELECT
+  state,
+  log_id,
+  coalesce(producer_group, '') AS source,
+  topic,
+  -- null where a year has not four digits: no axis has it
+  IF(unix_micros(prepared_timestamp) BETWEEN 0 AND 253402300799999999, prepared_timestamp, NULL) AS at,
+  false AS is_late
 FROM transactions
 """
 

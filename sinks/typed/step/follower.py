@@ -82,6 +82,7 @@ class TypedFollower:
         self._logs = FollowedLogs(spark, warehouse, wanted)
         self._ahead: tuple[TypedState, TypedState] | None = None
         self._committed_at_s = time.monotonic()
+        self._sources: tuple[str, ...] | None = None  # as of the state
         self._seen_version: int | None = None  # version of the logs' table at which there was nothing to do
 
     @property
@@ -106,6 +107,11 @@ class TypedFollower:
     @cached_property
     def _changes(self) -> SchemaChanges:
         return SchemaChanges(self._spark, self._warehouse, self._wanted.name)
+
+    @property
+    def unmatched(self) -> tuple[str, ...]:
+        """The topics of which no message had come when the last step ended."""
+        return self._wanted.unmatched(self._sources)
 
     def prepare(self) -> None:
         """Plan the query of the first step in advance. Raises ConfigurationError for an invalid condition."""
@@ -190,6 +196,7 @@ class TypedFollower:
             view = self._table.make(self._wanted.declared())
         announced = self._announced()
         state = self._standing(view, announced)
+        self._sources = state.sources
         plan = plan_of(self._wanted, self._logs, state, announced, on)
         if not plan.ways:
             if view.state is None:
@@ -253,7 +260,8 @@ class TypedFollower:
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
-        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes)
+        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes, report.sources)
+        self._sources = to.sources
         if not (report.files or report.unfit or changes):
             self._pass(view, to)
             return StepResult(report.messages, is_last=plan.is_last)

@@ -24,12 +24,18 @@ from sources.metadata import TOPICS
 from sources.offsets import LogId, OffsetRange
 
 _VIEWS: Final = {LOG.name: ("records", "messages"), KAFKA_LOG.name: ("kafka_records",)}
+_TOPIC_ID: Final = "substring_index(log_id, '/', 3)"
 _COLUMNS: Final = {
     LOG.name: "log_id, offset, batch_index, delivered_timestamp AS stored_at, CAST(NULL AS BINARY) AS record_key, "
-    "body, sys_flag, stored_body",
-    KAFKA_LOG.name: "log_id, offset, CAST(NULL AS INT) AS batch_index, timestamp AS stored_at, "
-    "key AS record_key, value AS body, CAST(NULL AS INT) AS sys_flag, CAST(NULL AS BINARY) AS stored_body",
+    "body, sys_flag, stored_body, topic AS source",
+    KAFKA_LOG.name: "log_id, offset, CAST(NULL AS INT) AS batch_index, timestamp AS stored_at, key AS record_key, "
+    f"value AS body, CAST(NULL AS INT) AS sys_flag, CAST(NULL AS BINARY) AS stored_body, {_TOPIC_ID} AS source",
 }
+
+
+def view_of(wanted: Definition) -> str:
+    """The view that shows the messages of a definition."""
+    return _VIEWS[wanted.source.name][-1]
 
 
 def topic_names(wanted: Definition) -> tuple[str, ...]:
@@ -47,7 +53,7 @@ def messages_of(session: SparkSession, log: DataFrame, wanted: Definition) -> Da
     log.createOrReplaceTempView(name)
     session.sql(empty_table(topics)).to(spark_schema(topics.schema)).createOrReplaceTempView(topics.name)
     register_views(session, _VIEWS[name])
-    view = _VIEWS[name][-1]
+    view = view_of(wanted)
     try:
         return session.sql(f"SELECT {_COLUMNS[name]} FROM {view} WHERE {_condition(wanted)}")  # noqa: S608 - the operator's own
     except (PySparkException, Py4JError) as error:
@@ -66,8 +72,18 @@ def messages_in(
     return messages_of(session, log, wanted).where(in_ranges(ranges))
 
 
+def records_of(
+    spark: SparkSession, warehouse: str, wanted: Definition, ranges: Mapping[LogId, Sequence[OffsetRange]]
+) -> DataFrame:
+    """How many `records` the newest version of the log has in `ranges`, by `source`: a topic of `wanted`."""
+    log = spark.read.format("delta").load(wanted.source.path(absolute(warehouse)))
+    source = sql.expr(_TOPIC_ID if wanted.kafka_topics else "topic").alias("source")
+    found = log.where(in_ranges(ranges) & source.isin(list(wanted.sources)))
+    return found.groupBy(source).agg(sql.count("*").alias("records"))
+
+
 def wrong_condition(wanted: Definition, found: str) -> ConfigurationError:
-    view = _VIEWS[wanted.source.name][-1]
+    view = view_of(wanted)
     return ConfigurationError(
         f"the messages of the typed table {wanted.name} cannot be read",
         expected=f"a condition over the columns of {view}, docs/views.md, that says the same of a message at any time",

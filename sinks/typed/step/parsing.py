@@ -48,10 +48,12 @@ MESSAGES: Final = pa.schema(
         pa.field("body", pa.binary()),
         pa.field("sys_flag", pa.int32()),
         pa.field("stored_body", pa.binary()),
+        pa.field("source", pa.string()),
     ]
 ).remove_metadata()
-"""The columns of a message that a task gets. Only records of Kafka have a key, and only those of RocketMQ the last two:
-`stored_body` instead of a body that cannot be decompressed, as `sys_flag` says that it is."""
+"""The columns of a message that a task gets. Only records of Kafka have a key, and only those of RocketMQ flags and
+`stored_body`: what is there instead of a body that cannot be decompressed, as `sys_flag` says that it is. `source` is a
+topic of `from`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,7 @@ class Report:
     fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
+    sources: frozenset[str] = frozenset()
 
     def and_also(self, other: Report) -> Report:
         seen = dict(self.seen)
@@ -85,6 +88,7 @@ class Report:
             _first(self.fractions, other.fractions),
             _first(self.large, other.large),
             min(unfit, default=None),
+            self.sources | other.sources,
         )
 
 
@@ -157,8 +161,9 @@ class Parsing:
             rows.write_all(written())
             files, dead = rows.finish(), unfit.finish()
             return Report(
-                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit
-            )
+                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit,
+                frozenset(told.sources),
+            )  # fmt: skip
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows and the dead letters that `messages` make."""
@@ -192,7 +197,7 @@ class Parsing:
         if self.key:
             made, without_key = self._with_key(made, numbers)
             misfits += without_key
-        told.messages += messages.num_rows
+        told.see_messages(messages)
         told.rows += made.num_rows
         for one in misfits:
             told.found_unfit(places[one.row], one)
@@ -291,13 +296,13 @@ class FieldSurvey:
         told, unfit = Told(), 0
         for batch in batches:
             messages = in_columns(batch, MESSAGES)
-            told.messages += messages.num_rows
+            told.see_messages(messages)
             if self.reading is None:
                 continue
             objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
             told.see_left(objects, numbers, _Places(messages))
             unfit += len(misfits)
-        report = Report(told.messages, told.messages - unfit, seen=told.seen)
+        report = Report(told.messages, told.messages - unfit, seen=told.seen, sources=frozenset(told.sources))
         yield as_row(report)
 
 
@@ -311,6 +316,11 @@ class Told:
     fractions: dict[str, MessagePlace] = field(default_factory=dict)
     large: dict[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
+    sources: set[str] = field(default_factory=set)
+
+    def see_messages(self, messages: pa.RecordBatch) -> None:
+        self.messages += messages.num_rows
+        self.sources.update(pc.unique(messages["source"]).to_pylist())
 
     def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""

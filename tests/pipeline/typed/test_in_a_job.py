@@ -18,6 +18,7 @@ from pipeline.config.configuration import Config, load
 from pipeline.job.catalog import Catalogued
 from pipeline.job.replicate import Job
 from pipeline.operate.maintain import Maintenance
+from pipeline.operate.typed_tables import checked
 from sinks.tables import SCHEMA_CHANGES, UNFIT
 from sinks.typed.table import TypedTable
 from sinks.views.registration import register as register_tables
@@ -210,6 +211,49 @@ def _has_rows(job: Job, count: int) -> bool:
 def _look(job: Job) -> dict[str, Any]:
     job.poll()
     return {one.name: one for one in job.tables.progress()}
+
+
+UNMATCHED = """
+[[tables]]
+name = "orders"
+from = ["test", "SELF_TEST_TOPIC", "typo"]
+
+[[tables]]
+name = "tagged"
+from = ["test"]
+tags = ["none"]
+"""
+
+
+def test_a_topic_named_like_the_log_is_a_topic_and_one_without_messages_is_told(
+    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log is rocketmq/test."""
+    file = written(world, tmp_path, UNMATCHED)
+    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
+    says = Verbs(file)
+    world.send({"id": "a"}, topic="test")
+    world.send({"id": "b"}, {"id": "c"}, topic="SELF_TEST_TOPIC")
+    replicate_now(spark, load(file))
+    assert fields(world.rows()) == [{"id": "a"}]
+    told = [one.message for one in caplog.records if "so far" in one.message]
+    assert len(told) == 2
+    assert "SELF_TEST_TOPIC, typo" in told[0]
+    code, text = says("list")
+    assert "no message of SELF_TEST_TOPIC, typo so far" in text
+    assert text.count("complete through") == 1  # of what has nothing nothing is complete
+    orders, tagged = json.loads(says("list", "--json")[1])["tables"]
+    assert (orders["unmatched"], tagged["unmatched"]) == (["SELF_TEST_TOPIC", "typo"], ["test"])
+    assert (code, tagged["logs"][0]["complete_through"]) == (0, None)
+    code, text = says("check", "orders")
+    assert (code, "SELF_TEST_TOPIC in orders" in text) == (2, True)
+    verdict = "tagged: NO MESSAGES, 0 messages: 0 rows, 0 unfit"
+    assert says("check", "tagged") == (0, f"{verdict}\n  tags and where leave out all messages of test, 1 records\n")
+    (found,) = checked(spark, load(file), "orders")
+    assert found.as_json()["unmatched"] == [
+        {"from": "SELF_TEST_TOPIC", "records": 2, "why": "left_out"},
+        {"from": "typo", "records": 0, "why": "not_in_logs"},
+    ]
 
 
 def test_maintain_keeps_it_small(world: World, spark: SparkSession, tmp_path: Path) -> None:

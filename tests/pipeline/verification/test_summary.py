@@ -6,7 +6,15 @@ import json
 from dataclasses import replace
 
 from pipeline.verify.queues import Jump, Why
-from pipeline.verify.summary import DIFFERENCES_LISTED, Tally, VerifySummary, describe, incident_of, lines
+from pipeline.verify.summary import (
+    DIFFERENCES_LISTED,
+    Tally,
+    VerifySummary,
+    describe,
+    incident_of,
+    incident_of_jump,
+    lines,
+)
 from sinks.books.incident import Action
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import Divergent
@@ -128,6 +136,31 @@ def test_queues_that_do_not_run_are_a_problem_unless_it_is_explained() -> None:
     explained = replace(SUMMARY, jumps=(replace(LOST, why=Why.HOLE), replace(LOST, found=0, why=Why.RECREATED)))
     assert explained.problem is None
     assert replace(SUMMARY, jumps=None).problem is None
+
+
+def test_a_jump_that_an_incident_tells_is_the_masters_own_and_replica_and_master_are_equal() -> None:
+    told = replace(SUMMARY, jumps=(replace(LOST, incident="0aa111111111"),))
+    assert (told.problem, told.as_json()["equal"], told.as_json()["jumps"][0]["incident"]) == (
+        None,
+        True,
+        "0aa111111111",
+    )
+    said = [line for line, _ in lines(told)]
+    assert [line for line in said if "incident 0aa111111111" in line]
+    assert said[-1] == "  equal"
+
+
+def test_the_incident_of_a_jump_is_the_same_each_time() -> None:
+    found = incident_of_jump(LOST)
+    assert (found.condition, found.range, found.action) == (Condition.QUEUE_JUMP, between(90, 91), Action.REPORTED)
+    assert found.id_in(SUMMARY.log_id, 0) == incident_of_jump(LOST).id_in(SUMMARY.log_id, 0)
+    assert "queue 3 of orders" in found.cause
+
+
+def test_the_same_record_twice_is_never_the_masters() -> None:
+    assert LOST.is_masters
+    assert not replace(LOST, after=LOST.at, why=Why.REPEATED).is_masters
+    assert not replace(LOST, why=Why.HOLE).is_masters
 
 
 def test_a_tally() -> None:

@@ -35,7 +35,7 @@ def messages(*bodies: bytes | dict[str, Any]) -> pa.RecordBatch:
     """Messages with these bodies, or with these columns."""
     place = {"log_id": "rocketmq/a", "stored_at": STORED}
     rows = [
-        {**place, "offset": number, **(body if isinstance(body, dict) else {"body": body})}
+        {**place, "source": "orders", "offset": number, **(body if isinstance(body, dict) else {"body": body})}
         for number, body in enumerate(bodies)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=MESSAGES)
@@ -69,6 +69,7 @@ def definition(**how: Any) -> Definition:
 
 def test_rows_and_dead_letters(tmp_path: Path) -> None:
     made = Task(tmp_path, definition(), *BODIES)
+    assert made.report.sources == {"orders"}
     assert [(row["offset"], row["string"], row["int64"], row["double"]) for row in made.rows] == [
         (0, "a", 1 << 60, 0.0),
         (2, "b", 0, None),

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 from pyspark.sql import Row, SparkSession
 
+from sinks.tables import metadata_table
+from sources.metadata import TOPICS
 from tests.sinks.views.made_logs import message, session_with
 from tests.truth import Fixture
 
@@ -42,11 +46,21 @@ SYSTEM_TOPICS = (
     "TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "SCHEDULE_TOPIC_XXXX",
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "RMQ_SYS_TRACE_TOPIC",
     "CHECKPOINT_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "rmq_sys_wheel_timer", "rmq_sys_REVIVE_LOG_c1",
-    "broker-a", "c1", "c1_REPLY_TOPIC",
+    "broker-of-5", "broker-of-4", "c1", "c1_REPLY_TOPIC",
 )  # fmt: skip
 OTHER_TOPICS = (
-    "orders", "tbw102", "RMQ_SYS_orders", "my_rmq_sys_topic", "broker-b", "c2", "c2_REPLY_TOPIC", "%RETRY%cg", "%DLQ%cg"
+    "orders", "tbw102", "RMQ_SYS_orders", "my_rmq_sys_topic", "broker-a", "broker-b", "c2", "c2_REPLY_TOPIC",
+    "%RETRY%cg", "%DLQ%cg", "inherited", "single",
 )  # fmt: skip
+"""The id of the log is rocketmq/broker-a: that is no name of the broker."""
+TOPIC_ROWS = [
+    {"topic": "rmq_sys_SYNC_BROKER_MEMBER_broker-of-5", "perm": 1, "attributes": []},
+    {"topic": "broker-of-4", "perm": 7, "read_queue_nums": 1, "write_queue_nums": 1},
+    {"topic": "broker-b", "perm": 7, "read_queue_nums": 1, "write_queue_nums": 1, "log_id": "rocketmq/other"},
+    {"topic": "inherited", "perm": 7, "read_queue_nums": 4, "write_queue_nums": 4},
+    {"topic": "single", "perm": 6, "read_queue_nums": 1, "write_queue_nums": 1},
+]
+"""What brokers of 5.x and of 4.x say of themselves, and what makes no topic the broker's."""
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +77,11 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
     rows += [message(1100, "c1"), message(1101, "c1_REPLY_TOPIC")]  # without a cluster nobody can say
     rows += [message(2000 + bits, "t", sys_flag=bits | 1) for bits in TRANSACTION_TYPES]
     rows += [message(3000, None, kind="blank", properties={}), message(3100, log_id="dister/orders")]
-    session = session_with(spark, tmp_path_factory.mktemp("records"), rows, "records")
+    folder = tmp_path_factory.mktemp("records")
+    spec = metadata_table(TOPICS)
+    topics = [{"log_id": "rocketmq/broker-a", "is_current": True, **row} for row in TOPIC_ROWS]
+    write_deltalake(spec.path(str(folder)), pa.Table.from_pylist(topics, spec.schema.remove_metadata()))
+    session = session_with(spark, folder, rows, "records")
     return session.table("records").orderBy("offset").collect()
 
 
