@@ -48,7 +48,8 @@ _LONG: Final = 1 << 63
 _DEEP: Final = 100
 """How deep objects and lists may be nested: what other readers of JSON accept."""
 
-_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.S)
+# A string that nothing closes goes to the end: otherwise each quote in it would be tried again.
+_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.S)
 
 REDACTED: Final = "***"
 NO_BODY: Final = "no_body"
@@ -108,6 +109,13 @@ def decoded(body: bytes | None) -> str:
         return given(body).decode()
     except UnicodeDecodeError as error:
         raise NoObject("not_utf8", f"byte {error.object[error.start]:#04x} at {error.start}") from None
+
+
+def not_too_deep(text: bytes) -> bytes:
+    """`text`, JSON or not, if brackets are nested in it as deep as in a body at most. Raises NoObject."""
+    if _may_be_deep(text) and _depth(text) > _DEEP:
+        raise NoObject("too_deep", f"more than {_DEEP} levels")
+    return text
 
 
 def _may_be_deep(body: bytes) -> bool:

@@ -96,6 +96,7 @@ class TypedFollower:
             self._wanted.name, (), self._table.path, self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
             key=self._wanted.key_columns, reading=self._wanted.reading, deletes=self._wanted.deletes,
+            renamed=dict(self._wanted.renamed), most=self._wanted.max_columns,
         )  # fmt: skip
         return PreparedMessages(self._spark, self._logs.table, self._wanted, parsing, REPORT_DDL)
 

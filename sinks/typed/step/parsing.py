@@ -25,6 +25,7 @@ from sinks.typed.formats.json_fields import (
     NO_BODY,
     Fields,
     Misfit,
+    NoObject,
     column_values,
     concealed,
     each_left,
@@ -36,7 +37,9 @@ from sinks.typed.formats.json_fields import (
 )
 from sinks.typed.formats.reading import Reading
 from sinks.typed.readers import reader
+from sinks.typed.step import guard
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.found_fields import MOST, FoundFields, free_names
 from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
@@ -108,8 +111,8 @@ def _first(one: Mapping[str, MessagePlace], other: Mapping[str, MessagePlace]) -
 class Parsing:
     """The task function, picklable: parses messages for the typed table `table`, whose folder is `folder`.
 
-    `finds` says whether to report fields without a column; `dropped` fields are left out. Columns in `unwidened` stay
-    columns of integers. `epochs` are those of the logs, by log id.
+    `finds` says whether to report fields without a column, the first `most`; `dropped` fields are left out. Columns in
+    `unwidened` stay columns of integers. `epochs` are those of the logs, by log id.
     """
 
     table: str
@@ -125,6 +128,8 @@ class Parsing:
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
     deletes: Deletes = field(default_factory=Deletes)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    most: int = MOST
 
     def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
         with across_processes():
@@ -134,7 +139,7 @@ class Parsing:
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Write rows and dead letters, and return the report."""
-        told = Told()
+        told = self._nothing_told()
         with (
             FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
             FileOfRows(UNFIT, self.unfit_folder) as unfit,
@@ -142,20 +147,48 @@ class Parsing:
 
             def written() -> Iterator[pa.RecordBatch]:
                 for batch in batches:
-                    made, dead = self.rows(with_epochs(batch, self.epochs), told)
-                    unfit.write(dead)
-                    yield made
+                    for made, dead in self._each_part(with_epochs(batch, self.epochs), told):
+                        unfit.write(dead)
+                        if made is not None:
+                            yield made
 
             rows.write_all(written())
             files, dead = rows.finish(), unfit.finish()
-            return Report(
-                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit
-            )
+            return replace(told.report(), files=files, unfit=dead)
+
+    def _nothing_told(self) -> Told:
+        return Told(FoundFields(free_names(self.columns, self.renamed), self.most))
+
+    def _each_part(
+        self, messages: pa.RecordBatch, told: Told
+    ) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
+        """The rows and the dead letters of `messages`, part by part: see `guard`."""
+
+        def work(part: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch, Told]:
+            of_part = self._nothing_told()  # what fails has told nothing
+            return *self.rows(part, of_part), of_part
+
+        for part, made in guard.in_sound_parts(work, messages):
+            if isinstance(made, Exception):
+                yield None, self._left_out(part, guard.READER_FAILED, guard.told(made), told)
+            else:
+                rows, dead, of_part = made
+                told.take(of_part)
+                yield rows, dead
+
+    def _left_out(self, messages: pa.RecordBatch, reason: str, found: str, told: Told) -> pa.RecordBatch:
+        """The dead letters of messages that are not read."""
+        misfits = [Misfit(row, None, reason, found) for row in range(messages.num_rows)]
+        places = Places(messages)
+        told.messages += messages.num_rows
+        for one in misfits:
+            told.found_unfit(places[one.row], one)
+        return self._unfit(messages, misfits)
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
-        places = _Places(messages)
+        places = Places(messages)
         deleted = self.deletes.of(objects)
         if self.deletes.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
@@ -194,13 +227,19 @@ class Parsing:
     ) -> tuple[dict[int, Fields], list[Misfit]]:
         """The misfits that delete a row, as key fields by their row in the batch, and the other misfits."""
         kinds = {one.field: one.kind for one in self.columns}
-        found = dict[int, Fields]()
+        found, others = dict[int, Fields](), list[Misfit]()
         for one in misfits:
             record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
-            fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
-            if fields is not None:
+            try:
+                fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
+            except NoObject as error:
+                others.append(replace(one, reason=error.reason, found=f"the record's key: {error}"))
+                continue
+            if fields is None:
+                others.append(one)
+            else:
                 found[one.row] = fields
-        return found, [one for one in misfits if one.row not in found]
+        return found, others
 
     def _conceal(self, objects: Sequence[Fields]) -> None:
         """Remove dropped fields and mask masked ones that have no column, so that `_rest` does not show them."""
@@ -270,59 +309,45 @@ _SHOWN: Final = 80
 _BEYOND: Final = 1 << 63
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSurvey:
-    """A task function, picklable, that only reports: which fields messages have, and how many cannot be read.
-
-    Without a `reading` it only counts the messages.
-    """
-
-    reading: Reading | None = None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told, unfit = Told(), 0
-        for batch in batches:
-            messages = in_columns(batch, MESSAGES)
-            told.messages += messages.num_rows
-            if self.reading is None:
-                continue
-            objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
-            told.see_left(objects, numbers, _Places(messages))
-            unfit += len(misfits)
-        report = Report(told.messages, told.messages - unfit, seen=told.seen)
-        yield as_row(report)
-
-
 @dataclass(slots=True)
 class Told:
     """Collects a report."""
 
+    found: FoundFields = field(default_factory=lambda: FoundFields(free_names((), {})))
     messages: int = 0
     rows: int = 0
-    seen: dict[str, SeenValues] = field(default_factory=dict)
     fractions: dict[str, MessagePlace] = field(default_factory=dict)
     large: dict[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
 
-    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
+    def report(self) -> Report:
+        return Report(
+            self.messages, self.rows, seen=self.found.first(), fractions=self.fractions, large=self.large,
+            first_unfit=self.first_unfit,
+        )  # fmt: skip
+
+    def take(self, other: Told) -> None:
+        """Add what a part of the messages has told."""
+        self.messages += other.messages
+        self.rows += other.rows
+        self.found.take(other.found)
+        self.fractions = _first(self.fractions, other.fractions)
+        self.large = _first(self.large, other.large)
+        unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
+        self.first_unfit = min(unfit, default=None)
+
+    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: Places) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
         for row, name, kind in each_left(objects):
             # a later schema may have longer integers, so a column that is found has room for them
-            self._see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
-
-    def _see(self, name: str, kind: str, place: MessagePlace) -> None:
-        before = self.seen.get(name)
-        if before is None:
-            self.seen[name] = SeenValues(name, {kind: place})
-        elif kind not in before.first or place < before.first[kind]:
-            self.seen[name] = before.and_also(SeenValues(name, {kind: place}))
+            self.found.see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
 
     def found_unfit(self, place: MessagePlace, one: Misfit) -> None:
         first = (place, one.column or "", f"{one.reason}: {one.found[:_SHOWN]}")
         self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
 
 
-class _Places:
+class Places:
     """The places of the messages in a batch, by row."""
 
     def __init__(self, messages: pa.RecordBatch) -> None:
