@@ -14,7 +14,8 @@ from sinks.typed.formats.reading import Reading
 from sinks.typed.readers import reader
 from sinks.typed.step import guard
 from sinks.typed.step.found_fields import FoundFields
-from sinks.typed.step.parsing import MESSAGES, Places, Told
+from sinks.typed.step.parsing import MESSAGES, Told
+from sinks.typed.step.places import Places
 from sinks.typed.step.task_reports import as_row
 
 

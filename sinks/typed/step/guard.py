@@ -17,6 +17,8 @@ from sources.errors import LogtwinError
 
 READER_FAILED: Final = "reader_failed"
 """The reason of a misfit that makes its reader fail in a way that nobody has foreseen."""
+WORKER_DIED: Final = "worker_died"
+"""The reason of a misfit at which Spark's workers die (`sinks/typed/step/suspects.py`)."""
 _SHOWN: Final = 200
 _T = TypeVar("_T")
 

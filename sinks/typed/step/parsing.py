@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, Final
 
 import msgspec
@@ -40,6 +40,8 @@ from sinks.typed.readers import reader
 from sinks.typed.step import guard
 from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.found_fields import MOST, FoundFields, free_names
+from sinks.typed.step.inner_batch import Unread
+from sinks.typed.step.places import Places, Span, spans
 from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
@@ -54,7 +56,8 @@ class Report:
     """What one task, or several together, made of their messages.
 
     `fractions` has the place of the first number with a fraction, by column of integers. `large` has, by column of
-    doubles, the place of the first integer that would have kept a column of integers from being widened.
+    doubles, the place of the first integer that would have kept a column of integers from being widened. `held` is
+    where the messages are; only a look tells it.
     """
 
     messages: int = 0
@@ -65,6 +68,7 @@ class Report:
     fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
+    held: tuple[Span, ...] = ()
 
     def and_also(self, other: Report) -> Report:
         seen = dict(self.seen)
@@ -80,22 +84,29 @@ class Report:
             _first(self.fractions, other.fractions),
             _first(self.large, other.large),
             min(unfit, default=None),
+            (*self.held, *other.held),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OfStep:
-    """The values of `Parsing` that differ between steps of one table."""
+    """The values of `Parsing` that differ between steps of one table.
+
+    With `only_looks` nothing is parsed or written: the report says how many messages there are, and where.
+    """
 
     columns: tuple[Column, ...]
     unwidened: tuple[str, ...] = ()
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
+    unread: Unread | None = None
+    only_looks: bool = False
 
     def told(self, parsing: Parsing) -> Parsing:
         return replace(
-            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs
-        )
+            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs,
+            unread=self.unread,
+        )  # fmt: skip
 
 
 def _note(first: dict[str, MessagePlace], name: str, places: Iterable[MessagePlace]) -> None:
@@ -112,7 +123,8 @@ class Parsing:
     """The task function, picklable: parses messages for the typed table `table`, whose folder is `folder`.
 
     `finds` says whether to report fields without a column, the first `most`; `dropped` fields are left out. Columns in
-    `unwidened` stay columns of integers. `epochs` are those of the logs, by log id.
+    `unwidened` stay columns of integers. `epochs` are those of the logs, by log id. Messages that are `unread`
+    are dead letters.
     """
 
     table: str
@@ -130,10 +142,11 @@ class Parsing:
     deletes: Deletes = field(default_factory=Deletes)
     renamed: Mapping[str, str] = field(default_factory=dict)
     most: int = MOST
+    unread: Unread | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
         with across_processes():
-            report = of_step.told(self).report(batches)
+            report = _looked(batches) if of_step.only_looks else of_step.told(self).report(batches)
         if report.messages:
             yield as_row(report)
 
@@ -147,7 +160,13 @@ class Parsing:
 
             def written() -> Iterator[pa.RecordBatch]:
                 for batch in batches:
-                    for made, dead in self._each_part(with_epochs(batch, self.epochs), told):
+                    messages = with_epochs(batch, self.epochs)
+                    if self.unread is not None:
+                        is_unread = _is_in(messages, self.unread)
+                        left_out = messages.filter(is_unread)
+                        unfit.write(self._left_out(left_out, guard.WORKER_DIED, self.unread.found, told))
+                        messages = messages.filter(pc.invert(is_unread))
+                    for made, dead in self._each_part(messages, told):
                         unfit.write(dead)
                         if made is not None:
                             yield made
@@ -347,20 +366,18 @@ class Told:
         self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
 
 
-class Places:
-    """The places of the messages in a batch, by row."""
+def _is_in(messages: pa.RecordBatch, unread: Unread) -> pa.Array:
+    """Whether each message is one that must not be read."""
+    index = pc.fill_null(messages["batch_index"], 0)
+    found = pc.and_(pc.equal(messages["log_id"], unread.log_id), pc.equal(messages["offset"], unread.offset))
+    for start, end in unread.read:
+        found = pc.and_(found, pc.or_(pc.less(index, start), pc.greater_equal(index, end)))
+    return found
 
-    def __init__(self, messages: pa.RecordBatch) -> None:
-        self._messages = messages
 
-    def __getitem__(self, row: int) -> MessagePlace:
-        log_ids, offsets, indexes = self._lists
-        return MessagePlace(log_ids[row], offsets[row], indexes[row] or 0)
-
-    @cached_property
-    def _lists(self) -> tuple[list[str], list[int], list[int | None]]:
-        log_ids, offsets, indexes = (self._messages[one.name].to_pylist() for one in PLACE[:3])
-        return log_ids, offsets, indexes
+def _looked(batches: Iterable[pa.RecordBatch]) -> Report:
+    messages, held = spans(in_columns(batch, MESSAGES) for batch in batches)
+    return Report(messages, held=held)
 
 
 def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
