@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sinks.typed.definition import Definition
 from sinks.typed.step.follower import TypedFollower
-from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage, Producer
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, replicate_now
 
@@ -29,11 +29,8 @@ class World:
     def send(self, *bodies: object, topic: str = "orders", properties: dict[str, str] | None = None) -> None:
         """A message of each: bytes as they are, anything else as JSON."""
         for body in bodies:
-            self._producer.send(OutgoingMessage(topic, _encoded(body), properties or {}, queue_id=0))
-
-    def send_batch(self, *bodies: object, topic: str = "orders") -> None:
-        """One inner batch of them."""
-        self._producer.send(MessageBatch(tuple(OutgoingMessage(topic, _encoded(one), queue_id=0) for one in bodies)))
+            encoded = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self._producer.send(OutgoingMessage(topic, encoded, properties or {}, queue_id=0))
 
     def replicate(self) -> None:
         """All that was sent."""
@@ -59,10 +56,6 @@ class World:
     def changes(self) -> list[tuple[str, str, str | None, str]]:
         frame = self.spark.read.format("delta").load(f"{self.lake}/schema_changes").orderBy("number")
         return [(row["column"], row["change"], row["was"], row["type"]) for row in frame.collect()]
-
-
-def _encoded(body: object) -> bytes:
-    return body if isinstance(body, bytes) else json.dumps(body).encode()
 
 
 def definition(**how: Any) -> Definition:
