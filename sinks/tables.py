@@ -288,7 +288,7 @@ UNFIT = TableSpec(
             _field("batch_index", pa.int32(), "place in its inner batch; null of any other message"),
             _field("stored_at", TIMESTAMP, "when the master stored it, by the clock of the master"),
             _field("column", pa.string(), "null there in its row; null here where the message has no row"),
-            _field("reason", pa.string(), "not_json, no_object, not_utf8, no_body, too_deep, no_key; not_ and a type"),
+            _field("reason", pa.string(), "one of those in docs/typed-tables.md: not_ and a type or format, no_key, …"),
             _field("found", pa.string(), "what was found: the text of the field, or where the body breaks off"),
             _field("body", pa.binary(), "the whole body, as it was sent"),
         ]

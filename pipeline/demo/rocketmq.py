@@ -88,7 +88,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         workload = settings.workload.model_copy(update={"to": master.remoting, "window": WINDOW})
         _say_start(console, job.progress()[0], workload, keep)
         outcome = _replicate(job, config.logs[0], workload, keep)
-        if (error := job.tables.bring(lambda: True)) is not None:
+        for error in job.tables.bring(lambda: True):  # the first is enough
             raise error
         _summary(console, job.progress()[0], outcome)
         show_queries(console, spark, config.warehouse, QUERIES)

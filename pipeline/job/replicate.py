@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypedDict
 
@@ -137,21 +137,19 @@ class Job:
         """Run until every log has ended, `on_poll` returns False, or `request_stop`. Raises the first log's error.
 
         With `available_now` it then brings the typed tables up to date, and registers all tables in the catalog. If no
-        log failed, it raises the first error of that.
+        log failed, it raises the first error of that. Whatever it does not raise is in the job's log.
         """
-        unmade: LogtwinError | None = None
+        unmade: list[LogtwinError] = []
         try:
             while not self._stop.is_set() and self._look(on_poll):
                 self._stop.wait(poll_interval_s)
             if self.available_now:
                 unmade = self.tables.bring(lambda: not self._stop.is_set())
                 unlisted = None if self._stop.is_set() else self._catalog.bring()
-                unmade = unmade or unlisted
+                unmade += [] if unlisted is None else [unlisted]
         finally:
             self.close()
-        self._raise_first()
-        if unmade is not None:
-            raise unmade
+        self._raise_first(unmade)
 
     def _look(self, on_poll: OnPoll | None) -> bool:
         """Poll every log and show the progress. Returns whether to go on."""
@@ -194,10 +192,13 @@ class Job:
         if len(self.logs) > 1 and failed.phase is Phase.FAILED:
             log.error("%s", failed.error)
 
-    def _raise_first(self) -> None:
-        for one in self.logs:
-            if one.error is not None:
-                raise one.error
+    def _raise_first(self, unmade: Sequence[LogtwinError] = ()) -> None:
+        """Raise the first error of a log, which the others have told when they failed, or else of `unmade`."""
+        errors = [*[one.error for one in self.logs if one.error is not None][:1], *unmade]
+        for one in errors[1:]:
+            log.error("%s", one)
+        if errors:
+            raise errors[0]
 
     def request_stop(self) -> None:
         """Ask `run` to end; from any thread or a signal handler."""

@@ -75,14 +75,14 @@ class TypedTables:
         """Tell it that a log table has a new commit. From any thread."""
         self._news.set()
 
-    def bring(self, is_wanted: Callable[[], bool]) -> LogtwinError | None:
-        """Bring every table up to date with its logs. Returns the error of the first that failed, if any."""
+    def bring(self, is_wanted: Callable[[], bool]) -> list[LogtwinError]:
+        """Bring every table up to date with its logs. Returns the errors of those that failed."""
         for one in self._tables:
             while is_wanted() and self._try(one, self._step):
                 pass
             if one.error is None:
                 self._try(one, self._settle)
-        return next((one.error for one in self._tables if one.error is not None), None)
+        return [one.error for one in self._tables if one.error is not None]
 
     def stop(self) -> None:
         """Stop between two steps. Idempotent."""

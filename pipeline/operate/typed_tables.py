@@ -25,9 +25,10 @@ from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import Reading
 from sinks.typed.logs import FollowedLogs
 from sinks.typed.state import TypedState, without
+from sinks.typed.step.field_survey import FieldSurvey
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import in_ranges, messages_in, records_of, view_of
-from sinks.typed.step.parsing import FieldSurvey, Report, reports
+from sinks.typed.step.parsing import Report, reports
 from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.table import TypedTable
 from sinks.warehouse import absolute

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +20,12 @@ _WORKER_LOST = (
     "Python worker failed to connect back",
     "Python worker exited unexpectedly",
     "java.io.IOException: Stream closed",
+)
+
+
+# Of the JVM also behind what wraps it; of Python the last line of a traceback.
+_OUT_OF_MEMORY = re.compile(
+    r"^(?:(?:.*: )?java\.lang\.OutOfMemoryError|(?:pyarrow\.lib\.Arrow)?MemoryError)\b.{0,200}", re.MULTILINE
 )
 
 
@@ -80,6 +87,16 @@ def job_failure(error: Exception, facts: JobFacts) -> LogtwinError:
     found = find_error(text) or lost_worker(text, log=facts.log, offset=facts.offset) or missing_package(text)
     return found or failed_by(error)(
         facts.problem, log=facts.log, offset=facts.offset, found=_last_line(text), hint=facts.hint
+    )
+
+
+def out_of_memory(error: Exception, facts: JobFacts) -> WorkerLost | None:
+    """WorkerLost if a task ran out of memory, in Python or in the JVM: as if that had killed its process; else None."""
+    found = _OUT_OF_MEMORY.search(str(error))
+    if found is None:
+        return None
+    return WorkerLost(
+        "a task ran out of memory", log=facts.log, offset=facts.offset, found=found[0].strip(), hint=facts.hint
     )
 
 

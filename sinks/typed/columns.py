@@ -67,6 +67,8 @@ _PLAIN: Final[dict[str, pa.DataType]] = {
 }
 KINDS: Final = (*_PLAIN, "decimal(p,s)")
 MOST_DIGITS: Final = 38
+MOST_CHARACTERS: Final = 255
+"""How long a column's name may be. Each name is in the schema, which every commit of new columns repeats."""
 # Delta takes none of these in a name without column mapping, which delta-rs and Polars do not read.
 _NO_NAME: Final = re.compile(r"[ ,;{}()\n\t=]|^$")
 # The kinds of columns with statistics in the Delta log, by which queries skip files; at most 32 columns, as in Delta.
@@ -111,7 +113,7 @@ def arrow_type(kind: str) -> pa.DataType:
 
 def is_name(text: str) -> bool:
     """Whether a column can have `text` as its name."""
-    return _NO_NAME.search(text) is None
+    return len(text) <= MOST_CHARACTERS and _NO_NAME.search(text) is None
 
 
 def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:

@@ -13,7 +13,7 @@ from itertools import compress
 
 import msgspec
 
-from sinks.typed.formats.json_fields import Fields
+from sinks.typed.formats.json_fields import Fields, not_too_deep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Deletes:
         """The key fields of a message without a body, from its record's key; None if they are not in it.
 
         A key that is a JSON object has them by name; any other key is the value of the table's only key field. `kinds`
-        are those of the fields that have a column.
+        are those of the fields that have a column. Raises NoObject for a key that is nested too deep.
         """
         found = self._of_key(record_key, kinds)
         if found is None or not all(name in found for name in self.key):
@@ -59,16 +59,16 @@ class Deletes:
         except UnicodeDecodeError:
             return None
         try:
-            value = msgspec.json.decode(record_key)
+            raw = bytes(msgspec.json.decode(not_too_deep(record_key), type=msgspec.Raw))
         except msgspec.DecodeError:
-            value = text
-        if isinstance(value, dict):
-            return msgspec.json.decode(record_key, type=Fields)
+            raw = msgspec.json.encode(text)
+        if raw[:1] == b"{":
+            return msgspec.json.decode(raw, type=Fields)
         if len(self.key) != 1:
             return None
-        if kinds.get(self.key[0]) == "string" and not isinstance(value, str):
-            value = text  # 42 and true can be strings, too
-        return {self.key[0]: msgspec.Raw(msgspec.json.encode(value))}
+        if kinds.get(self.key[0]) == "string" and raw[:1] != b'"':
+            raw = msgspec.json.encode(text)  # 42 and true can be strings, too
+        return {self.key[0]: msgspec.Raw(raw)}
 
 
 def _plain(raw: msgspec.Raw) -> str:

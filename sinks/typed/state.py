@@ -17,6 +17,7 @@ and which have to come.
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -132,14 +133,13 @@ def way(
 
 def without(ranges: Sequence[OffsetRange], holes: Sequence[OffsetRange]) -> list[OffsetRange]:
     """The parts of `ranges` that lie in none of `holes`."""
-    left = [one for one in ranges if not one.is_empty]
-    for hole in holes:
-        left = [part for one in left for part in _apart(one, hole)]
+    gone, left = joined(holes), list[OffsetRange]()
+    for one in ranges:
+        start, at = one.start, bisect_right(gone, one.start, key=lambda hole: hole.end)
+        while start < one.end:
+            end = one.end if at == len(gone) else min(one.end, gone[at].start)
+            if start < end:
+                left.append(OffsetRange(start, end))
+            start = one.end if at == len(gone) else gone[at].end
+            at += 1
     return left
-
-
-def _apart(one: OffsetRange, hole: OffsetRange) -> list[OffsetRange]:
-    if not one.overlaps(hole):
-        return [one]
-    before = OffsetRange(one.start, max(one.start, min(one.end, hole.start)))
-    return [part for part in (before, one.starting_at(hole.end)) if not part.is_empty]

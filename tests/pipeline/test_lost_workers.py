@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
-from sinks.delta.spark_jobs import JobFacts, job_failure, lost_worker
+from sinks.delta.spark_jobs import JobFacts, job_failure, lost_worker, out_of_memory
 from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
 from sources.rocketmq.producer.workload import send_workload, workload
@@ -36,6 +36,26 @@ def test_a_job_failure_is_that_of_its_worker() -> None:
     facts = JobFacts(problem="the job failed", log="rocketmq/a", hint="")
     assert type(job_failure(died, facts)) is WorkerLost
     assert type(job_failure(Py4JError("no space"), facts)) is ReplicaError
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Job aborted: Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat x", "Java heap space"),
+        ('Traceback:\n  File "x.py", line 1, in y\nMemoryError\n\n\tat x', "MemoryError"),
+        ("Traceback:\npyarrow.lib.ArrowMemoryError: malloc of size 7 failed\n", "malloc of size 7"),
+    ],
+)
+def test_a_task_that_ran_out_of_memory_counts_as_one_whose_worker_died(text: str, found: str) -> None:
+    error = out_of_memory(Py4JError(text), JobFacts(problem="", log="rocketmq/a", offset=7, hint=""))
+    assert error is not None
+    assert (error.log, error.offset) == ("rocketmq/a", 7)
+    assert found in str(error)
+
+
+def test_what_only_quotes_such_an_error_does_not_count() -> None:
+    text = "Traceback:\nValueError: found 'MemoryError: no' in a body\n"
+    assert out_of_memory(Py4JError(text), JobFacts(problem="", log=None, hint="")) is None
 
 
 @pytest.fixture

@@ -48,7 +48,8 @@ _MARK: Final = "\ufeff"
 _DEEP: Final = 100
 """How deep objects and lists may be nested: what other readers of JSON accept."""
 
-_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.S)
+# A string that nothing closes goes to the end: otherwise each quote in it would be tried again.
+_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.S)
 
 REDACTED: Final = "***"
 NO_BODY: Final = "no_body"
@@ -117,6 +118,13 @@ def _no_json(body: bytes) -> str | None:
     if not body.strip():
         return "nothing but blanks" if body else "an empty body"
     return None
+
+
+def not_too_deep(text: bytes) -> bytes:
+    """`text`, JSON or not, if brackets are nested in it as deep as in a body at most. Raises NoObject."""
+    if _may_be_deep(text) and _depth(text) > _DEEP:
+        raise NoObject("too_deep", f"more than {_DEEP} levels")
+    return text
 
 
 def _may_be_deep(body: bytes) -> bool:

@@ -13,14 +13,12 @@ letters are written first (`sinks/typed/dead_letters.py`), the list of changes l
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
@@ -28,7 +26,6 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import discard
 from sinks.delta.kernel import KernelConflict, Snapshot
 from sinks.delta.retries import retrying
-from sinks.delta.spark_jobs import JobFacts, job_failure, run_tasks
 from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
 from sinks.state.holes import TakenOut, joined
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
@@ -38,19 +35,18 @@ from sinks.typed.logs import FollowedLogs
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TableWork, TypedState
 from sinks.typed.step.computed import with_computed
-from sinks.typed.step.parsing import OfStep, Parsing, Report, reports
-from sinks.typed.step.plan import StepPlan, is_under_way, plan_of, share_size
-from sinks.typed.step.prepared import PreparedMessages
-from sinks.typed.step.task_reports import REPORT_DDL
-from sinks.typed.step.upsert import upserted
+from sinks.typed.step.files_anew import Rewritten, files_by_key, files_rewritten
+from sinks.typed.step.parsing import Parsing, Report
+from sinks.typed.step.parsing_job import ParsingJob
+from sinks.typed.step.plan import StepPlan, is_under_way, plan_of
+from sinks.typed.step.suspects import Suspects
 from sinks.typed.step.widening import can_widen
 from sinks.typed.table import TypedTable, TypedView
-from sinks.upkeep.merge import Merge, Merging, merged_file
 from sinks.warehouse import absolute
-from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage
+from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage, WorkerLost
 from sources.offsets import LogId, Offset, OffsetRange
 
-_Done = TypeVar("_Done")
+_log = logging.getLogger(__name__)
 _MOST_RETRIED = 10_000
 """Each message that is retried is a hole, in the state that a commit carries, until it is parsed again."""
 _IDLE_S = 10.0
@@ -81,6 +77,7 @@ class TypedFollower:
         self._table = TypedTable(spark, warehouse, wanted.name, anew=generation is not None)
         self._logs = FollowedLogs(spark, warehouse, wanted)
         self._ahead: tuple[TypedState, TypedState] | None = None
+        self._suspects = Suspects()
         self._committed_at_s = time.monotonic()
         self._sources: tuple[str, ...] | None = None  # as of the state
         self._seen_version: int | None = None  # version of the logs' table at which there was nothing to do
@@ -92,13 +89,14 @@ class TypedFollower:
     # These are made on first use: each takes a moment, and a job may have many tables.
 
     @cached_property
-    def _messages(self) -> PreparedMessages:
+    def _job(self) -> ParsingJob:
         parsing = Parsing(
             self._wanted.name, (), self._table.path, self._dead_letters.path,
             finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
             key=self._wanted.key_columns, reading=self._wanted.reading, deletes=self._wanted.deletes,
+            renamed=dict(self._wanted.renamed), most=self._wanted.max_columns,
         )  # fmt: skip
-        return PreparedMessages(self._spark, self._logs.table, self._wanted, parsing, REPORT_DDL)
+        return ParsingJob(self._spark, self._logs.table, self._wanted, parsing)
 
     @cached_property
     def _dead_letters(self) -> DeadLetters:
@@ -115,7 +113,7 @@ class TypedFollower:
 
     def prepare(self) -> None:
         """Plan the query of the first step in advance. Raises ConfigurationError for an invalid condition."""
-        self._messages.prepare()
+        self._job.prepare()
 
     def step(self) -> StepResult | None:
         """Bring the table on; None if it is at the position of its logs, or there are none yet.
@@ -206,7 +204,7 @@ class TypedFollower:
             return None
         if any(one.out or one.back_to is not None for one in plan.ways.values()):
             return self._take_out(view, state, plan)
-        return self._bring(view, state, plan, on)
+        return self._bring(view, state, self._suspects.narrowed(plan, state), on)
 
     def _announced(self) -> TypedState | None:
         """The state that the last step with dead letters goes to. Creates their table, because tasks write to it."""
@@ -256,26 +254,43 @@ class TypedFollower:
         return StepResult(rows=-exchange.rows, is_last=False)
 
     def _bring(self, view: TypedView, state: TypedState, plan: StepPlan, on: Snapshot) -> StepResult:
-        columns, changes, report, rewritten = self._parsed(view, plan.ways, on)
+        try:
+            columns, changes, report = self._parsed(view, plan.ways, on)
+        except WorkerLost as error:
+            self._suspect(error, plan, on)
+            return StepResult(is_last=False)
+        if self._suspects.lived():
+            self._discard(report)
+            return StepResult(is_last=False)
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
         to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes, report.sources)
         self._sources = to.sources
-        if not (report.files or report.unfit or changes):
+        if not (report.files or report.unfit or changes or any(plan.undone.values())):
             self._pass(view, to)
             return StepResult(report.messages, is_last=plan.is_last)
         files: Sequence[DataFile] = report.files
         if files and self._wanted.computed:
             files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
         self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
+        rewritten: Rewritten | None = None
+        if any(one.change == "widened" and _is_there(view, one.column) for one in changes):
+            rewritten = files_rewritten(self._spark, self._table, view, columns)
         removed, added = rewritten or ([], [])
         if self._wanted.is_upsert and report.files:
-            removed, added, files = self._by_key(view, columns, files, rewritten)
+            key = self._wanted.key_columns
+            removed, added, files = files_by_key(self._spark, self._table, view, columns, key, files, rewritten)
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
         self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
         return StepResult(report.messages, report.rows, unfit, plan.is_last)
+
+    def _suspect(self, error: WorkerLost, plan: StepPlan, on: Snapshot) -> None:
+        """See `Suspects`. Raises `error` if no message is at fault, or that of a look at the messages."""
+        if not self._suspects.died(plan.into, *self._job.held(on, plan.into), error.found or error.problem):
+            raise error
+        _log.warning("%s; the typed table %s looks for the message", error, self._wanted.name)
 
     def _bring_changes(self, view: TypedView, state: TypedState) -> None:
         """Record the changes of columns, also those that a killed process has committed but not recorded."""
@@ -291,14 +306,13 @@ class TypedFollower:
 
     def _parsed(
         self, view: TypedView, ways: Mapping[LogId, TableWork], on: Snapshot
-    ) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...], Report, _Rewritten | None]:
-        """Parse the messages into rows, with the columns that they need, and rewrite the table's files if need be."""
+    ) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...], Report]:
+        """Parse the messages into rows, with the columns that they need. Raises WorkerLost if that loses a worker."""
         columns, changes = self._columns(view), list[ColumnChange]()
         unwidened: tuple[str, ...] = ()
-        rewritten: _Rewritten | None = None
         doubled: dict[str, MessagePlace] = {}  # columns that this step makes double: the place of the first fraction
         while True:
-            report = self._parse(view, columns, unwidened, ways, on)
+            report = self._job.report(on, ways, columns, unwidened, self._generation_of(view), self._suspects)
             if self._wanted.schema is not None:
                 break
             # If an integer that would lose a digit came first, a step that ended between the two would have left a
@@ -328,68 +342,14 @@ class TypedFollower:
             if not added and not report.fractions:
                 break
             self._discard(report)
-        if any(one.change == "widened" and _is_there(view, one.column) for one in changes):
-            rewritten = self._rewritten(view, columns)
-        return columns, tuple(_in_one(changes)), report, rewritten
+        return columns, tuple(_in_one(changes)), report
 
-    def _parse(
-        self,
-        view: TypedView,
-        columns: tuple[Column, ...],
-        unwidened: tuple[str, ...],
-        ways: Mapping[LogId, TableWork],
-        on: Snapshot,
-    ) -> Report:
-        ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
-        if not ranges:
-            return Report()
-        generation = (view.state or TypedState("", self._generation or 1)).generation
-        of_step = OfStep(
-            tuple(one for one in columns if one.sql is None),
-            unwidened,
-            generation,
-            {str(log_id): ways[log_id].to.epoch for log_id in ranges},
-        )
-        facts = JobFacts(
-            problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
-            log=next(iter(ranges)),
-            offset=min(one.start for one in ranges[next(iter(ranges))]),
-            hint="Nothing of the step was committed; a running job does it again.",
-        )
-        try:
-            return reports(self._messages.run(on, ranges, share_size(self._wanted), of_step))
-        except (PySparkException, Py4JError) as error:
-            raise job_failure(error, facts) from error
+    def _generation_of(self, view: TypedView) -> int:
+        return (self._generation or 1) if view.state is None else view.state.generation
 
     def _can_widen(self, view: TypedView, column: str) -> bool:
         """Whether no integer in the column would lose a digit as a double."""
         return can_widen(column, self._table.files(view), self._table.path)
-
-    def _rewritten(self, view: TypedView, columns: tuple[Column, ...]) -> _Rewritten:
-        """Rewrite every file of the table with `columns`. Returns the old files and the new ones."""
-        files = self._table.files(view)
-        facts = JobFacts(
-            problem=f"the Spark job that widens columns of the typed table {self._wanted.name} failed",
-            log=None,
-            hint="Nothing was committed; a running job does it again.",
-        )
-        merging = Merging(table_spec(self._wanted.name, columns), self._table.path, {})
-        each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
-        return files, [merged_file(made) for made in run_tasks(self._spark, merging, each, facts)]
-
-    def _by_key(
-        self, view: TypedView, columns: tuple[Column, ...], new: Sequence[DataFile], rewritten: _Rewritten | None
-    ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
-        """Keep the newest row of each key. Returns files to remove, rewritten files to keep, and new files."""
-        spec = table_spec(self._wanted.name, columns)
-        stored, kept = rewritten or (self._table.files(view), [])
-        there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
-        found = upserted(self._spark, spec, self._table.path, self._wanted.key_columns, there, _rows_in(new))
-        discard(self._table.path, found.replaced)
-        come = [*(one for one in new if one.name not in found.replaced), *found.written]
-        if rewritten is None:
-            return [one for one in stored if one.path in found.gone], [], come
-        return stored, [one for one in kept if one.name not in found.gone], come
 
     def _columns(self, view: TypedView) -> tuple[Column, ...]:
         """The table's columns; before its first step those of the definition, which may have changed since."""
@@ -425,13 +385,6 @@ class TypedFollower:
             found=found,
             hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
         )
-
-
-def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
-    return {one.name: one.records for one in files}
-
-
-_Rewritten = tuple[list[StoredFile], list[DataFile]]
 
 
 def _is_there(view: TypedView, column: str) -> bool:

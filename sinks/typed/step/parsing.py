@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +24,7 @@ from sinks.typed.formats.json_fields import (
     NO_BODY,
     Fields,
     Misfit,
+    NoObject,
     column_values,
     concealed,
     each_left,
@@ -36,8 +37,12 @@ from sinks.typed.formats.numbers import EXACT, long_of
 from sinks.typed.formats.reading import Reading
 from sinks.typed.formats.times import are_in_years
 from sinks.typed.readers import reader
+from sinks.typed.step import guard
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.found_fields import MOST, FoundFields, free_names
+from sinks.typed.step.inner_batch import Unread
 from sinks.typed.step.missing_bodies import missing_body
+from sinks.typed.step.places import Places, Span, spans
 from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
@@ -61,7 +66,8 @@ class Report:
     """What one task, or several together, made of their messages.
 
     `fractions` has the place of the first number with a fraction, by column of integers. `large` has, by column of
-    doubles, the place of the first integer that would have kept a column of integers from being widened.
+    doubles, the place of the first integer that would have kept a column of integers from being widened. `held` is
+    where the messages are; only a look tells it.
     """
 
     messages: int = 0
@@ -73,6 +79,7 @@ class Report:
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
     sources: frozenset[str] = frozenset()
+    held: tuple[Span, ...] = ()
 
     def and_also(self, other: Report) -> Report:
         seen = dict(self.seen)
@@ -89,22 +96,29 @@ class Report:
             _first(self.large, other.large),
             min(unfit, default=None),
             self.sources | other.sources,
+            (*self.held, *other.held),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class OfStep:
-    """The values of `Parsing` that differ between steps of one table."""
+    """The values of `Parsing` that differ between steps of one table.
+
+    With `only_looks` nothing is parsed or written: the report says how many messages there are, and where.
+    """
 
     columns: tuple[Column, ...]
     unwidened: tuple[str, ...] = ()
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
+    unread: Unread | None = None
+    only_looks: bool = False
 
     def told(self, parsing: Parsing) -> Parsing:
         return replace(
-            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs
-        )
+            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs,
+            unread=self.unread,
+        )  # fmt: skip
 
 
 def _note(first: dict[str, MessagePlace], name: str, places: Iterable[MessagePlace]) -> None:
@@ -120,8 +134,9 @@ def _first(one: Mapping[str, MessagePlace], other: Mapping[str, MessagePlace]) -
 class Parsing:
     """The task function, picklable: parses messages for the typed table `table`, whose folder is `folder`.
 
-    `finds` says whether to report fields without a column; `dropped` fields are left out. Columns in `unwidened` stay
-    columns of integers. `epochs` are those of the logs, by log id.
+    `finds` says whether to report fields without a column, the first `most`; `dropped` fields are left out. Columns in
+    `unwidened` stay columns of integers. `epochs` are those of the logs, by log id. Messages that are `unread`
+    are dead letters.
     """
 
     table: str
@@ -137,16 +152,19 @@ class Parsing:
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
     deletes: Deletes = field(default_factory=Deletes)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    most: int = MOST
+    unread: Unread | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
         with across_processes():
-            report = of_step.told(self).report(batches)
+            report = _looked(batches) if of_step.only_looks else of_step.told(self).report(batches)
         if report.messages:
             yield as_row(report)
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Write rows and dead letters, and return the report."""
-        told = Told()
+        told = self._nothing_told()
         with (
             FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
             FileOfRows(UNFIT, self.unfit_folder) as unfit,
@@ -154,22 +172,55 @@ class Parsing:
 
             def written() -> Iterator[pa.RecordBatch]:
                 for batch in batches:
-                    made, dead = self.rows(with_epochs(batch, self.epochs), told)
-                    unfit.write(dead)
-                    yield made
+                    messages = with_epochs(batch, self.epochs)
+                    if self.unread is not None:
+                        is_unread = _is_in(messages, self.unread)
+                        left_out = messages.filter(is_unread)
+                        unfit.write(self._left_out(left_out, guard.WORKER_DIED, self.unread.found, told))
+                        messages = messages.filter(pc.invert(is_unread))
+                    for made, dead in self._each_part(messages, told):
+                        unfit.write(dead)
+                        if made is not None:
+                            yield made
 
             rows.write_all(written())
             files, dead = rows.finish(), unfit.finish()
-            return Report(
-                told.messages, told.rows, files, dead, told.seen, told.fractions, told.large, told.first_unfit,
-                frozenset(told.sources),
-            )  # fmt: skip
+            return replace(told.report(), files=files, unfit=dead)
+
+    def _nothing_told(self) -> Told:
+        return Told(FoundFields(free_names(self.columns, self.renamed), self.most))
+
+    def _each_part(
+        self, messages: pa.RecordBatch, told: Told
+    ) -> Iterator[tuple[pa.RecordBatch | None, pa.RecordBatch]]:
+        """The rows and the dead letters of `messages`, part by part: see `guard`."""
+
+        def work(part: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch, Told]:
+            of_part = self._nothing_told()  # what fails has told nothing
+            return *self.rows(part, of_part), of_part
+
+        for part, made in guard.in_sound_parts(work, messages):
+            if isinstance(made, Exception):
+                yield None, self._left_out(part, guard.READER_FAILED, guard.told(made), told)
+            else:
+                rows, dead, of_part = made
+                told.take(of_part)
+                yield rows, dead
+
+    def _left_out(self, messages: pa.RecordBatch, reason: str, found: str, told: Told) -> pa.RecordBatch:
+        """The dead letters of messages that are not read."""
+        misfits = [Misfit(row, None, reason, found) for row in range(messages.num_rows)]
+        places = Places(messages)
+        told.see_messages(messages)
+        for one in misfits:
+            told.found_unfit(places[one.row], one)
+        return self._unfit(messages, misfits)
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
         misfits = [missing_body(one, messages) for one in misfits]
-        places = _Places(messages)
+        places = Places(messages)
         deleted = self.deletes.of(objects)
         if self.deletes.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
@@ -208,13 +259,19 @@ class Parsing:
     ) -> tuple[dict[int, Fields], list[Misfit]]:
         """The misfits that delete a row, as key fields by their row in the batch, and the other misfits."""
         kinds = {one.field: one.kind for one in self.columns}
-        found = dict[int, Fields]()
+        found, others = dict[int, Fields](), list[Misfit]()
         for one in misfits:
             record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
-            fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
-            if fields is not None:
+            try:
+                fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
+            except NoObject as error:
+                others.append(replace(one, reason=error.reason, found=f"the record's key: {error}"))
+                continue
+            if fields is None:
+                others.append(one)
+            else:
                 found[one.row] = fields
-        return found, [one for one in misfits if one.row not in found]
+        return found, others
 
     def _conceal(self, objects: Sequence[Fields]) -> None:
         """Remove dropped fields and mask masked ones that have no column, so that `_rest` does not show them."""
@@ -283,36 +340,13 @@ def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Seq
 _SHOWN: Final = 80
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSurvey:
-    """A task function, picklable, that only reports: which fields messages have, and how many cannot be read.
-
-    Without a `reading` it only counts the messages.
-    """
-
-    reading: Reading | None = None
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        told, unfit = Told(), 0
-        for batch in batches:
-            messages = in_columns(batch, MESSAGES)
-            told.see_messages(messages)
-            if self.reading is None:
-                continue
-            objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
-            told.see_left(objects, numbers, _Places(messages))
-            unfit += len(misfits)
-        report = Report(told.messages, told.messages - unfit, seen=told.seen, sources=frozenset(told.sources))
-        yield as_row(report)
-
-
 @dataclass(slots=True)
 class Told:
     """Collects a report."""
 
+    found: FoundFields = field(default_factory=lambda: FoundFields(free_names((), {})))
     messages: int = 0
     rows: int = 0
-    seen: dict[str, SeenValues] = field(default_factory=dict)
     fractions: dict[str, MessagePlace] = field(default_factory=dict)
     large: dict[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
@@ -322,38 +356,46 @@ class Told:
         self.messages += messages.num_rows
         self.sources.update(pc.unique(messages["source"]).to_pylist())
 
-    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: _Places) -> None:
+    def report(self) -> Report:
+        return Report(
+            self.messages, self.rows, seen=self.found.first(), fractions=self.fractions, large=self.large,
+            first_unfit=self.first_unfit, sources=frozenset(self.sources),
+        )  # fmt: skip
+
+    def take(self, other: Told) -> None:
+        """Add what a part of the messages has told."""
+        self.messages += other.messages
+        self.sources |= other.sources
+        self.rows += other.rows
+        self.found.take(other.found)
+        self.fractions = _first(self.fractions, other.fractions)
+        self.large = _first(self.large, other.large)
+        unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
+        self.first_unfit = min(unfit, default=None)
+
+    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: Places) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
         for row, name, kind in each_left(objects):
             # a later schema may have longer integers, so a column that is found has room for them
-            self._see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
-
-    def _see(self, name: str, kind: str, place: MessagePlace) -> None:
-        before = self.seen.get(name)
-        if before is None:
-            self.seen[name] = SeenValues(name, {kind: place})
-        elif kind not in before.first or place < before.first[kind]:
-            self.seen[name] = before.and_also(SeenValues(name, {kind: place}))
+            self.found.see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
 
     def found_unfit(self, place: MessagePlace, one: Misfit) -> None:
         first = (place, one.column or "", f"{one.reason}: {one.found[:_SHOWN]}")
         self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
 
 
-class _Places:
-    """The places of the messages in a batch, by row."""
+def _is_in(messages: pa.RecordBatch, unread: Unread) -> pa.Array:
+    """Whether each message is one that must not be read."""
+    index = pc.fill_null(messages["batch_index"], 0)
+    found = pc.and_(pc.equal(messages["log_id"], unread.log_id), pc.equal(messages["offset"], unread.offset))
+    for start, end in unread.read:
+        found = pc.and_(found, pc.or_(pc.less(index, start), pc.greater_equal(index, end)))
+    return found
 
-    def __init__(self, messages: pa.RecordBatch) -> None:
-        self._messages = messages
 
-    def __getitem__(self, row: int) -> MessagePlace:
-        log_ids, offsets, indexes = self._lists
-        return MessagePlace(log_ids[row], offsets[row], indexes[row] or 0)
-
-    @cached_property
-    def _lists(self) -> tuple[list[str], list[int], list[int | None]]:
-        log_ids, offsets, indexes = (self._messages[one.name].to_pylist() for one in PLACE[:3])
-        return log_ids, offsets, indexes
+def _looked(batches: Iterable[pa.RecordBatch]) -> Report:
+    messages, held = spans(in_columns(batch, MESSAGES) for batch in batches)
+    return Report(messages, held=held)
 
 
 def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:

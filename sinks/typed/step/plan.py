@@ -30,6 +30,11 @@ class StepPlan:
     undone: Mapping[LogId, Sequence[OffsetRange]] = field(default_factory=dict)
     is_last: bool = True
 
+    @property
+    def into(self) -> dict[LogId, tuple[OffsetRange, ...]]:
+        """The ranges whose messages the step adds."""
+        return {log_id: one.into for log_id, one in self.ways.items() if one.into}
+
 
 def share_size(wanted: Definition) -> int:
     """How many offsets of the table's logs are worth a task."""

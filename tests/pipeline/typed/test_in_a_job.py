@@ -19,6 +19,7 @@ from pipeline.job.catalog import Catalogued
 from pipeline.job.replicate import Job
 from pipeline.operate.maintain import Maintenance
 from pipeline.operate.typed_tables import checked
+from pipeline.system.ports import free_port
 from sinks.tables import SCHEMA_CHANGES, UNFIT
 from sinks.typed.table import TypedTable
 from sinks.views.registration import register as register_tables
@@ -202,6 +203,23 @@ def test_a_running_job_brings_it_on_and_a_table_that_fails_keeps_nobody(
     finally:
         job.close()
     assert [row["id"] for row in world.rows()] == ["0", "1", "2"]
+
+
+def test_the_errors_of_all_logs_and_tables_are_told(
+    world: World, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A run to the end raises the first one, which its caller prints; the others are in its log."""
+    world.send(b"broken")
+    world.replicate()
+    stricter = TABLES.replace('name = "strict"', 'name = "stricter"').partition("\n\n")[2]
+    nobody = f"127.0.0.1:{free_port()}"
+    away = f'[[logs]]\nid = "rocketmq/away"\nmaster = "{nobody}"\nremoting = "{nobody}"\n'
+    with pytest.raises(LogtwinError) as raised:
+        replicate_now(spark, load(written(world, tmp_path, TABLES + stricter + away)))
+    told = [str(raised.value), *(one.getMessage() for one in caplog.records if one.levelname == "ERROR")]
+    assert raised.value.log == "rocketmq/away"
+    of_tables = [one for one in told if "a message does not fit into the typed table" in one]
+    assert [one.partition(" typed table ")[2].partition(";")[0] for one in of_tables] == ["strict", "stricter"]
 
 
 def _has_rows(job: Job, count: int) -> bool:

@@ -56,6 +56,14 @@ def test_a_name_that_no_column_can_have_gets_none(field: str) -> None:
     assert names(seen(field, string=1)) == []
 
 
+def test_a_name_has_a_length_at_most_that_a_column_can_have() -> None:
+    assert is_name("n" * 255)
+    assert not is_name("n" * 256)
+    assert names(seen("n" * 256, string=1), seen("n" * 255, string=2)) == [("n" * 255, "string")]
+    made, _ = with_found((), [seen("n" * 256, string=1)], renamed={"n" * 256: "n"}, masks={}, most=9)
+    assert [one.name for one in made] == ["n"]
+
+
 def test_names_that_differ_in_case_alone_are_one_column() -> None:
     assert names(seen("Amount", bigint=1), seen("amount", bigint=2)) == [("Amount", "bigint")]
     assert names(seen("_REST", string=1)) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 
 from sinks.typed.columns import DELETED, Column
 from sinks.typed.deletes import Deletes
-from sinks.typed.formats.json_fields import fields_of
+from sinks.typed.formats.json_fields import NoObject, fields_of
 from sinks.typed.step.parsing import MESSAGES, Parsing, Told, with_epochs
 
 DEBEZIUM = Deletes(key=("id",), said={"op": ("d", "truncate"), "__deleted": ("true",)})
@@ -74,6 +75,66 @@ def test_a_key_that_is_no_text_names_no_row() -> None:
     assert Deletes(key=("id",), tombstones=True).tombstone(b"\xff", {}) is None
 
 
+@pytest.mark.parametrize(
+    "record_key",
+    [b"[" * 5_000, b"[" * 101 + b"]" * 101, b'{"id":' * 5_000, b'{"id": 7, "x": ' + b"[" * 100 + b"]" * 100 + b"}"],
+)
+def test_a_key_that_is_nested_too_deep_says_so(record_key: bytes) -> None:
+    """As a body does; and no parser meets it."""
+    with pytest.raises(NoObject) as raised:
+        Deletes(key=("id",), tombstones=True).tombstone(record_key, {"id": "string"})
+    assert raised.value.reason == "too_deep"
+
+
+@pytest.mark.parametrize("record_key", [b"[" * 100 + b"]" * 100, b"[" * 100, b'"' + b"[" * 5_000 + b'"'])
+def test_a_key_that_is_just_not_too_deep_is_a_value(record_key: bytes) -> None:
+    found = Deletes(key=("id",), tombstones=True).tombstone(record_key, {"id": "string"})
+    assert found is not None
+    assert as_value(found["id"]) == record_key.decode().strip('"')
+
+
+def test_the_time_to_look_how_deep_a_key_is_grows_as_the_key() -> None:
+    """A quote that nothing closes, and then pairs that look like others."""
+
+    def taken_s(pairs: int) -> float:
+        start = time.process_time()
+        with pytest.raises(NoObject):
+            Deletes(key=("id",), tombstones=True).tombstone(b"[" * 101 + b'"' + b'\\"' * pairs, {})
+        return time.process_time() - start
+
+    least = min(taken_s(2_000) for _ in range(5))
+    assert taken_s(32_000) < 64 * max(least, 1e-4)  # 16 times as long; 256 times if it looked at each pair from each
+
+
+@pytest.mark.parametrize(
+    ("record_key", "kind"),
+    [
+        (b"123456789012345678901234567890", "decimal(38,0)"),
+        (b"0.1000000000000000055511151231257827", "decimal(38,37)"),
+        (b" 1.10 ", "json"),
+        (b"1e999", "json"),
+    ],
+)
+def test_a_key_that_is_a_number_keeps_its_digits(record_key: bytes, kind: str) -> None:
+    found = Deletes(key=("id",), tombstones=True).tombstone(record_key, {"id": kind})
+    assert found is not None
+    assert bytes(found["id"]) == record_key.strip()
+
+
+def test_a_record_whose_key_is_nested_too_deep_is_named_and_the_others_are_rows() -> None:
+    parsing = Parsing(
+        "orders", (DELETED, Column("id", "id", "string")), "rows", "unfit", finds=False, key=("id",),
+        epochs={"k/0": 0}, deletes=Deletes(key=("id",), tombstones=True),
+    )  # fmt: skip
+    batch = messages([None, None, b'{"id": "c"}'], [b"a", b"[" * 5_000, b"c"])
+    made, unfit = parsing.rows(with_epochs(batch, {"k/0": 0}), Told())
+    assert [(row["offset"], row["id"], row["_deleted"]) for row in made.to_pylist()] == [
+        (2, "c", False),
+        (0, "a", True),
+    ]
+    assert [(row["offset"], row["reason"]) for row in unfit.to_pylist()] == [(1, "too_deep")]
+
+
 def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
     bodies = [
         b'{"id": "a", "n": 1, "_deleted": "mine"}',
@@ -98,7 +159,7 @@ def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
         (2, True, "c", None, None),
     ]  # fmt: skip
     assert [(row["offset"], row["reason"]) for row in unfit.to_pylist()] == [(3, "no_body"), (4, "not_json")]
-    assert set(told.seen) == {"_deleted"}  # of a, whose column will be called otherwise
+    assert set(told.found.first()) == {"_deleted"}  # of a, whose column will be called otherwise
 
 
 def messages(bodies: list[bytes | None], keys: list[bytes]) -> pa.RecordBatch:

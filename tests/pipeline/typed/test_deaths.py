@@ -1,0 +1,179 @@
+"""Messages at which Spark's workers die, or run out of memory: they are left out and named, and all others are rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from sinks.typed.step.follower import TypedFollower
+from sinks.typed.step.parsing import OfStep, Parsing, Told
+from sinks.typed.table import TypedTable
+from sources.errors import UnfitMessage, WorkerLost
+from tests.pipeline.typed.test_steps import kill
+from tests.pipeline.typed.world import World, bring, fields
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+BAD = {"id": "bad"}
+MOST_TRIES = 60
+
+
+class Deadly(Parsing):
+    """Kills its process at a message that has the word bad in it, as a defect of native code does."""
+
+    def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        if any(b"bad" in (body or b"") for body in messages["body"].to_pylist()):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().rows(messages, told)
+
+
+class Hungry(Parsing):
+    """Runs out of memory at such a message."""
+
+    def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        if any(b"bad" in (body or b"") for body in messages["body"].to_pylist()):
+            raise MemoryError
+        return super().rows(messages, told)
+
+
+class Dead(Parsing):
+    """Kills its process whatever it is given: the machine is at fault."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        yield from ()
+
+
+@pytest.fixture
+def parsed_by(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda kind: monkeypatch.setattr("sinks.typed.step.follower.Parsing", kind)
+
+
+def numbered(*numbers: int) -> list[dict[str, Any]]:
+    return [{"id": f"n{number}"} for number in numbers]
+
+
+def letters(world: World) -> list[tuple[str | None, str, bytes]]:
+    return [(row["column"], row["reason"], row["body"]) for row in world.unfit()]
+
+
+def test_a_message_at_which_workers_die_is_left_out_and_named_and_the_others_are_rows(
+    world: World, parsed_by: Any
+) -> None:
+    parsed_by(Deadly)
+    world.send(*numbered(0, 1, 2), BAD, *numbered(3, 4))
+    world.replicate()
+    bring(world.follower(), MOST_TRIES)
+    assert fields(world.rows()) == numbered(0, 1, 2, 3, 4)
+    assert letters(world) == [(None, "worker_died", b'{"id": "bad"}')]
+    (letter,) = world.unfit()
+    assert letter["found"].startswith("3 times: ")
+    world.send(*numbered(5))
+    world.replicate()
+    assert bring(world.follower()) == 1
+    assert fields(world.rows())[-1:] == numbered(5)
+
+
+def test_killed_in_the_search_and_between_dead_letter_and_rows_each_message_is_there_once(
+    world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two bad messages; the first restart is in the search, the second behind the dead letter of the first."""
+    parsed_by(Hungry)
+    world.send(BAD, *numbered(0), BAD, *numbered(1, 2))
+    world.replicate()
+    first = world.follower()
+    for _ in range(4):
+        assert first.step() is not None
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        second = world.follower()
+        bring_to_a_letter(world, second, patched)
+    assert [reason for _, reason, _ in letters(world)] == ["worker_died"]
+    bring(world.follower(), 2 * MOST_TRIES)
+    assert fields(world.rows()) == numbered(0, 1, 2)
+    assert [reason for _, reason, _ in letters(world)] == ["worker_died", "worker_died"]
+    assert len({row["offset"] for row in world.unfit()}) == 2
+
+
+def bring_to_a_letter(world: World, follower: TypedFollower, patched: pytest.MonkeyPatch) -> None:
+    """Kill the follower at the commit of rows that comes behind its first dead letter."""
+    bring_letters, there = follower._dead_letters.bring, list[bool]()
+
+    def bring_some(files: Any, *more: Any) -> None:
+        bring_letters(files, *more)
+        if files:
+            there.append(True)
+            kill(patched, "commit")
+
+    patched.setattr(follower._dead_letters, "bring", bring_some)
+    bring(follower, MOST_TRIES)
+    raise AssertionError(there)
+
+
+def test_a_message_that_takes_all_memory_is_left_out_as_well(world: World, parsed_by: Any) -> None:
+    parsed_by(Hungry)
+    world.send(*numbered(0), BAD, *numbered(1))
+    world.replicate()
+    bring(world.follower(), MOST_TRIES)
+    assert fields(world.rows()) == numbered(0, 1)
+    assert letters(world) == [(None, "worker_died", b'{"id": "bad"}')]
+    assert "MemoryError" in world.unfit()[0]["found"]
+
+
+def test_a_table_that_stops_at_what_is_unfit_names_the_message(world: World, parsed_by: Any) -> None:
+    parsed_by(Hungry)
+    world.send(*numbered(0), BAD, *numbered(1))
+    world.replicate()
+    follower = world.follower(stops_at_unfit=True)
+    for _ in range(2):  # it goes on saying so, without another search
+        with pytest.raises(UnfitMessage) as raised:
+            bring(follower, MOST_TRIES)
+    at = sorted(row["offset"] for row in world.spark.read.format("delta").load(f"{world.lake}/log").collect())[1]
+    assert (raised.value.log, raised.value.offset) == ("rocketmq/test", at)
+    assert "worker_died" in str(raised.value)
+    assert fields(world.rows()) == numbered(0)
+
+
+def test_names_that_are_very_long_do_not_become_columns(world: World) -> None:
+    names = [f"{number}{'n' * 600_000}" for number in range(12)]
+    world.send(*({name: 1, "id": "x"} for name in names))
+    world.follow()
+    rows = world.rows()
+    assert set(rows[0]) == {"log_id", "offset", "batch_index", "stored_at", "id", "_rest"}
+    assert [json.loads(row["_rest"]) for row in rows] == [{name: 1} for name in names]
+    assert [one[0] for one in world.changes()] == ["id"]
+
+
+def test_what_fits_after_all_is_a_row_after_a_retry(
+    world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("sinks.typed.step.follower.Parsing", Hungry)
+        world.send(*numbered(0), BAD)
+        world.replicate()
+        bring(world.follower(), MOST_TRIES)
+    follower = world.follower()
+    assert follower.retry() == 1
+    follower.bring_to_end()
+    assert fields(world.rows()) == [*numbered(0), BAD]
+    assert world.unfit() == []
+
+
+def test_where_workers_die_at_anything_no_message_is_blamed(world: World, parsed_by: Any) -> None:
+    world.send(*numbered(0))
+    world.replicate()
+    parsed_by(Dead)
+    follower = world.follower()
+    for _ in range(4):
+        with pytest.raises(WorkerLost):
+            follower.step()
+    parsed_by(Parsing)
+    bring(world.follower())
+    assert fields(world.rows()) == numbered(0)
+    assert TypedTable(world.spark, world.lake, "orders").look() is not None
+    assert world.unfit() == []

@@ -1,0 +1,108 @@
+"""A message that makes its reader fail: it alone is left out, and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from sinks.typed.formats import json_fields
+from sinks.typed.formats.json_fields import Fields
+from sinks.typed.formats.reading import Reading
+from sinks.typed.step import field_survey, parsing
+from sinks.typed.step.field_survey import FieldSurvey
+from sinks.typed.step.guard import in_sound_parts
+from sinks.typed.step.task_reports import reported
+from sources.errors import RegistryUnreachable
+from tests.sinks.typed.test_parsing import Task, definition, messages
+
+JSON: dict[str, Any] = {"reading": Reading(), "schema": None}
+NUMBERS = pa.record_batch({"n": pa.array(range(40))})
+
+
+@pytest.mark.parametrize("bad", [(), (0,), (39,), (7, 8, 30), tuple(range(40))])
+def test_each_message_that_fails_is_a_part_of_its_own_and_all_are_there_in_order(bad: tuple[int, ...]) -> None:
+    def work(batch: pa.RecordBatch) -> list[int]:
+        found = batch["n"].to_pylist()
+        if any(one in bad for one in found):
+            raise IndexError("no such thing")
+        return list(found)
+
+    parts = list(in_sound_parts(work, NUMBERS))
+    assert [number for part, _ in parts for number in part["n"].to_pylist()] == list(range(40))
+    assert [part["n"].to_pylist() for part, made in parts if isinstance(made, IndexError)] == [[one] for one in bad]
+    assert all(made == part["n"].to_pylist() for part, made in parts if not isinstance(made, IndexError))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("away"), RegistryUnreachable("away"), ImportError("avro")])
+def test_what_is_no_messages_fault_is_raised(error: Exception) -> None:
+    def work(batch: pa.RecordBatch) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        list(in_sound_parts(work, NUMBERS))
+
+
+def test_what_fails_without_a_message_is_no_messages_fault() -> None:
+    def work(batch: pa.RecordBatch) -> None:
+        raise KeyError("a defect")
+
+    with pytest.raises(KeyError):
+        list(in_sound_parts(work, NUMBERS))
+
+
+@pytest.fixture
+def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of JSON fails at a body that has b in it."""
+    fields_of = json_fields.fields_of
+
+    def read(body: bytes | None) -> Fields:
+        if body is not None and b"b" in body:
+            raise RecursionError("maximum recursion depth exceeded" + "!" * 10_000)
+        return fields_of(body)
+
+    for module in (parsing, field_survey):
+        monkeypatch.setattr(module, "reader", lambda _: read)
+
+
+@pytest.mark.usefixtures("fails_at_b")
+def test_a_body_that_makes_its_reader_fail_is_a_dead_letter_and_the_others_are_rows(tmp_path: Path) -> None:
+    task = Task(tmp_path, definition(**JSON), b'{"a":1}', b'{"b":1}', b'{"c":"x"}', b"broken")
+    assert [(row["offset"], row["_rest"]) for row in task.rows] == [(0, '{"a":1}'), (2, '{"c":"x"}')]
+    assert [(row["offset"], row["column"], row["reason"], row["body"]) for row in task.unfit] == [
+        (1, None, "reader_failed", b'{"b":1}'),
+        (3, None, "reader_failed", b"broken"),
+    ]
+    assert all(row["found"].startswith("RecursionError: maximum") and len(row["found"]) < 300 for row in task.unfit)
+    assert (task.report.messages, task.report.rows, set(task.report.seen)) == (4, 2, {"a", "c"})
+    assert task.report.first_unfit is not None
+    assert task.report.first_unfit[0].offset == 1
+
+
+@pytest.mark.usefixtures("fails_at_b")
+def test_a_look_at_the_fields_of_messages_passes_such_a_body() -> None:
+    batch = messages(b'{"a":1}', b'{"b":1}', b'{"c":1}')
+    (report,) = reported(_rows(FieldSurvey(Reading())([batch])))
+    assert (report.messages, report.rows, set(report.seen)) == (3, 2, {"a", "c"})
+
+
+def _rows(batches: Any) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_a_mask_that_fails_at_a_value_names_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masks, deletes and keys are read by other parsers than columns."""
+    conceal = json_fields.concealed
+
+    def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
+        if bytes(raw) == b'"bad"':
+            raise msgspec.DecodeError("no text")
+        return conceal(mask, raw)
+
+    monkeypatch.setattr(parsing, "concealed", concealed)
+    task = Task(tmp_path, definition(**JSON, masks={"a": "hash"}), b'{"a":"bad"}', b'{"a":"good"}')
+    assert [row["offset"] for row in task.rows] == [1]
+    assert [(row["offset"], row["reason"], row["body"]) for row in task.unfit] == [(0, "reader_failed", None)]
