@@ -14,14 +14,8 @@ import pyarrow as pa
 from sources.bounds import check_within
 from sources.epochs import Parting
 from sources.errors import LogtwinError, Recreated, Rewritten
-from sources.kafka.format.columns import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    UNLOCATED_SCHEMA,
-    canonical,
-    canonical_lengths,
-    located,
-)
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths, located
+from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
 from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
 from sources.metadata import FetchedMetadata
