@@ -135,6 +135,12 @@ _BY_ERROR: Final = (
 )
 
 
+def leaves_what_is_before(error: LogtwinError) -> bool:
+    """Whether `error` says of one place in a log that it is lost or damaged, so that what lies before it is sound."""
+    condition = condition_of(error)
+    return condition is not None and condition.way is WayPast.SKIP
+
+
 def condition_of(error: LogtwinError) -> Condition | None:
     """Return the condition that `error` stands for; None if it is no loss: a configuration, a master that is away."""
     return next((condition for kind, condition in _BY_ERROR if isinstance(error, kind)), None)
