@@ -23,6 +23,7 @@ from sources.errors import (
     Gap,
     LogtwinError,
     MissingSegment,
+    OutOfMemory,
     Recreated,
     Rewritten,
 )
@@ -136,9 +137,9 @@ _BY_ERROR: Final = (
 
 
 def leaves_what_is_before(error: LogtwinError) -> bool:
-    """Whether `error` says of one place in a log that it is lost or damaged, so that what lies before it is sound."""
+    """Whether `error` is about one place in a log, lost, damaged or too large, so that what lies before it is sound."""
     condition = condition_of(error)
-    return condition is not None and condition.way is WayPast.SKIP
+    return isinstance(error, OutOfMemory) or (condition is not None and condition.way is WayPast.SKIP)
 
 
 def condition_of(error: LogtwinError) -> Condition | None:

@@ -37,15 +37,15 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\ufffd"
 
 
-def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> pa.RecordBatch:
+def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> pa.RecordBatch:
     """Return the records of `batches`, in log order. `bodies` are the decompressed records of each batch.
 
-    Raises CorruptRecord if a record contradicts itself or its batch.
+    Raises CorruptRecord if a record contradicts itself or its batch; TooCostly for more than `most_headers`.
     """
     if not batches:
         return NO_RECORDS
     buffer = b"".join([*bodies, bytes(MAX_VARINT_BYTES)])
-    records = read(buffer, _places(batches, bodies))
+    records = read(buffer, _places(batches, bodies), most_headers)
     batch = np.repeat(np.array([_of(batch) for batch in batches], _OF_BATCH), [batch.record_count for batch in batches])
     _check_offsets(records.offset_deltas, batch)
     timestamp, timestamp_type = time_columns(

@@ -70,6 +70,25 @@ def test_damage_that_no_sound_batch_follows_is_not_passed(monkeypatch: pytest.Mo
         pieces(monkeypatch, 17, 22, fetched(BAD + behind))
 
 
+def test_damage_of_several_batches_has_the_bytes_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = [one[:-1] + bytes([one[-1] ^ 1]) for one in (batch(at, 1) for at in range(10, 16))]
+    sound = batch(16, 4)
+    assert shown(pieces(monkeypatch, 10, 20, fetched(b"".join(bad) + sound), fetched(sound))) == [
+        (10, 16, b"".join(bad)),
+        (16, 20, [16, 17, 18, 19]),
+    ]
+
+
+def test_without_the_word_of_an_operator_what_lies_before_the_damage_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD + LAST), fetched(BAD + LAST))
+    monkeypatch.setattr(leadership, "connected", cluster.connected)
+    found = a_partition().read(OffsetRange(Offset(10), Offset(22)))
+    assert shown([next(found)]) == [(10, 17, [10, 11, 12, 13, 14])]
+    with pytest.raises(ChecksumMismatch, match="offset 17"):
+        next(found)
+    assert cluster.is_done
+
+
 def test_without_the_word_of_an_operator_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ChecksumMismatch):
         pieces(monkeypatch, 17, 22, fetched(BAD + LAST), past_damage=False)
