@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
+from sources.options import ReadOptions
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.commitlog import BLANK, V1, V2, Blank, Host, Limits, Message
 from tests import truth
@@ -137,6 +138,14 @@ def test_a_flipped_bit_is_seen(at: int, mask: int, problem: str) -> None:
     assert error.expected is not None
     assert error.found is not None
     assert error.hint is not None
+
+
+def test_a_record_above_the_limit_names_the_option_that_raises_it() -> None:
+    stored = commitlog.encode(message())
+    with pytest.raises(CorruptRecord, match="max_record_bytes") as caught:
+        commitlog.decode(stored, 0, Offset(0), Limits(max_record_bytes=len(stored) - 1))
+    assert (caught.value.expected, caught.value.found) == (f"at most {len(stored) - 1} bytes", f"{len(stored)} bytes")
+    assert "max_record_bytes" in ReadOptions.model_fields
 
 
 @pytest.mark.parametrize(
