@@ -72,7 +72,8 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
     `stored_body`: brokers store what producers send and check neither. A record with a time that no table takes
     (`sources.decoding.times`) has null there, and is whole in `stored_body`.
 
-    Raises ValueError for 2 GiB of data or more.
+    It also ends earlier if there is not enough memory for all records at once. Raises OutOfMemory, naming the record,
+    if there is not enough for one; ValueError for 2 GiB of data or more.
     """
     view = memoryview(data).cast("B")
     if len(view) > _MAX_DATA_BYTES:
@@ -89,7 +90,7 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
 def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> DecodedRecords:
     heads = hop(view, start, stop, limits)
     decoded, sound, damage = up_to_damage(
-        len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits)
+        len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits), start
     )
     if damage is not None:
         heads = replace(heads.first(sound), error=_error_at(view, int(heads.starts[sound]), start, limits, damage))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import CorruptRecord
+from sources.errors import CorruptRecord, OutOfMemory
 from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
 from sources.rocketmq.columns import codec, restore
@@ -286,7 +286,20 @@ def test_a_failure_that_nobody_thought_of_is_damage_of_the_first_record_that_mak
         codec.decode(log.stored, log.start, log.end)
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError("disk"), ImportError("numba")])
+def test_a_lack_of_memory_for_one_record_names_that_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no damage. Fewer records are tried first, so what lies before it comes."""
+    log = log_of([message(queue_id=number) for number in range(10)], 77)
+    size = len(log.stored) // 10
+    failing_at(monkeypatch, {77 + 7 * size}, MemoryError("cannot allocate"), 77)
+    decoded = codec.decode_sound(log.stored, log.start, log.end)
+    assert (decoded.records["queue_id"].to_pylist(), decoded.end) == (list(range(5)), 77 + 5 * size)
+    assert decoded.error is None
+    failing_at(monkeypatch, {77 + 7 * size}, MemoryError("cannot allocate"), 77 + 7 * size)
+    with pytest.raises(OutOfMemory, match=f"at offset {77 + 7 * size}: .*cannot allocate"):
+        codec.decode_sound(log.stored[7 * size :], Offset(77 + 7 * size), log.end)
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), ImportError("numba")])
 def test_what_the_machine_lacks_is_no_records_fault(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     log = log_of([message()])
     failing_at(monkeypatch, {0}, error)
