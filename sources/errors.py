@@ -31,6 +31,7 @@
         ├── WorkerLost              Spark lost a Python process; a retry can help
         ├── StorageUnreachable      the tables' storage does not answer, or refuses for now; a retry can help
         ├── RegistryUnreachable     the schema registry does not answer, or refuses for now; a retry can help
+        ├── OutOfMemory             a worker has not enough memory for one record or batch
         ├── TakenOver               another job writes this log
         ├── AlreadyRunning          another job replicates this log, so neither a job nor some verbs may start
         ├── NotAlone                another connection of this replica may be counted; a retry can help
@@ -273,6 +274,10 @@ class RegistryUnreachable(ReplicaError):
 
 class RowsReplaced(ReplicaError):
     """A log went back that a typed table has keyed rows of: the rows which these replaced are not known any more."""
+
+
+class OutOfMemory(ReplicaError):
+    """A worker has not enough memory for one record or batch. A retry would end there again."""
 
 
 class TakenOver(ReplicaError):

@@ -26,6 +26,7 @@ from sources.errors import (
     Gap,
     LogtwinError,
     MissingSegment,
+    OutOfMemory,
     Recreated,
     Rewritten,
 )
@@ -192,6 +193,12 @@ _BY_ERROR: Final = (
     (ChecksumMismatch, Condition.CHECKSUM_FAILURE),
     (CorruptRecord, Condition.UNDECODABLE),
 )
+
+
+def leaves_what_is_before(error: LogtwinError) -> bool:
+    """Whether `error` is about one place in a log, lost, damaged or too large, so that what lies before it is sound."""
+    condition = condition_of(error)
+    return isinstance(error, OutOfMemory) or (condition is not None and condition.way is WayPast.SKIP)
 
 
 def condition_of(error: LogtwinError) -> Condition | None:

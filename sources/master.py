@@ -49,8 +49,12 @@ RECORD_SCHEMA = pa.schema(
         _field("tags", pa.string(), "property TAGS; null without one"),
         _field("keys", pa.list_(pa.string()), "property KEYS, split at spaces; null without one"),
         _field("unique_key", pa.string(), "property UNIQ_KEY, the client's message id; retries reuse it"),
-        _field("store_timestamp", TIMESTAMP, "when the master stored it, by the master's clock"),
-        _field("born_timestamp", TIMESTAMP, "when the producer made it, by the producer's clock"),
+        _field(
+            "store_timestamp", TIMESTAMP, "when the master stored it, by its clock; null outside the years 1 to 9999"
+        ),
+        _field(
+            "born_timestamp", TIMESTAMP, "when the producer made it, by its clock; null outside the years 1 to 9999"
+        ),
         _field("body", pa.binary(), "body, decompressed; null of a blank, and where it cannot be decompressed"),
         _field("properties", pa.map_(pa.string(), pa.string()), "properties as a RocketMQ consumer sees them"),
         _field("magic", pa.int32(), "record form: V1 -626843481, V2 -626843477, blank -875286124"),
@@ -63,7 +67,11 @@ RECORD_SCHEMA = pa.schema(
         _field("prepared_transaction_offset", pa.int64(), "of a committed transaction: offset of its half message"),
         _field("tags_code", pa.int64(), "hash of the tags as in the consume queue; parked delay: delivery time, ms"),
         _field("stored_properties", pa.binary(), "the properties block as stored, byte for byte"),
-        _field("stored_body", pa.binary(), "the body as stored, where it differs from body; of a blank, its bytes"),
+        _field(
+            "stored_body",
+            pa.binary(),
+            "the body as stored, if body differs; a blank's bytes; all of a record with a null time",
+        ),
     ]
 )
 """Columns of one record of any master, in table order. This is the only definition; tables and data source use it."""

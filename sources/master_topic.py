@@ -25,8 +25,14 @@ KAFKA_SCHEMA: Final = pa.schema(
         _field("leader_epoch", pa.int32(), "epoch of the leader that wrote it; null where the batch has none"),
         _field("topic", pa.string(), "topic"),
         _field("partition", pa.int32(), "partition of the topic"),
-        _field("timestamp", TIMESTAMP, "as timestamp_type says; null where the producer gave none"),
-        _field("timestamp_type", pa.string(), "create_time: by the producer's clock; log_append_time: by the broker's"),
+        _field(
+            "timestamp", TIMESTAMP, "as timestamp_type says; null where there is none, and outside the years 1 to 9999"
+        ),
+        _field(
+            "timestamp_type",
+            pa.string(),
+            "create_time (the producer's clock) or log_append_time (the broker's), and the ms if timestamp lacks them",
+        ),
         _field("key", pa.binary(), "key; null of a record without one, which is not an empty one"),
         _field("value", pa.binary(), "value; null of a tombstone, which is not an empty one"),
         _field("headers", pa.list_(HEADER), "headers in their order, keys may repeat; a value may be null"),

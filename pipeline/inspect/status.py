@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pipeline.config.configuration import Config
 from pipeline.job.master_watch import until_loss
-from pipeline.monitoring.display import duration, in_unit, moment, number, size
+from pipeline.monitoring.display import duration, held_back_by_transaction, in_unit, moment, number, size
 from pipeline.monitoring.lag import reached
 from pipeline.monitoring.progress import ENDED, Phase
 from pipeline.monitoring.run_state import RunFile, RunState
@@ -40,7 +40,10 @@ _OF_SESSION: Final = ("connected_since", "reconnects")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatus:
-    """The status of one partition of a topic; offsets mean the same as in `LogStatus`."""
+    """The status of one partition of a topic; offsets mean the same as in `LogStatus`.
+
+    `held_back_offsets` are behind its `master_maximum`, because they wait for an open transaction to end.
+    """
 
     partition: int
     epoch: int | None
@@ -51,6 +54,7 @@ class PartitionStatus:
     master_minimum: int | None
     master_maximum: int | None
     lag_offsets: int | None
+    held_back_offsets: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,7 +303,8 @@ def _lines(one: LogStatus, now: datetime) -> dict[str, str]:
 def _partition(one: PartitionStatus) -> str:
     held = "–" if one.master_maximum is None else f"{number(one.master_minimum)} to {number(one.master_maximum)}"
     behind = in_unit(one.lag_offsets, "offsets")
-    return f"{number(one.position)} of {held}, acknowledged {number(one.acknowledged)}, lag {behind}"
+    waits = f"; {held_back_by_transaction(one.held_back_offsets)}" if one.held_back_offsets else ""
+    return f"{number(one.position)} of {held}, acknowledged {number(one.acknowledged)}, lag {behind}{waits}"
 
 
 def _last(one: LogStatus, now: datetime) -> str:

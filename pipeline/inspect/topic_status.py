@@ -19,7 +19,7 @@ from sinks.state.log_state import LogState
 from sinks.state.topic_states import topics_held
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
-from sources.kafka.metadata import fetched
+from sources.kafka.metadata import fetched, held_back
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.offsets import LogId, Offset, OffsetRange
@@ -31,11 +31,15 @@ _PATIENCE_MS: Final = 2000  # somebody waits for the answer
 
 @dataclass(frozen=True, slots=True)
 class TopicAnswer:
-    """What the brokers answered about each partition, or why they did not. `committed` are the group's offsets."""
+    """What the brokers answered about each partition, or why they did not. `committed` are the group's offsets.
+
+    `held_back` is how many offsets behind `held` wait for a transaction, in the partitions that have such.
+    """
 
     topic_id: str | None = None
     held: Mapping[int, OffsetRange] = field(default_factory=dict)
     committed: Mapping[int, Offset] = field(default_factory=dict)
+    held_back: Mapping[int, int] = field(default_factory=dict)
     error: str | None = None
 
 
@@ -78,6 +82,7 @@ def _ask(topic: KafkaTopic) -> TopicAnswer:
         topic_id=next((row["topic_id"] for row in rows.values()), None),
         held={at: OffsetRange(row["log_start"], row[end]) for at, row in rows.items() if row["leader"] is not None},
         committed={at: row["group_offset"] for at, row in rows.items() if row["group_offset"] is not None},
+        held_back=held_back(found.items, topic.isolation),
     )
 
 
@@ -143,6 +148,7 @@ def _partition(number: int, own: LogState | None, told: Mapping[str, Any], answe
         master_minimum=None if held is None else held.start,
         master_maximum=None if held is None else held.end,
         lag_offsets=None if held is None or reached is None else max(0, held.end - reached),
+        held_back_offsets=None if held is None else answer.held_back.get(number, 0),
     )
 
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
@@ -21,13 +22,14 @@ from pipeline.job.loss_record import LossRecord
 from pipeline.job.master_watch import MasterWatch
 from pipeline.job.replication import Replication
 from pipeline.job.topic_watch import WatchedTopic
+from pipeline.monitoring.display import held_back_by_transaction
 from pipeline.monitoring.progress import PartitionProgress, Progress
 from sinks.batch.replica import Replica, begin_together
 from sinks.state.opening import Opening
 from sinks.state.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
 from sources.kafka.log import RECORD_BYTES, KafkaLog
-from sources.kafka.metadata import fetched
+from sources.kafka.metadata import fetched, held_back
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
@@ -222,7 +224,11 @@ class TopicReplication(Replication):
         return explained(error, self._options.on_loss, _sum(self._offsets()))
 
     def _fetch(self) -> Iterable[FetchedMetadata]:
-        return fetched(self._topic)
+        for found in fetched(self._topic):
+            if isinstance(found.items, pa.Table):
+                for number, offsets in held_back(found.items, self._topic.isolation).items():
+                    log.info("%s/%d: %s", self._log_id, number, held_back_by_transaction(offsets))
+            yield found
 
     def _close_session(self) -> None:
         self._session.close()

@@ -121,6 +121,11 @@ def in_unit(count: int | None, unit: Unit) -> str:
     return f"{count:,} {unit}"
 
 
+def held_back_by_transaction(offsets: int) -> str:
+    """What is behind the last offset that can be read of a partition, as text for a person."""
+    return f"{in_unit(offsets, 'offsets')} wait for an open transaction to end"
+
+
 def duration(seconds: float | None) -> str:
     """A span of time as text for a person, in its two largest units; a dash for None."""
     if seconds is None:

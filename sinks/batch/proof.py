@@ -20,6 +20,7 @@ from sinks.delta.data_file import DataFile
 from sinks.state.holes import joined
 from sinks.state.log_state import LogState
 from sources.epochs import Epochs
+from sources.loss import leaves_what_is_before
 from sources.offsets import Offset, OffsetRange
 
 
@@ -27,7 +28,7 @@ from sources.offsets import Offset, OffsetRange
 class ProvenBatch:
     """What is about to be committed: `written` and `damaged`, each in order, together cover exactly `range`.
 
-    `late` are the splits behind the first one that ran out of time: nothing of them is committed.
+    `late` are the splits behind the first one that ends short: nothing of them is committed.
     """
 
     range: OffsetRange
@@ -87,11 +88,14 @@ class ProvenBatch:
 
 
 def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> ProvenBatch | None:
-    """Check the reports of one batch; None if nothing of it is new. Raises a task's error, Gap, CoverageError."""
+    """Check the reports of one batch; None if nothing of it is new. Raises a task's error, Gap, CoverageError.
+
+    A place that is damaged or lost does not hold back what is sound before it: that is the batch then. The error is
+    raised if nothing is, so by the next batch.
+    """
     if not reports:
         return None
     in_order = sorted(reports, key=lambda report: report.split.start)
-    _raise_first_error(in_order)
     decision = decide(position, one_batch(report.batch for report in in_order))
     if isinstance(decision, Replay):
         return None
@@ -108,15 +112,26 @@ def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> Prov
 def _up_to_the_first_end(
     in_order: Sequence[SplitReport], batch: OffsetRange
 ) -> tuple[Sequence[SplitReport], tuple[SplitReport, ...], OffsetRange]:
-    """The reports up to the first one that ran out of time, those behind it, and the part of `batch` to commit."""
-    for at, report in enumerate(in_order, 1):
+    """The reports up to the first one that ends short, those behind it, and the part of `batch` to commit."""
+    for at, report in enumerate(in_order):
+        if report.error is not None and not (leaves_what_is_before(report.error) and batch.start < _end_of(report)):
+            raise report.error
         if report.until is not None:
-            return in_order[:at], tuple(in_order[at:]), OffsetRange(batch.start, report.until)
+            return in_order[: at + 1], tuple(in_order[at + 1 :]), OffsetRange(batch.start, report.until)
+        if report.error is not None:
+            return in_order[:at], tuple(in_order[at:]), OffsetRange(batch.start, report.split.start)
     return in_order, (), batch
 
 
-def _raise_first_error(reports: Iterable[SplitReport]) -> None:
-    error = next((report.error for report in reports if report.error is not None), None)
+def _end_of(report: SplitReport) -> Offset:
+    """Where `report`, which has an error, ends."""
+    return report.split.start if report.until is None else report.until
+
+
+def raise_first_error(reports: Iterable[SplitReport]) -> None:
+    """Raise the first task's error, for callers that want all of a batch or nothing."""
+    in_order = sorted(reports, key=lambda report: report.split.start)
+    error = next((report.error for report in in_order if report.error is not None), None)
     if error is not None:
         raise error
 

@@ -28,6 +28,7 @@ from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
 from sinks.tables import QUARANTINE, with_identity
 from sources.epochs import Epochs
+from sources.errors import LogtwinError
 from sources.loss import condition_of
 from sources.master import Chunk, Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
@@ -89,7 +90,9 @@ class SplitFiles:
         elif not piece.covered.is_empty:
             self._add_records(piece)
 
-    def finish(self, split: OffsetRange, batch: OffsetRange, until: Offset | None = None) -> Pending:
+    def finish(
+        self, split: OffsetRange, batch: OffsetRange, until: Offset | None = None, error: LogtwinError | None = None
+    ) -> Pending:
         """Close the files and make them durable; rows without a file of their own go into the shared one."""
         self._end_stretch()
         quarantined = None if self._quarantine is None else self._quarantine.finish()
@@ -98,7 +101,7 @@ class SplitFiles:
         def report() -> SplitReport:
             written = tuple(stretch.written(file.result(timeout=0)) for stretch, file in ended)
             damaged = tuple(self._damaged)
-            return SplitReport(str(self._log_id), split, batch, written, damaged, quarantined, until=until)
+            return SplitReport(str(self._log_id), split, batch, written, damaged, quarantined, error, until)
 
         return report
 

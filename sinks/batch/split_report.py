@@ -50,7 +50,8 @@ class Damaged:
 class SplitReport:
     """One split of `batch` of a log. Nothing is set where no record starts in it; only `error` where it failed.
 
-    `until` is where it ends short of its own end, because no more had come when its time was up.
+    `until` is where it ends short of its own end, because no more had come when its time was up or, with an `error`,
+    because that is where the log is damaged.
     """
 
     log_id: str

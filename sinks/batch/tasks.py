@@ -6,7 +6,8 @@ checksums of the master's bytes. Rows of the log never pass through the JVM.
 The split that begins at the position is read from one record earlier, the link: this proves, on the very connection
 that brings the batch, that the batch continues what is committed. That record is not written again.
 
-An error travels in the report, so that it affects one log only; if a retry can help, the next batch asks again.
+An error travels in the report, so that it affects one log only; if a retry can help, the next batch asks again. What
+was read before a place that is damaged or lost is written and reported, as is what was read before the time was up.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from sinks.batch.shared_file import SharedFile
 from sinks.batch.split_files import Pending, SplitFiles
 from sinks.batch.split_report import SplitReport
 from sinks.tables import log_table
-from sources.errors import BelowMinimum, MasterSilent, across_processes, of_log
+from sources.errors import BelowMinimum, LogtwinError, MasterSilent, across_processes, of_log
+from sources.loss import leaves_what_is_before
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.splits import WORTH_A_TASK_BYTES
@@ -128,6 +130,10 @@ class LogWriter:
                 if is_first and files.reached == owned.start:
                     raise _nothing_came(self.master, owned, self.patience_s) from late
                 return files.finish(split, batch, until=files.reached)
+            except LogtwinError as error:
+                if not leaves_what_is_before(error) or files.reached == owned.start:
+                    raise
+                return files.finish(split, batch, until=files.reached, error=error.at(self.master.log_id))
             return files.finish(split, batch)
 
     def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:

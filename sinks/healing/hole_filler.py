@@ -21,7 +21,7 @@ from enum import Enum
 from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
-from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
 from sinks.batch.split_job import discard_files, discard_quarantined, run_splits
 from sinks.batch.split_report import SplitReport
 from sinks.batch.tasks import LogWriter, SplitWriter
@@ -123,6 +123,7 @@ class HoleFiller:
         )
 
     def _prove(self, reports: Sequence[SplitReport], batch: OffsetRange, hole: OffsetRange) -> ProvenBatch:
+        raise_first_error(reports)
         proven = prove_batch(reports, batch.start)
         if proven is None:
             raise ValueError(f"an empty batch: {batch}")

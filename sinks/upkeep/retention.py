@@ -25,7 +25,7 @@ from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset, OffsetRange
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COLUMNS = ("start", "end", "bytes", "last_store_timestamp", "committed_at")
+_COLUMNS = ("start", "end", "records", "bytes", "last_store_timestamp", "committed_at")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class DeletionPlan:
 def boundary(ranges: pa.Table, keep: Keep, now: datetime) -> Offset | None:
     """The offset below which records are deleted; None if all are kept. Pure.
 
-    `ranges` has the columns end, bytes, last_store_timestamp (null without a message) and committed_at of a log's
+    `ranges` has the columns end, records, bytes, last_store_timestamp (null without a time) and committed_at of a log's
     ledger, in order; times are µs since 1970. With an age and a size, records that exceed either are deleted.
     """
     sizes = ranges["bytes"].to_numpy()
@@ -63,12 +63,16 @@ def boundary(ranges: pa.Table, keep: Keep, now: datetime) -> Offset | None:
 
 
 def _newest_us(ranges: pa.Table) -> npt.NDArray[np.int64]:
-    """When the newest record of each range was stored; 0 for a range without a message.
+    """When the newest record of each range was stored; 0 for a range without a record.
 
-    If the master keeps no times at all, the time of the commit is used, which is never earlier.
+    Where records have no time, or none that a table takes, it is the time of the commit, which is never earlier; so it
+    is for all ranges if the master keeps no times at all.
     """
-    stored = ranges["last_store_timestamp"]
-    times = ranges["committed_at"] if stored.null_count == len(stored) else stored
+    stored, committed = ranges["last_store_timestamp"], ranges["committed_at"]
+    if stored.null_count == len(stored):
+        times = committed
+    else:
+        times = pc.coalesce(stored, pc.if_else(pc.equal(ranges["records"], 0), 0, committed))
     newest: npt.NDArray[np.int64] = times.fill_null(0).to_numpy()
     return newest
 

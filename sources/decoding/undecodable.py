@@ -5,7 +5,8 @@ each start, whatever `on_loss` says, with an error that names nothing. So whatev
 as damage of that record and is treated like all damage: it becomes an error that names the log and the offset, or goes
 to quarantine. If many records are decoded at once, the first one that makes the decoder fail is found.
 
-A lack of resources on the machine is never blamed on a record.
+A lack of resources on the machine is never blamed on a record. If memory does not suffice for many records, fewer are
+decoded at once; if it does not for one, an error names that record, because trying again would end there again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, TypeVar
 
-from sources.errors import CorruptRecord, LogtwinError
+from sources.errors import CorruptRecord, LogtwinError, OutOfMemory
 
 NOT_THE_RECORDS: tuple[type[Exception], ...] = (MemoryError, OSError, ImportError)
 _HINT: Final = (
@@ -50,12 +51,37 @@ def placed(error: CorruptRecord, offset: int | None) -> CorruptRecord:
     return type(error)(error.problem, **{**facts, "offset": offset})
 
 
-def up_to_damage(count: int, decode: Callable[[int], _T]) -> tuple[_T, int, CorruptRecord | None]:
+class TooCostly(MemoryError):
+    """Records would take more memory than they may."""
+
+
+def up_to_damage(
+    count: int, decode: Callable[[int], _T], offset: int | None = None
+) -> tuple[_T, int, CorruptRecord | None]:
     """Return what `decode` gives for the first `count` records, the number decoded, and the error, if any.
 
-    If it raises CorruptRecord, these are the records before the first one that makes it fail. `decode` must accept 0
-    records. The number of attempts is that of the binary digits of `count`.
+    If it raises CorruptRecord, these are the records before the first one that makes it fail. If it raises MemoryError,
+    these are fewer records, without an error: go on behind them. `decode` must accept 0 records. The number of attempts
+    is that of the binary digits of `count`.
+
+    Raises OutOfMemory, TooCostly if one record alone, that at `offset`, takes too much.
     """
+    try:
+        return _up_to_damage(count, decode)
+    except MemoryError as error:
+        if count > 1:
+            return up_to_damage(count // 2, decode, offset)
+        if isinstance(error, TooCostly):
+            raise
+        raise OutOfMemory(
+            "there is not enough memory to decode a record",
+            offset=offset,
+            found=f"{error!s:.200}" or None,
+            hint="Give Spark's Python workers more memory, or let fewer of them run at once.",
+        ) from error
+
+
+def _up_to_damage(count: int, decode: Callable[[int], _T]) -> tuple[_T, int, CorruptRecord | None]:
     damage: CorruptRecord | None = None
     passing, failing = 0, count + 1  # the first `failing` records would fail, or there are fewer
     decoded: tuple[_T] | None = None
@@ -64,6 +90,8 @@ def up_to_damage(count: int, decode: Callable[[int], _T]) -> tuple[_T, int, Corr
         try:
             decoded, passing = (decode(tried),), tried
         except CorruptRecord as error:
+            if not tried:
+                raise  # it fails over nothing, too: the decoder itself is broken
             damage, failing = placed(error, error.offset), tried
         tried = (passing + failing) // 2
     return decoded[0], passing, damage

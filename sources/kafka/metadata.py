@@ -30,6 +30,17 @@ def fetched(topic: KafkaTopic) -> Iterator[FetchedMetadata]:
     yield FetchedMetadata(KAFKA_PARTITIONS, _partitions(topic))
 
 
+def held_back(partitions: pa.Table, isolation: Isolation) -> dict[int, int]:
+    """Return how many offsets of each partition wait for an open transaction to end, before they can be read.
+
+    Only partitions that have such are in it, and none if nobody waits for transactions.
+    """
+    if isolation is not Isolation.READ_COMMITTED:
+        return {}
+    led = (row for row in partitions.to_pylist() if row["leader"] is not None)
+    return {row["partition"]: held for row in led if (held := row["log_end"] - row["last_stable"]) > 0}
+
+
 def _partitions(topic: KafkaTopic) -> pa.Table | LogtwinError:
     """Ask, again if a leader moves or a coordinator is loading, as long as the topic's patience lasts."""
     try:

@@ -27,7 +27,7 @@ from sources.kafka.cluster.leadership import Leadership, following
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import check_history
-from sources.kafka.format.batches import damage_at, decode
+from sources.kafka.format.batches import DecodedBatches, damage_at, decode_sound
 from sources.kafka.format.columns import canonical, located
 from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
@@ -98,7 +98,7 @@ class KafkaPartition:
 
         The chunk of a hole has no records. `after_epoch` is the leader epoch of what lies before `owned`, if known. The
         chunks' `raw` is made of their records (`columns.canonical`), so it is equal however the range is cut. Damage is
-        a batch, or the part of it in `owned`, with all bytes of the batch; it ends where the next sound batch begins.
+        one batch or more, or the part of them in `owned`, with all their bytes; it ends where a sound batch begins.
 
         Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does; UnprovenEnd for a damaged
         batch that no sound one follows yet.
@@ -138,36 +138,31 @@ class KafkaPartition:
         )  # fmt: skip
         if not fetched.records:
             self._refuse_silence(wanted, fetched, cluster, leader)
-        try:
-            return self._chunk(wanted, fetched)
-        except CorruptRecord as error:
-            if error.offset is None:
-                raise
-            if error.offset > wanted.start:
-                return self._chunk(OffsetRange(wanted.start, Offset(error.offset)), fetched)
-            return self._damage(wanted, fetched, error)
-
-    def _damage(self, wanted: OffsetRange, fetched: FetchedBatches, error: CorruptRecord) -> Damage | UnprovenEnd:
-        """Return the damage that `wanted` begins with, if the log is known to go on behind it."""
-        try:
-            damage = damage_at(fetched.records, wanted, error)
-        except CorruptRecord:
-            return _unproven(error)
-        if not self.past_damage:
-            raise error
+        log_end = fetched.high_watermark
+        decoded = decode_sound(fetched.records, wanted, fetched.aborted, self.isolation, log_end=log_end)
+        if decoded.reached > wanted.start:
+            return self._chunk(wanted, decoded)
+        if decoded.error is None:
+            raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
+        damage = damage_at(fetched.records, wanted, decoded, log_end)
+        if damage is None and not self._goes_on(log_end, cluster, leader):
+            return _unproven(decoded.error)
+        if damage is None or not self.past_damage:
+            raise decoded.error
         return damage
 
-    def _chunk(self, wanted: OffsetRange, fetched: FetchedBatches) -> Chunk:
-        decoded = decode(fetched.records, wanted, fetched.aborted, self.isolation)
-        if decoded.reached <= wanted.start:
-            raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
-        if decoded.reached > fetched.high_watermark:  # no checksum covers a batch's base offset
-            raise CorruptRecord(
-                "a batch claims offsets that the log has not reached",
-                offset=wanted.start,
-                expected=f"batches up to the high watermark {fetched.high_watermark}",
-                found=f"one up to {decoded.reached}",
-            )
+    def _goes_on(self, log_end: Offset, cluster: Cluster, leader: Leader) -> bool:
+        """Whether the newest batch is sound: what is damaged before it is no end of the log."""
+        newest = OffsetRange(Offset(log_end - 1), log_end)
+        isolation = Isolation.READ_UNCOMMITTED
+        fetched = fetch(
+            cluster, leader, self._tp, newest.start, topic_id=self.topic_id, max_bytes=self.chunk_bytes,
+            isolation=isolation,
+        )  # fmt: skip
+        decoded = decode_sound(fetched.records, newest, (), isolation, log_end=fetched.high_watermark)
+        return decoded.error is None and decoded.reached > newest.start
+
+    def _chunk(self, wanted: OffsetRange, decoded: DecodedBatches) -> Chunk:
         covered = OffsetRange(wanted.start, min(decoded.reached, wanted.end))
         records = located(decoded.records, self.topic, self.partition)
         return Chunk(covered, records, memoryview(canonical(records)), decoded.epoch)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
+FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000
+TIMES_AT_BOUNDS_MS = (FIRST_MS - 1, FIRST_MS, END_MS - 1, END_MS, 2**63 // 1000, 10**18, 2**63 - 1, -(2**63))
+"""Of the years 1 to 9999, of microseconds in 64 bits, of 64 bits; and nanoseconds."""
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 _WORDS = (b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff", b"\xda\xa3\x20\xa7")
 

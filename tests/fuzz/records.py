@@ -21,7 +21,7 @@ from sources.rocketmq.format.commitlog import V1, V2, Compression, Host, Message
 from sources.rocketmq.format.layout import Limits
 from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from tests import truth
-from tests.fuzz.mutations import in_pieces, mutated, text
+from tests.fuzz.mutations import TIMES_AT_BOUNDS_MS, in_pieces, mutated, text
 from tests.sources.rocketmq import plain_decoder
 from tests.sources.rocketmq.records import message
 
@@ -56,8 +56,8 @@ def made(rng: random.Random) -> Message:
         flag=rng.choice((0, -(2**31), 2**31 - 1)),
         queue_offset=rng.choice((0, -(2**63), 2**63 - 1)),
         sys_flag=ipv6 | compressed | rng.choice((0, 0x8, 0x80)),
-        born_timestamp_ms=rng.choice((0, -1, 1_795_000_000_000, 2**63 // 1000, 2**63 - 1)),
-        store_timestamp_ms=rng.choice((0, 1_795_000_000_000, (2**63 - 1) // 1000)),
+        born_timestamp_ms=rng.choice((0, -1, 1_795_000_000_000, *TIMES_AT_BOUNDS_MS)),
+        store_timestamp_ms=rng.choice((0, 1_795_000_000_000, *TIMES_AT_BOUNDS_MS)),
         born_host=Host(rng.randbytes(width[bool(ipv6 & 0x10)]), rng.choice((0, -1, 10911))),
         store_host=Host(rng.randbytes(width[bool(ipv6 & 0x20)]), rng.choice((0, -1, 10911))),
         body=_body(rng, compressed),

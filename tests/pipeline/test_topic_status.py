@@ -70,6 +70,7 @@ def test_a_topic_that_is_replicated() -> None:
         "master_minimum": 100,
         "master_maximum": 700,
         "lag_offsets": 400,
+        "held_back_offsets": 0,
     }
     assert [one["partition"] for one in said["partitions"]] == [0, 2, 3]
     assert [one["position"] for one in said["partitions"]] == [300, 200, None]
@@ -102,6 +103,17 @@ def test_a_partition_that_nobody_leads_leaves_the_lag_unknown() -> None:
     said = topic_status_of(HeldTopic(OPTIONS, STATES), None, answer, NOW)
     assert (said.lag_offsets, said.master_maximum) == (None, None)
     assert [one.lag_offsets for one in said.partitions] == [400, None]
+
+
+def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
+    """Its replica has all that can be read, and yet not all that was written."""
+    status = topic_status_of(HeldTopic(OPTIONS, STATES), None, replace(ANSWER, held_back={2: 4}), NOW)
+    assert [one["held_back_offsets"] for one in status.as_json()["partitions"]] == [0, 4, 0]
+    console = Console(file=io.StringIO(), width=200)
+    console.print(status_blocks([status], NOW))
+    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
+    assert "partition 2 200 of 0 to 200, acknowledged –, lag 0 offsets; 4 offsets wait for an open transaction" in text
+    assert text.count("open transaction") == 1
 
 
 def test_people_read_a_line_a_partition() -> None:

@@ -14,14 +14,8 @@ import pyarrow as pa
 from sources.bounds import check_within
 from sources.epochs import Parting
 from sources.errors import LogtwinError, Recreated, Rewritten
-from sources.kafka.format.columns import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    UNLOCATED_SCHEMA,
-    canonical,
-    canonical_lengths,
-    located,
-)
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths, located
+from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
 from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
 from sources.metadata import FetchedMetadata
@@ -194,13 +188,16 @@ def by_log(of_topic: Mapping[int, MemoryPartition]) -> dict[str, MemoryPartition
 
 @dataclass(frozen=True, slots=True)
 class FailingPartition(MemoryPartition):
-    """Breaks off behind its first chunk."""
+    """Breaks off before the chunk that would hold the record `broken_at`."""
 
     error: LogtwinError = field(kw_only=True)
+    broken_at: int = field(kw_only=True, default=0)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        yield self.chunk(owned.in_pieces(self.chunk_offsets)[0])
-        raise self.error
+        for piece in owned.in_pieces(self.chunk_offsets):
+            if self.broken_at < piece.end:
+                raise self.error
+            yield self.chunk(piece)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
 from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered
-from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.incident import Action, Incident
 from sinks.delta.data_file import DataFile
-from sources.errors import CorruptRecord, CoverageError
+from sources.errors import CorruptRecord, CoverageError, LogtwinError, MasterUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 
@@ -129,7 +130,49 @@ def test_a_batch_of_damage_alone() -> None:
     assert (batch.range, batch.records, batch.files, batch.ledger(9), batch.link) == (span(0, 100), 0, [], [], None)
 
 
-def test_the_error_of_one_split_is_the_batchs() -> None:
-    failed = SplitReport(LOG, span(50, 100), span(0, 100), error=CorruptRecord("bad", offset=70))
+def failed(
+    split: tuple[int, int], error: LogtwinError, *pieces: WrittenStretch, until: int | None = None
+) -> SplitReport:
+    return replace(report(split, *pieces), error=error, until=None if until is None else Offset(until))
+
+
+BROKEN, AWAY = CorruptRecord("bad", offset=70), MasterUnreachable("it broke", offset=70)
+
+
+def test_damage_inside_a_split_does_not_hold_back_what_is_sound_before_it() -> None:
+    late = report((80, 100), records(80, 100))
+    batch = proven(report((0, 50), records(0, 50)), late, failed((50, 80), BROKEN, records(50, 70), until=70))
+    assert (batch.range, batch.late) == (span(0, 70), (late,))
+    assert [piece.covered.range for piece in batch.written] == [span(0, 50), span(50, 70)]
+
+
+def test_damage_where_a_split_begins_does_not_hold_back_the_splits_before_it() -> None:
+    broken, late = failed((50, 80), BROKEN), failed((80, 100), AWAY)
+    batch = proven(late, broken, report((0, 50), records(0, 50)))
+    assert (batch.range, batch.late) == (span(0, 50), (broken, late))
+
+
+def test_damage_where_the_batch_begins_is_its_error() -> None:
+    sound = report((50, 100), records(50, 100))
+    for broken in (failed((0, 50), BROKEN), failed((0, 50), AWAY)):
+        with pytest.raises(type(broken.error or BROKEN)):
+            prove_batch([sound, broken], Offset(0))
+    for position in (50, 70):  # what lies below the position is nothing new
+        with pytest.raises(CorruptRecord):
+            prove_batch([report((0, 50)), failed((50, 100), BROKEN)], Offset(position))
+
+
+def test_what_else_keeps_a_split_from_being_read_is_the_batchs_error() -> None:
+    with pytest.raises(MasterUnreachable):
+        prove_batch([report((0, 50), records(0, 50)), failed((50, 100), AWAY)], Offset(0))
+
+
+def test_damage_does_not_hide_a_hole_before_it() -> None:
+    with pytest.raises(CoverageError):
+        prove_batch([report((0, 50), records(0, 40)), failed((50, 100), BROKEN)], Offset(0))
+
+
+def test_who_wants_all_or_nothing_is_told_the_first_error() -> None:
     with pytest.raises(CorruptRecord, match="bad"):
-        prove_batch([report((0, 50), records(0, 50)), failed], Offset(0))
+        raise_first_error([failed((80, 100), AWAY), failed((50, 80), BROKEN, records(50, 70), until=70)])
+    raise_first_error([report((0, 100), records(0, 100))])

@@ -19,6 +19,7 @@ from sinks.batch.continuity import Link
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sources.errors import (
+    AboveMaximum,
     BelowMinimum,
     ChecksumMismatch,
     CorruptRecord,
@@ -27,6 +28,7 @@ from sources.errors import (
     LogtwinError,
     MasterSilent,
     MasterUnreachable,
+    MissingSegment,
     Rewritten,
     SegmentError,
 )
@@ -170,8 +172,33 @@ def test_a_split_that_was_cut_is_one_file_also_where_it_is_an_eighth_longer(ware
 
 
 def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path) -> None:
-    bad = FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=CorruptRecord("bad checksum", offset=410))
-    assert failure(warehouse, splits((0, 500)), bad).offset == 410
+    gone = FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=MasterUnreachable("it broke", offset=410))
+    assert failure(warehouse, splits((0, 500)), gone).offset == 410
+
+
+@pytest.mark.parametrize(
+    "error",
+    [CorruptRecord("bad", offset=400), ChecksumMismatch("bad", offset=400), MissingSegment("gone", offset=400),
+     BelowMinimum("deleted", offset=400)],
+    ids=lambda error: type(error).__name__,
+)  # fmt: skip
+def test_what_is_sound_before_a_place_that_is_not_is_written(warehouse: Path, error: LogtwinError) -> None:
+    bad = FailingAt(SIZES, chunk_records=1, at=400, error=error)
+    (report,) = reports(warehouse, splits((0, 500)), bad)
+    assert [piece.covered.range for piece in report.written] == [span(0, 400)]
+    assert report.until == 400
+    assert report.error is not None
+    assert (type(report.error), report.error.log, report.error.offset) == (type(error), "rocketmq/broker-a", 400)
+
+
+@pytest.mark.parametrize(
+    "error", [Rewritten("other bytes", offset=400), AboveMaximum("cut", offset=400), ValueError("a defect")], ids=repr
+)
+def test_nothing_is_written_of_a_log_that_may_be_another(warehouse: Path, error: Any) -> None:
+    (report,) = reports(warehouse, splits((0, 500)), FailingAt(SIZES, chunk_records=1, at=400, error=error))
+    assert (report.written, report.until) == ((), None)
+    assert report.error is not None
+    assert files(warehouse) == []
 
 
 def test_splits_below_the_position_are_left_alone(warehouse: Path) -> None:
@@ -200,9 +227,9 @@ def test_a_gap_travels_as_a_value(warehouse: Path) -> None:
 
 
 def test_a_corrupt_record_travels_as_a_value_and_leaves_no_file(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
+    error = failure(warehouse, splits((0, 500)), FailingAt(SIZES, at=0, error=CorruptRecord("bad checksum", offset=0)))
     assert isinstance(error, CorruptRecord)
-    assert error.offset == 10
+    assert error.offset == 0
 
 
 def test_rows_that_do_not_fill_the_chunk_are_refused(warehouse: Path) -> None:
@@ -320,7 +347,7 @@ def test_nothing_but_damage(warehouse: Path) -> None:
 class BreakingOff(Damaged):
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Any:
         yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
-        raise ChecksumMismatch("and on it goes", offset=500)
+        raise MasterUnreachable("it broke", offset=500)
 
 
 def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:

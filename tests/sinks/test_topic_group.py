@@ -118,19 +118,31 @@ def test_who_does_not_send_in_time_goes_on_where_it_was(spark: SparkSession, tmp
 def test_one_wrong_partition_costs_the_others_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Whatever keeps it from being written; its neighbours are in the same commit and the same files."""
     bad = {
-        3: FailingPartition.like(MemoryPartition(3, tuple(range(40)), 40), error=CorruptRecord("bad", offset=4)),
+        3: FailingPartition.like(MemoryPartition(3, tuple(range(40)), 40), error=CorruptRecord("bad", offset=0)),
         4: MemoryPartition(4, tuple(range(40)), 40),
         5: MemoryPartition(5, tuple(range(40)), 40, topic_id="another"),
     }
     twin = Twin(spark, tmp_path, {**FULL, **bad}).opened()
     before = twin.version()
     outcomes = twin.takes({0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10), 4: (5, 10), 5: (0, 10)})
-    assert errors(outcomes) == {3: (CorruptRecord, "3", 4), 4: (Gap, "4", 0), 5: (Recreated, "5", None)}
+    assert errors(outcomes) == {3: (CorruptRecord, "3", 0), 4: (Gap, "4", 0), 5: (Recreated, "5", None)}
     assert brought(outcomes) == dict.fromkeys(range(3), (0, 10))
     assert twin.version() == before + 1
     assert twin.rows() == expected(FULL, dict.fromkeys(range(3), (0, 10)))
     assert twin.promises == {0: [10], 1: [10], 2: [10], 3: [], 4: [], 5: []}
     assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
+
+
+def test_a_damaged_partition_has_what_is_sound_before_the_damage(spark: SparkSession, tmp_path: Path) -> None:
+    error = CorruptRecord("bad", offset=10)
+    bad = FailingPartition.like(FULL[1], error=error, broken_at=10)
+    twin = Twin(spark, tmp_path, {**FULL, 1: bad}).opened()
+    outcomes = twin.takes({0: (0, 20), 1: (0, 20)})
+    assert (brought(outcomes), errors(outcomes)) == ({0: (0, 20), 1: (0, 8)}, {})
+    outcomes = twin.takes({1: (8, 20)})
+    assert (brought(outcomes), errors(outcomes)) == ({}, {1: (CorruptRecord, "1", 10)})
+    assert twin.rows() == expected(FULL, {0: (0, 20), 1: (0, 8)})
+    assert twin.promises[1] == [8]
 
 
 def test_another_history_before_the_position_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_re
         "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "UnprovenEnd": 4, "SegmentError": 4,
         "MissingSegment": 4, "UnfitMessage": 4,
         "Rewritten": 4, "FailedOver": 4, "EpochsContradict": 4, "Recreated": 4,
-        "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "WorkerLost": 6, "StorageUnreachable": 6,
+        "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "WorkerLost": 6, "OutOfMemory": 5, "StorageUnreachable": 6,
         "RegistryUnreachable": 6, "RowsReplaced": 5, "TakenOver": 5,
         "AlreadyRunning": 5, "NotAlone": 6, "RepairPending": 5, "WayBackPending": 5, "Divergent": 5,
     }  # fmt: skip

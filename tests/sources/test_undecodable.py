@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sources.decoding.undecodable import as_damage, placed, up_to_damage
-from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
+from sources.decoding.undecodable import TooCostly, as_damage, placed, up_to_damage
+from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, OutOfMemory
 
 
 def test_what_nobody_thought_of_is_damage_with_a_name_and_a_place() -> None:
@@ -40,6 +40,44 @@ def test_the_first_that_fails_is_found(count: int) -> None:
         assert (decoded, sound) == (list(range(guilty)), guilty)
         assert (damage is None) == (guilty == count)
         assert len(attempts) <= count.bit_length() + 1
+
+
+def test_a_decoder_that_fails_over_nothing_too_is_not_tried_for_ever() -> None:
+    def broken(some: int) -> None:
+        raise CorruptRecord(f"{some} records")
+
+    with pytest.raises(CorruptRecord, match=r"^0 records"):
+        up_to_damage(5, broken)
+
+
+@pytest.mark.parametrize("most", [1, 3, 50])
+def test_where_memory_does_not_suffice_for_all_fewer_are_decoded(most: int) -> None:
+    def decode(some: int) -> list[int]:
+        if some > most:
+            raise MemoryError
+        return list(range(some))
+
+    decoded, sound, damage = up_to_damage(100, decode)
+    assert (decoded, damage) == (list(range(sound)), None)
+    assert most // 2 < sound <= most
+
+
+def test_a_record_that_memory_does_not_suffice_for_is_named() -> None:
+    def decode(some: int) -> None:
+        if some:
+            raise MemoryError("cannot allocate")
+
+    with pytest.raises(OutOfMemory, match=r"at offset 7: .*cannot allocate"):
+        up_to_damage(100, decode, 7)
+
+
+def test_a_record_that_takes_more_than_it_may_is_told_apart_from_a_lack_of_memory() -> None:
+    def decode(some: int) -> None:
+        if some:
+            raise TooCostly("much")
+
+    with pytest.raises(TooCostly):
+        up_to_damage(100, decode, 7)
 
 
 def test_an_error_elsewhere_keeps_its_type_and_words_and_holds_nothing() -> None:

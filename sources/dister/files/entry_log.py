@@ -202,15 +202,16 @@ def _grouped(pieces: Iterable[Sound | Broken], size_bytes: int) -> Iterator[list
 def _decoded(group: Sequence[Sound]) -> Iterator[Chunk | Broken]:
     """Yield the entries as columns; one that does not fit into them is damage."""
     while group:
-        records, count, damage = up_to_damage(len(group), partial(_columns, group))
+        records, count, damage = up_to_damage(len(group), partial(_columns, group), group[0].start)
         if count:
             covered = OffsetRange(group[0].start, group[count - 1].covered.end)
             lines = b"".join(part for piece in group[:count] for part in (piece.line.text, b"\n"))
             yield Chunk(covered, records, memoryview(lines))
+        group = group[count:]
         if damage is not None:
-            guilty = group[count]
+            guilty = group[0]
             yield Broken(guilty.covered, guilty.line.text + b"\n", damage, guilty.line)
-        group = group[count + 1 :]
+            group = group[1:]
 
 
 def _columns(group: Sequence[Sound], count: int) -> pa.RecordBatch:

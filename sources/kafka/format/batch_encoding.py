@@ -24,7 +24,8 @@ import pyarrow.compute as pc
 from sources.decoding.spans import Flags, Ints
 from sources.kafka.format.batch_header import NO_EPOCH, NO_TIMESTAMP, Head
 from sources.kafka.format.binary_columns import edges, grouped, joined, lengths, pairs
-from sources.kafka.format.columns import LOG_APPEND_TIME, canonical_lengths, timestamps_ms
+from sources.kafka.format.columns import canonical_lengths
+from sources.kafka.format.time_columns import times_of
 from sources.kafka.format.varints import varints
 from sources.offsets import Offset, OffsetRange
 
@@ -84,12 +85,12 @@ class _Columns:
 
     @classmethod
     def of(cls, records: pa.RecordBatch) -> _Columns:
-        is_append_time = pc.equal(records.column("timestamp_type"), LOG_APPEND_TIME)
+        times_ms, is_append_time = times_of(records)
         return cls(
             records.column("offset").to_numpy(),
             records.column("leader_epoch").fill_null(NO_EPOCH).to_numpy(),
-            timestamps_ms(records.column("timestamp")).to_numpy(),
-            is_append_time.to_numpy(zero_copy_only=False),
+            times_ms,
+            is_append_time,
         )
 
     def starts(self, sizes: Ints) -> list[int]:

@@ -67,9 +67,6 @@ _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 
 _DAMAGED: Final = "The bytes changed on the broker's disk or on their way here: read it from another replica."
-_OLD: Final = (
-    "It was written before Kafka 0.11, or by a client that old. Copy the topic by a consumer and a producer of today."
-)
 
 
 class Batch(NamedTuple):
@@ -130,8 +127,7 @@ class Batch(NamedTuple):
     def check(self, before: Offset) -> None:
         """Raise CorruptRecord unless it is sound and begins at or after `before`, the end of the batch before it."""
         if self.magic != MAGIC:
-            hint = _OLD if self.magic in (0, 1) else _DAMAGED
-            raise self._corrupt("the batch has another format", f"magic {MAGIC}", f"magic {self.magic}", hint)
+            raise self._corrupt("the batch has another format", f"magic 0 to {MAGIC}", f"magic {self.magic}")
         if len(self.whole) < _HEADER.size:
             raise self._corrupt(
                 "the batch is shorter than its head", f"{_HEADER.size} bytes", f"{len(self.whole)} bytes"
@@ -153,8 +149,8 @@ class Batch(NamedTuple):
         if not 0 <= self.last_offset_delta < END - self.base_offset:
             raise self._corrupt("the batch ends at no offset", "a last offset delta from 0 on", self.last_offset_delta)
 
-    def _corrupt(self, problem: str, expected: str, found: object, hint: str = _DAMAGED) -> CorruptRecord:
-        return CorruptRecord(problem, offset=self.base_offset, expected=expected, found=found, hint=hint)
+    def _corrupt(self, problem: str, expected: str, found: object) -> CorruptRecord:
+        return CorruptRecord(problem, offset=self.base_offset, expected=expected, found=found, hint=_DAMAGED)
 
 
 def batch_at(view: memoryview, at: int) -> Batch | None:

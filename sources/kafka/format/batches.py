@@ -14,28 +14,37 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from sources.decoding.undecodable import as_damage, placed, up_to_damage
+from sources.decoding.undecodable import TooCostly, as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
 from sources.kafka.format.aborted import Aborted, AbortedTransactions
 from sources.kafka.format.batch_header import Batch, batch_at
 from sources.kafka.format.compression import UNCOMPRESSED, decompress
 from sources.kafka.format.control import is_abort
+from sources.kafka.format.old_messages import MAGICS, OldMessage, as_batches, cost_bytes, messages_of
 from sources.kafka.format.record_columns import record_columns
 from sources.kafka.isolation import Isolation
 from sources.master import Damage
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import END, Offset, OffsetRange
 
-__all__ = ["Aborted", "BatchLimits", "DecodedBatches", "decode"]
+__all__ = ["Aborted", "BatchLimits", "DecodedBatches", "damage_at", "decode", "decode_sound"]
 
 _MAX_DATA_BYTES: Final = 2**30  # Arrow's binary columns count bytes in 32 bits
+RECORD_COST_BYTES: Final = 192
+HEADER_COST_BYTES: Final = 64
+"""About what a record and a header take while they are decoded, besides their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The most that is taken into memory: of one decompressed batch, and of all that are decoded at once."""
+    """The most that is taken into memory: of one batch, and of all that are decoded at once.
+
+    They count decompressed bytes. One batch may have as many records and headers as cost `max_cost_bytes` besides, and
+    so may all that are decoded at once: an empty header takes 2 bytes in a log, which compress to next to nothing.
+    """
 
     max_batch_bytes: int = 256 * 1024 * 1024
     max_decompressed_bytes: int = 64 * 1024 * 1024
+    max_cost_bytes: int = 512 * 1024 * 1024
 
 
 DEFAULT_LIMITS: Final = BatchLimits()
@@ -47,12 +56,14 @@ class DecodedBatches:
 
     Between the start of the wanted range and `reached` there is nothing else to read. `epoch` is the leader epoch
     there: that of the batch that ends at `reached` or, if a hole ends there, of the batch behind it; None without any
-    batch.
+    batch. `error` is what is wrong with the batch at `reached`, which begins with byte `damaged_at` of the answer.
     """
 
     records: pa.RecordBatch
     reached: Offset
     epoch: int | None
+    error: CorruptRecord | None = None
+    damaged_at: int = 0
 
 
 def decode(
@@ -62,101 +73,212 @@ def decode(
     isolation: Isolation,
     limits: BatchLimits = DEFAULT_LIMITS,
 ) -> DecodedBatches:
+    """Like `decode_sound`, but raise the error if there is one."""
+    decoded = decode_sound(records, wanted, aborted, isolation, limits)
+    if decoded.error is not None:
+        raise decoded.error
+    return decoded
+
+
+def decode_sound(
+    records: bytes | memoryview,
+    wanted: OffsetRange,
+    aborted: Sequence[Aborted],
+    isolation: Isolation,
+    limits: BatchLimits = DEFAULT_LIMITS,
+    log_end: Offset = END,
+) -> DecodedBatches:
     """Return the records of `wanted` in the answer `records` to a fetch at or before its start.
 
-    `aborted` is what the answer lists. A cut-off last batch is ignored, and so is what begins behind `wanted`, of which
-    only the beginning is checked. If more than `limits.max_decompressed_bytes` are decompressed, reading ends early,
-    after a whole batch: ask again at `reached`.
+    `aborted` is what the answer lists, `log_end` where the log ends. A cut-off last batch is ignored, and so is what
+    begins behind `wanted`, of which only the beginning is checked. Reading ends early, after a whole batch, if batches
+    exceed `limits` together (ask again at `reached`), and before the first batch that is damaged, or exceeds them
+    alone. An error names the offset at which that batch says it begins.
 
-    Raises CorruptRecord, ChecksumMismatch, naming the offset where the damaged batch begins; to get what lies before
-    it, end `wanted` there. ValueError for more than 1 GiB.
+    Raises OutOfMemory if one batch takes more memory than there is; ValueError for more than 1 GiB.
     """
     view = memoryview(records).cast("B")
     if len(view) > _MAX_DATA_BYTES:
         raise ValueError(f"{len(view)} bytes at once; at most {_MAX_DATA_BYTES} can be decoded")
-    answer = _Answer(wanted, aborted, isolation, limits)
+    answer = _Answer(wanted, aborted, isolation, limits, log_end)
     answer.take(view)
-    return DecodedBatches(_between(answer.columns(), wanted), answer.reached, answer.epoch)
+    columns = answer.columns()
+    return DecodedBatches(_between(columns, wanted), answer.reached, answer.epoch, answer.error, answer.damaged_at)
 
 
-def damage_at(records: bytes | memoryview, wanted: OffsetRange, error: CorruptRecord) -> Damage:
-    """Return the batch at or before the start of `wanted` that `decode` found damaged, as `error` says.
+def damage_at(
+    records: bytes | memoryview, wanted: OffsetRange, decoded: DecodedBatches, log_end: Offset = END
+) -> Damage | None:
+    """Return the damage at the start of `wanted`, where `decoded` ends with an error: all bytes up to a sound batch.
 
-    It ends where the next sound batch begins. Raises `error` if none follows in the answer: the last batch of a log may
-    still be being written.
+    It ends where that batch begins. None if none follows in the answer: nobody knows then where the damage ends.
     """
+    if decoded.error is None:
+        return None
     view = memoryview(records).cast("B")
-    at, damaged = 0, None
+    at = decoded.damaged_at
     while (batch := batch_at(view, at)) is not None:
-        if damaged is None and batch.base_offset == error.offset:
-            damaged = bytes(batch.whole)
-        elif damaged is not None and _is_sound(batch, wanted.start):
-            return Damage(OffsetRange(wanted.start, min(batch.base_offset, wanted.end)), memoryview(damaged), error)
+        sound_from = _sound_from(batch, wanted.start, log_end) if at > decoded.damaged_at else None
+        if sound_from is not None:
+            covered = OffsetRange(wanted.start, min(sound_from, wanted.end))
+            return Damage(covered, memoryview(bytes(view[decoded.damaged_at : at])), decoded.error)
         at += len(batch.whole)
-    raise error
+    return None
 
 
-def _is_sound(batch: Batch, behind: Offset) -> bool:
+def _sound_from(batch: Batch, behind: Offset, log_end: Offset) -> Offset | None:
+    """Return where `batch` begins, behind that offset; None if it is not sound."""
+    least = Offset(behind + 1)
     try:
-        batch.check(Offset(behind + 1))
+        if batch.magic in MAGICS:
+            return messages_of(batch.whole, least, DEFAULT_LIMITS.max_batch_bytes)[0].offset
+        batch.check(least)
     except CorruptRecord:
-        return False
-    return True
+        return None
+    return batch.base_offset if batch.end <= log_end else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A batch to read, its records, and what was known before it: where it begins, and how far the answer led."""
+
+    batch: Batch
+    body: bytes | memoryview
+    at: int
+    reached: Offset
+    epoch: int | None
 
 
 class _Answer:
-    """The batches of an answer to read, their records (`bodies`), and how far the answer leads."""
+    """The batches of an answer to read, and how far the answer leads: to `reached`, or to an `error` there."""
 
     def __init__(
-        self, wanted: OffsetRange, aborted: Sequence[Aborted], isolation: Isolation, limits: BatchLimits
+        self,
+        wanted: OffsetRange,
+        aborted: Sequence[Aborted],
+        isolation: Isolation,
+        limits: BatchLimits,
+        log_end: Offset,
     ) -> None:
-        self.batches: list[Batch] = []
-        self.bodies: list[bytes | memoryview] = []
         self.reached = wanted.start
         self.epoch: int | None = None
+        self.error: CorruptRecord | None = None
+        self.damaged_at = 0
+        self._taken: list[_Taken] = []
         self._wanted = wanted
         self._transactions = AbortedTransactions(aborted)
         self._isolation = isolation
         self._limits = limits
+        self._log_end = log_end
         self._decompressed_bytes = 0
+        self._cost_bytes = 0
+        self._at = 0
+        self._before = Offset(0)
 
     def take(self, view: memoryview) -> None:
-        """Take batch after batch, up to the first that is cut off or begins behind what is wanted."""
-        at, before = 0, Offset(0)
-        while self._decompressed_bytes <= self._limits.max_decompressed_bytes:
-            batch = batch_at(view, at)
+        """Take batch after batch, up to the first that is cut off, damaged, or begins behind what is wanted."""
+        limits = self._limits
+        while self._decompressed_bytes <= limits.max_decompressed_bytes and self._cost_bytes <= limits.max_cost_bytes:
+            batch = batch_at(view, self._at)
             if batch is None:
                 return
-            if batch.base_offset >= self._wanted.end:
-                self._end_before(batch)
+            try:
+                with as_damage(batch.base_offset):
+                    goes_on = self._take_old(view) if batch.magic in MAGICS else self._take_next(batch)
+            except CorruptRecord as error:
+                self._end_at_damage(batch_at(view, self._at) or batch, error)
                 return
-            with as_damage(batch.base_offset):
-                batch.check(before)
-                self._take(batch)
-            at, before = at + len(batch.whole), batch.end
+            if not goes_on:
+                return
 
     def columns(self) -> pa.RecordBatch:
-        """Return the columns. Raises CorruptRecord that names the first damaged batch."""
-        columns, sound, damage = up_to_damage(len(self.batches), self._columns)
-        if damage is not None:
-            raise placed(damage, self.batches[sound].base_offset)
+        """Return the columns of what was taken, up to the first damaged batch, which becomes the error."""
+        taken = self._taken
+        first = taken[0].batch.base_offset if taken else None
+        try:
+            columns, sound, damage = up_to_damage(len(taken), self._columns, first)
+        except TooCostly as cost:
+            columns, sound, damage = self._columns(0), 0, _too_costly(taken[0].batch, cost)
+        if sound < len(taken):
+            cut = taken[sound]
+            self.reached, self.epoch, self._at, self.error = cut.reached, cut.epoch, cut.at, None
+            if damage is not None:
+                self._end_at_damage(cut.batch, placed(damage, cut.batch.base_offset))
         return columns
 
     def _columns(self, count: int) -> pa.RecordBatch:
+        most_headers = self._limits.max_cost_bytes // HEADER_COST_BYTES
         with as_damage(None):
-            return record_columns(self.batches[:count], self.bodies[:count])
+            taken = self._taken[:count]
+            return record_columns([one.batch for one in taken], [one.body for one in taken], most_headers)
+
+    def _take_next(self, batch: Batch) -> bool:
+        """Take a batch of format 2. Returns whether what follows it may be wanted, too."""
+        if batch.base_offset >= self._wanted.end:
+            self._check_place(batch.base_offset)
+            self._end_before(batch.base_offset, batch.epoch)
+            return False
+        batch.check(self._before)
+        self._check_place(batch.end)
+        self._take(batch)
+        self._at, self._before = self._at + len(batch.whole), batch.end
+        return True
+
+    def _take_old(self, view: memoryview) -> bool:
+        """Take the messages of formats 0 and 1 that follow one another. Returns as `_take_next` does."""
+        messages: list[OldMessage] = []
+        try:
+            behind = self._gather(view, messages)
+        finally:
+            for made in as_batches(messages):
+                self._take(made)
+        if behind is not None:
+            self._end_before(behind, None)
+        return behind is None
+
+    def _gather(self, view: memoryview, messages: list[OldMessage]) -> Offset | None:
+        """Add messages up to the first that is behind what is wanted, and return where that begins, if there is one."""
+        while self._decompressed_bytes <= self._limits.max_decompressed_bytes:
+            batch = batch_at(view, self._at)
+            if batch is None or batch.magic not in MAGICS:
+                return None
+            found = messages_of(batch.whole, self._before, self._limits.max_batch_bytes)
+            if found[0].offset >= self._wanted.end:
+                self._check_place(found[0].offset)
+                return found[0].offset
+            end = Offset(found[-1].offset + 1)
+            self._check_place(end)
+            messages += found
+            self._decompressed_bytes += sum(map(cost_bytes, found))
+            self._at, self._before = self._at + len(batch.whole), end
+        return None
+
+    def _check_place(self, reached: Offset) -> None:
+        """Check that the log has got to where a batch says it is. No checksum covers that of format 2."""
+        if reached > self._log_end:
+            raise CorruptRecord(
+                "a batch claims offsets that the log has not reached",
+                offset=self.reached,
+                expected=f"batches up to the high watermark {self._log_end}",
+                found=f"one up to {reached}",
+            )
 
     def _take(self, batch: Batch) -> None:
         if not (self._is_aborted(batch) or batch.is_control or batch.end <= self._wanted.start):
-            self.batches.append(batch)
-            self.bodies.append(self._records(batch))
+            self._taken.append(_Taken(batch, self._records(batch), self._at, self.reached, self.epoch))
         if batch.end >= self.reached:
             self.reached, self.epoch = batch.end, batch.epoch
 
-    def _end_before(self, batch: Batch) -> None:
-        """Note that `batch` begins behind what is wanted; what is left of that is a hole."""
-        if self.reached < self._wanted.end:
-            self.reached, self.epoch = batch.base_offset, batch.epoch
+    def _end_before(self, behind: Offset, epoch: int | None) -> None:
+        """Note that a batch begins `behind` what was read; up to there, or to the end of what is wanted, is a hole."""
+        if self.reached < min(behind, self._wanted.end):
+            self.reached, self.epoch = behind, epoch
+
+    def _end_at_damage(self, batch: Batch, error: CorruptRecord) -> None:
+        """Note that `batch` is damaged. Where it begins is believed, as of a sound one: no checksum covers that."""
+        self.error, self.damaged_at = error, self._at
+        if batch.magic not in MAGICS and batch.base_offset < self._log_end:
+            self._end_before(batch.base_offset, batch.epoch)
 
     def _is_aborted(self, batch: Batch) -> bool:
         """Whether `batch` is of an aborted transaction. Call it for every batch in order: markers end transactions."""
@@ -168,11 +290,27 @@ class _Answer:
         return batch.is_transactional and batch.producer_id in self._transactions
 
     def _records(self, batch: Batch) -> bytes | memoryview:
+        most, cost_bytes = self._limits.max_cost_bytes, batch.record_count * RECORD_COST_BYTES
+        if cost_bytes > most:
+            raise _too_costly(
+                batch, f"{batch.record_count} records at once; at most {most // RECORD_COST_BYTES} can be decoded"
+            )
+        self._cost_bytes += cost_bytes
         if batch.compression == UNCOMPRESSED or not batch.record_count:
             return batch.stored
         body = decompress(batch.stored, batch.compression, self._limits.max_batch_bytes, batch.base_offset)
         self._decompressed_bytes += len(body)
         return body
+
+
+def _too_costly(batch: Batch, found: object) -> CorruptRecord:
+    return CorruptRecord(
+        "the batch takes more memory than a batch may",
+        offset=batch.base_offset,
+        expected="a number of records and headers that producers send",
+        found=found,
+        hint="The CRC of the batch is right: look at its producer. With on_loss = record its bytes go to quarantine.",
+    )
 
 
 def _between(records: pa.RecordBatch, wanted: OffsetRange) -> pa.RecordBatch:

@@ -31,11 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.kafka.format.binary_columns import grouped, joined, lengths, of_fixed_size, pairs, whole_bytes
+from sources.kafka.format.time_columns import times_of
 from sources.master_topic import KAFKA_SCHEMA
-
-CREATE_TIME: Final = "create_time"
-LOG_APPEND_TIME: Final = "log_append_time"
-_US_PER_MS: Final = 1000
 
 UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
 """The columns that a record itself provides."""
@@ -67,15 +64,15 @@ def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBat
 def canonical(records: pa.RecordBatch) -> bytes:
     """Return the canonical bytes of `records` (the columns of UNLOCATED_SCHEMA, and any others).
 
-    ``canonical(a) + canonical(b) == canonical(a and b in one batch)``.
+    ``canonical(a) + canonical(b) == canonical(a and b in one batch)``. Raises CorruptRecord for a row that no record
+    can have made.
     """
     key, value = records.column("key"), records.column("value")
     headers = _header_bytes(records.column("headers"))
     heads = np.empty(len(records), _HEAD)
     heads["offset"] = records.column("offset")
     heads["leader_epoch"] = records.column("leader_epoch").fill_null(-1)
-    heads["timestamp_ms"] = timestamps_ms(records.column("timestamp"))
-    heads["timestamp_type"] = pc.equal(records.column("timestamp_type"), LOG_APPEND_TIME).cast(pa.int8())
+    heads["timestamp_ms"], heads["timestamp_type"] = times_of(records)
     heads["key_length"] = lengths(key)
     heads["value_length"] = lengths(value)
     heads["headers_length"] = lengths(headers)
@@ -88,11 +85,6 @@ def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
     parts = (records.column("key"), records.column("value"), headers)
     found = sum(pc.binary_length(part).fill_null(0).to_numpy().astype(np.int64) for part in parts)
     return np.asarray(found, np.int64) + _HEAD.itemsize
-
-
-def timestamps_ms(timestamps: pa.Array) -> pa.Array:
-    """Return the times as in records, in ms; -1 for a null."""
-    return pc.divide(timestamps.cast(pa.int64()), _US_PER_MS).fill_null(-1)
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:

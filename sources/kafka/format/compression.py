@@ -45,7 +45,7 @@ def decompress(stored: memoryview, compression: int, max_bytes: int, offset: Off
             offset=offset,
             expected=f"at most {max_bytes} bytes",
             found=f"more, from {len(stored)} compressed bytes",
-            hint="Raise the limit on a batch's bytes if producers send such batches.",
+            hint="No option raises this limit. With on_loss = record the batch goes to quarantine, as it is stored.",
         ) from None
     except (OSError, ValueError, struct.error) as error:
         raise CorruptRecord(

@@ -9,22 +9,17 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from sources.decoding.spans import Flags, Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
-from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA
+from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.kafka.format.record_format import MAX_VARINT_BYTES, Records, RecordsPlace, Spans, read
-from sources.master import TIMESTAMP
+from sources.kafka.format.time_columns import time_columns
 from sources.master_topic import HEADER
 from sources.offsets import Offset
 
 NO_RECORDS: Final = pa.RecordBatch.from_pylist([], UNLOCATED_SCHEMA)
-
-_MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000  # the replica keeps times in microseconds
-_NO_TIMESTAMP: Final = -1
-_US_PER_MS: Final = 1000
 
 _OF_BATCH: Final = np.dtype(
     [
@@ -42,22 +37,25 @@ _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\ufffd"
 
 
-def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> pa.RecordBatch:
+def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> pa.RecordBatch:
     """Return the records of `batches`, in log order. `bodies` are the decompressed records of each batch.
 
-    Raises CorruptRecord if a record contradicts itself or its batch, or has a time that no table can hold.
+    Raises CorruptRecord if a record contradicts itself or its batch; TooCostly for more than `most_headers`.
     """
     if not batches:
         return NO_RECORDS
     buffer = b"".join([*bodies, bytes(MAX_VARINT_BYTES)])
-    records = read(buffer, _places(batches, bodies))
+    records = read(buffer, _places(batches, bodies), most_headers)
     batch = np.repeat(np.array([_of(batch) for batch in batches], _OF_BATCH), [batch.record_count for batch in batches])
     _check_offsets(records.offset_deltas, batch)
+    timestamp, timestamp_type = time_columns(
+        _times_ms(records.timestamp_deltas_ms, batch), batch["has_log_append_time"]
+    )
     columns = {
         "offset": pa.array(batch["base_offset"] + records.offset_deltas),
         "leader_epoch": pa.array(batch["leader_epoch"], mask=batch["leader_epoch"] < 0),
-        "timestamp": _timestamps(records.timestamp_deltas_ms, batch),
-        "timestamp_type": pc.if_else(pa.array(batch["has_log_append_time"]), LOG_APPEND_TIME, CREATE_TIME),
+        "timestamp": timestamp,
+        "timestamp_type": timestamp_type,
         "key": _cut(buffer, records.keys),
         "value": _cut(buffer, records.values),
         "headers": _headers(buffer, records),
@@ -99,11 +97,10 @@ def _check_offsets(deltas: Ints, batch: Rows) -> None:
     _check(in_place, "offset is not behind the one before, within its batch", batch["base_offset"] + deltas, batch)
 
 
-def _timestamps(deltas_ms: Ints, batch: Rows) -> pa.Array:
-    times_ms = np.where(batch["has_log_append_time"], batch["max_timestamp_ms"], batch["base_timestamp_ms"] + deltas_ms)
-    fits = (times_ms >= -_MAX_TIMESTAMP_MS) & (times_ms <= _MAX_TIMESTAMP_MS)
-    _check(fits, "timestamp does not fit into a table", times_ms, batch)
-    return pa.array(times_ms * _US_PER_MS, mask=times_ms == _NO_TIMESTAMP).cast(TIMESTAMP)
+def _times_ms(deltas_ms: Ints, batch: Rows) -> Ints:
+    """Return the time of each record; sums wrap around, as in Java."""
+    own_ms = batch["base_timestamp_ms"] + deltas_ms
+    return np.asarray(np.where(batch["has_log_append_time"], batch["max_timestamp_ms"], own_ms), np.int64)
 
 
 def _check(holds: Flags, problem: str, found: Ints, batch: Rows) -> None:

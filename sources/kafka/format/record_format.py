@@ -21,6 +21,7 @@ whole columns. The CRC of the batches was correct, so whatever is wrong here was
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -28,10 +29,13 @@ from typing import Final
 import numpy as np
 
 from sources.decoding.spans import Bytes, Flags, Ints
+from sources.decoding.undecodable import TooCostly
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 
 MAX_VARINT_BYTES: Final = 10
+_MIN_RECORD_BYTES: Final = 7
+_MIN_HEADER_BYTES: Final = 2
 
 _ATTRIBUTES_BYTES: Final = 1
 _HINT: Final = "The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this."
@@ -69,10 +73,11 @@ class Records:
     header_values: Spans
 
 
-def read(buffer: bytes, places: Sequence[RecordsPlace]) -> Records:
+def read(buffer: bytes, places: Sequence[RecordsPlace], most_headers: int) -> Records:
     """Read the records at `places` of `buffer`, which continues behind them for MAX_VARINT_BYTES of any value.
 
-    Raises CorruptRecord naming the batch whose records contradict themselves or its count.
+    Raises CorruptRecord naming the batch whose records contradict themselves or its count; TooCostly for more than
+    `most_headers`. Nothing is allocated for records or headers that there is no room for.
     """
     starts, ends = _hop(buffer, places)
     base_offsets = np.array([place.base_offset for place in places], np.int64)
@@ -83,7 +88,7 @@ def read(buffer: bytes, places: Sequence[RecordsPlace]) -> Records:
     keys = cursor.spans("key")
     values = cursor.spans("value")
     header_counts = cursor.varints("number of headers")
-    header_keys, header_values = _headers(buffer, cursor, header_counts)
+    header_keys, header_values = _headers(buffer, cursor, header_counts, most_headers)
     cursor.check(cursor.at == ends, "length does not end with its headers", cursor.at - starts)
     return Records(timestamp_deltas_ms, offset_deltas, keys, values, header_counts, header_keys, header_values)
 
@@ -107,10 +112,12 @@ def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
 
 def _hop(buffer: bytes, places: Sequence[RecordsPlace]) -> tuple[Ints, Ints]:
     """Find where each record begins, behind its length, and where it ends."""
-    starts: list[int] = []
-    ends: list[int] = []
+    starts, ends = array("q"), array("q")
     for place in places:
         at, end = place.start, place.end
+        most = (end - at) // _MIN_RECORD_BYTES
+        if place.count > most:
+            raise _corrupt(place.base_offset, "has fewer records than its count", place.count, f"room for {most}")
         for number in range(place.count):
             if at >= end:
                 raise _corrupt(place.base_offset, "has fewer records than its count", place.count, number)
@@ -128,7 +135,7 @@ def _hop(buffer: bytes, places: Sequence[RecordsPlace]) -> tuple[Ints, Ints]:
         if at != end or place.count < 0:
             found = f"{place.count} of {at - place.start} bytes"
             raise _corrupt(place.base_offset, "does not end with its records", f"{end - place.start} bytes", found)
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+    return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 
 def _length(buffer: bytes, at: int, base_offset: Offset) -> tuple[int, int]:
@@ -190,11 +197,13 @@ class _Cursor:
         return _corrupt(Offset(int(self._base_offsets[row])), f"has a record whose {problem}", expected, found)
 
 
-def _headers(buffer: bytes, cursor: _Cursor, counts: Ints) -> tuple[Spans, Spans]:
-    """Read keys and values of all headers; move `cursor` behind them."""
+def _headers(buffer: bytes, cursor: _Cursor, counts: Ints, most_headers: int) -> tuple[Spans, Spans]:
+    """Read keys and values of all headers, whose number is known to fit; move `cursor` behind them."""
     cursor.check(counts >= 0, "number of headers is below 0", counts)
-    starts: list[int] = []
-    lengths: list[int] = []
+    cursor.check(counts <= (cursor.ends - cursor.at) // _MIN_HEADER_BYTES, "number of headers does not fit", counts)
+    if (headers := int(counts.sum())) > most_headers:
+        raise TooCostly(f"{headers} headers at once; at most {most_headers} can be decoded")
+    starts, lengths = array("q"), array("q")
     rows = np.flatnonzero(counts)
     behind = cursor.at.copy()
     spans = zip(rows.tolist(), behind[rows].tolist(), cursor.ends[rows].tolist(), counts[rows].tolist(), strict=True)
@@ -204,11 +213,11 @@ def _headers(buffer: bytes, cursor: _Cursor, counts: Ints) -> tuple[Spans, Spans
         except (ValueError, IndexError) as error:
             raise cursor.refusal(row, "headers do not fit", "keys and values", error) from error
     cursor.move_to(behind, "headers")
-    edges, sizes = np.array(starts, np.int64), np.array(lengths, np.int64)
+    edges, sizes = np.frombuffer(starts, np.int64), np.frombuffer(lengths, np.int64)
     return _spans(edges[0::2], sizes[0::2]), _spans(edges[1::2], sizes[1::2])
 
 
-def _walk(buffer: bytes, at: int, end: int, count: int, starts: list[int], lengths: list[int]) -> int:
+def _walk(buffer: bytes, at: int, end: int, count: int, starts: array[int], lengths: array[int]) -> int:
     """Add start and length (-1 for a null) of `count` keys and values; return the end of the last one.
 
     Raises ValueError, IndexError if they reach beyond `end`, or if a key is null.

@@ -17,10 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.spans import Ints, cut
+from sources.decoding.spans import Flags, Ints, cut
+from sources.decoding.times import fit, time_column
 from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, TIMESTAMP
+from sources.master import BLANK, MESSAGE, RECORD_SCHEMA
 from sources.offsets import Offset
 from sources.rocketmq.columns.bodies import BodyColumns
 from sources.rocketmq.columns.hosts import host_column
@@ -68,9 +69,11 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
     it or, if only this decoder fails, with one that says so (`sources.decoding.undecodable`). It ends earlier, after at
     least one record, if the decompressed bodies exceed `limits.max_decompressed_bytes`; then go on at `end` as usual. A
     body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in `body` and whole in
-    `stored_body`: brokers store what producers send and check neither.
+    `stored_body`: brokers store what producers send and check neither. A record with a time that no table takes
+    (`sources.decoding.times`) has null there, and is whole in `stored_body`.
 
-    Raises ValueError for 2 GiB of data or more.
+    It also ends earlier if there is not enough memory for all records at once. Raises OutOfMemory, naming the record,
+    if there is not enough for one; ValueError for 2 GiB of data or more.
     """
     view = memoryview(data).cast("B")
     if len(view) > _MAX_DATA_BYTES:
@@ -87,7 +90,7 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
 def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> DecodedRecords:
     heads = hop(view, start, stop, limits)
     decoded, sound, damage = up_to_damage(
-        len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits)
+        len(heads.starts), lambda count: _rows_of(view, start, heads.first(count), limits), start
     )
     if damage is not None:
         heads = replace(heads.first(sound), error=_error_at(view, int(heads.starts[sound]), start, limits, damage))
@@ -161,6 +164,7 @@ def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyCo
     blocks = cut(pa.binary(), buffer, messages.properties_starts, messages.properties_ends)
     properties = PropertyColumns.of(blocks)
     tags = properties.values_of(TAGS)
+    born_fits, store_fits = fit(messages.born_timestamp_ms), fit(messages.store_timestamp_ms)
     columns = {
         "offset": pa.array(start + messages.starts),
         "size": pa.array((messages.properties_ends - messages.starts).astype(np.int64)),
@@ -169,15 +173,15 @@ def _records(view: memoryview, start: Offset, messages: Messages, bodies: BodyCo
         "tags": tags,
         "keys": _keys(properties.values_of(KEYS)),
         "unique_key": properties.values_of(UNIQ_KEY),
-        "store_timestamp": _timestamps(messages.store_timestamp_ms),
-        "born_timestamp": _timestamps(messages.born_timestamp_ms),
+        "store_timestamp": time_column(messages.store_timestamp_ms, store_fits),
+        "born_timestamp": time_column(messages.born_timestamp_ms, born_fits),
         "body": bodies.body,
         "properties": properties.column(),
         "born_host": _hosts(view, messages, "born_host", BORN_HOST_IPV6),
         "store_host": _hosts(view, messages, "store_host", STORE_HOST_IPV6),
         "tags_code": _tags_codes(tags, topics, properties.values_of(DELAY), messages.store_timestamp_ms),
         "stored_properties": blocks,
-        "stored_body": bodies.stored_body,
+        "stored_body": _with_whole(bodies.stored_body, view, messages, born_fits & store_fits),
     }
     for name in _AS_STORED:
         columns[name] = pa.array(getattr(messages, name))
@@ -189,8 +193,14 @@ def _hosts(view: memoryview, messages: Messages, name: str, ipv6: int) -> pa.Arr
     return host_column(view, at, messages.sys_flag & ipv6 != 0, differs)
 
 
-def _timestamps(times_ms: Ints) -> pa.Array:
-    return pa.array(times_ms * 1000).cast(TIMESTAMP)
+def _with_whole(stored_bodies: pa.Array, view: memoryview, messages: Messages, fits: Flags) -> pa.Array:
+    """Return `stored_bodies` with the whole record in place of each whose times do not all fit into columns."""
+    rows = np.flatnonzero(~fits)
+    if not len(rows):
+        return stored_bodies
+    spans = zip(messages.starts[rows].tolist(), messages.properties_ends[rows].tolist(), strict=True)
+    whole = pa.array([bytes(view[start:end]) for start, end in spans], pa.binary())
+    return pc.replace_with_mask(stored_bodies, pa.array(~fits), whole)
 
 
 def _topics(buffer: pa.Buffer, messages: Messages) -> pa.Array:

@@ -12,7 +12,6 @@ import numpy as np
 
 from sources.decoding.compiled import BYTES, INT32S, INTS, OFFSETS, compiled, inlined, types
 from sources.decoding.spans import Bytes, Flags, Int32s, Ints
-from sources.rocketmq.format.checks import MAX_TIMESTAMP_MS
 from sources.rocketmq.format.layout import (
     BODY_LENGTH,
     BORN_HOST_IPV6,
@@ -212,9 +211,6 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messa
         topic_end = topic_start + topic_length
         if _int16(raw, topic_end) != room - topic_length:
             return False, messages
-        for time_ms in (born_ms, store_ms):
-            if not -MAX_TIMESTAMP_MS <= time_ms <= MAX_TIMESTAMP_MS:
-                return False, messages
         messages.body_starts[row] = body_start
         messages.body_ends[row] = body_end
         messages.topic_starts[row] = topic_start

@@ -41,6 +41,8 @@ __all__ = ["COLUMNS", "encode"]
 Rows = npt.NDArray[Any]  # of a structured dtype
 
 _BLANKS = -1
+_WHOLE = -2
+"""Messages with a time that no table takes."""
 _LENGTH_FIELDS = {1: ">i1", 2: ">i2"}
 
 
@@ -77,17 +79,21 @@ def _encoded(records: pa.RecordBatch) -> pa.Array:
 
 
 def _forms(records: pa.RecordBatch) -> Ints:
-    """Return the form of each row: the hosts' bits of its flags and a bit for V2, or _BLANKS for a blank."""
+    """Return the form of each row: the hosts' bits of its flags and a bit for V2, or one of those that are rare."""
     magics = _numbers(records, "magic")
     flags = records.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
     if not np.isin(magics, (V1, V2, BLANK)).all():
         raise SuspectRecord
     forms = (flags & (BORN_HOST_IPV6 | STORE_HOST_IPV6)) | (magics == V2)
+    times = [
+        records.column(name).is_null().to_numpy(zero_copy_only=False) for name in ("born_timestamp", "store_timestamp")
+    ]
+    forms = np.where(times[0] | times[1], _WHOLE, forms)
     return np.where(magics == BLANK, _BLANKS, forms).astype(np.int64)
 
 
 def _of_form(records: pa.RecordBatch, form: int) -> pa.Array:
-    if form == _BLANKS:
+    if form in (_BLANKS, _WHOLE):
         return pa.array(encode_rows(records), pa.binary())
     bodies = _stored_bodies(records)
     topics = records.column("topic").cast(pa.binary())

@@ -14,10 +14,11 @@ from sources.errors import CorruptRecord
 from sources.master import TIMESTAMP
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import BORN_HOST_IPV6, STORE_HOST_IPV6, Blank, Host, Message
+from sources.rocketmq.format.commitlog import BORN_HOST_IPV6, STORE_HOST_IPV6, Blank, Host, Limits, Message
 from sources.rocketmq.format.layout import BLANK, HEAD
 
 _HINT = "The row was not written by a replication of this log, or was changed since: replicate its range anew."
+_US_PER_MS = 1000
 COLUMNS = (
     "offset", "size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "sys_flag", "born_timestamp",
     "born_host", "store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "topic",
@@ -48,7 +49,7 @@ def _values(records: pa.RecordBatch, name: str) -> list[Any]:
 def _encode_row(row: tuple[Any, ...], parse_host: Any) -> bytes:
     offset, size, magic = row[:3]
     try:
-        encoded = commitlog.encode(_blank(row) if magic == BLANK else _message(row, parse_host))
+        encoded = commitlog.encode(_blank(row) if magic == BLANK else _message(_filled(row), parse_host))
     except (ValueError, KeyError) as error:
         raise CorruptRecord("the row is no record", offset=offset, found=error, hint=_HINT) from error
     if len(encoded) != size:
@@ -95,8 +96,23 @@ def _message(row: tuple[Any, ...], parse_host: Any) -> Message:
     )
 
 
+def _filled(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return `row` with what its `stored_body` says, if that is the whole record because no table takes its times."""
+    named = dict(zip(COLUMNS, row, strict=True))
+    stored = named["stored_body"]
+    if stored is None or None not in (named["born_timestamp"], named["store_timestamp"]):
+        return row
+    record = commitlog.decode(stored, 0, named["offset"], Limits(max_record_bytes=len(stored)))
+    if not isinstance(record, Message):
+        raise ValueError("no message in stored_body, which has what is null as a time")
+    for name, time_ms in (("born", record.born_timestamp_ms), ("store", record.store_timestamp_ms)):
+        if named[f"{name}_timestamp"] is None:
+            named[f"{name}_timestamp"] = time_ms * _US_PER_MS
+    return tuple((named | {"stored_body": record.body}).values())
+
+
 def _whole_ms(time_us: int) -> int:
-    time_ms, rest_us = divmod(time_us, 1000)
+    time_ms, rest_us = divmod(time_us, _US_PER_MS)
     if rest_us:
         raise ValueError(f"a time of {time_us} µs, which is no whole millisecond")
     return time_ms

@@ -5,13 +5,9 @@ All readers of records, one at a time or many, take their errors' words from her
 
 from __future__ import annotations
 
-from typing import Final
-
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.rocketmq.format.bodies import body_crc
 from sources.rocketmq.format.layout import BLANK, DEFAULT_LIMITS, HEAD, V1, V2, Limits, minimum_size
-
-MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000  # the replica keeps times in microseconds
 
 _DAMAGED = "Compare with the broker's own file: either it is damaged too, or the bytes changed on their way here."
 
@@ -44,7 +40,7 @@ def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMI
             offset=offset,
             expected=f"at most {most} bytes",
             found=f"{size} bytes",
-            hint="Raise the limit on record bytes if the broker's maxMessageSize allows such records.",
+            hint="Raise max_record_bytes if the broker's maxMessageSize allows such records.",
         )
     if magic == BLANK and limits.files is not None:
         _check_blank(size, limits.files.end_after(offset) - offset, offset)
@@ -123,17 +119,6 @@ def check_crc(body: bytes, crc: int, offset: int) -> None:
             expected=f"CRC-32 {crc} as stored",
             found=f"CRC-32 {computed}",
             hint=_DAMAGED,
-        )
-
-
-def check_time(time_ms: int, name: str, offset: int) -> None:
-    if not -MAX_TIMESTAMP_MS <= time_ms <= MAX_TIMESTAMP_MS:
-        raise CorruptRecord(
-            f"the {name} does not fit into a table",
-            offset=offset,
-            expected=f"at most {MAX_TIMESTAMP_MS} ms from 1970",
-            found=f"{time_ms} ms",
-            hint="The clock that wrote it was wrong, or the record is damaged; no replica can hold this record.",
         )
 
 

@@ -21,7 +21,6 @@ from sources.rocketmq.format.checks import (
     check_room,
     check_size,
     check_sum,
-    check_time,
     checked_topic,
 )
 from sources.rocketmq.format.hosts import Host
@@ -133,8 +132,6 @@ def _decode_message(record: memoryview, offset: Offset) -> Message:
     check_place(place, offset)
     parts = _decode_parts(record, magic, sys_flag, offset)
     check_crc(parts.body, crc, offset)
-    check_time(born_ms, "born timestamp", offset)
-    check_time(parts.store_timestamp_ms, "store timestamp", offset)
     return Message(
         magic=magic,
         body_crc=crc,

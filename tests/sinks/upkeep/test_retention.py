@@ -36,10 +36,18 @@ def ages(*days: float | None, size: int = 100) -> pa.Table:
     return ledger_of(stored, committed=[NOW_US] * len(days), size=size)
 
 
-def ledger_of(stored: list[int | None], committed: list[int], size: int = 100, ids: int = 1) -> pa.Table:
-    """As of a ledger, of `size` bytes each; `ids` times as many offsets."""
+def ledger_of(
+    stored: list[int | None], committed: list[int], size: int = 100, ids: int = 1, records: int = 0
+) -> pa.Table:
+    """As of a ledger, of `size` bytes each; `ids` times as many offsets. Without a time there are `records`."""
     ends = [(at + 1) * size * ids for at in range(len(stored))]
-    columns = {"end": ends, "bytes": [size] * len(stored), "last_store_timestamp": stored, "committed_at": committed}
+    columns = {
+        "end": ends,
+        "bytes": [size] * len(stored),
+        "last_store_timestamp": stored,
+        "committed_at": committed,
+        "records": [records if at is None else 10 for at in stored],
+    }
     return pa.table(columns, schema=pa.schema([(name, pa.int64()) for name in columns]))
 
 
@@ -63,6 +71,14 @@ def test_exactly_the_age_stays() -> None:
 def test_a_range_without_a_message_goes_with_what_is_around_it() -> None:
     assert below(ages(None, 9, None, 1), days=7) == 300
     assert below(ages(9, 1, None, 1), days=7) == 100
+
+
+def test_records_whose_clock_gave_no_time_that_a_table_takes_are_as_old_as_their_commit() -> None:
+    """They may have been written a minute ago, whatever is around them."""
+    old_us, committed = NOW_US - 9 * 86_400_000_000, [NOW_US - age * 86_400_000_000 for age in (9, 8, 1, 1)]
+    assert below(ledger_of([None, old_us, None, None], committed, records=10), days=7) == 200
+    assert below(ledger_of([None, old_us, None, None], [NOW_US] * 4, records=10), days=7) is None
+    assert below(ledger_of([old_us, old_us, None, NOW_US], [NOW_US] * 4, records=10), days=7) == 200
 
 
 def test_what_exceeds_the_size_goes_and_at_least_the_size_stays() -> None:

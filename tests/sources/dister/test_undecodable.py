@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sources.dister.format import columns, line_walk
-from sources.errors import CorruptRecord
+from sources.errors import CorruptRecord, OutOfMemory
 from tests.sources.dister.entry_logs import leader, pieces, set_line
 
 LINES = [set_line(10 * number, f"k{number}") for number in range(1, 7)]
@@ -56,3 +56,34 @@ def test_without_past_damage_it_ends_the_log_by_name(
     with pytest.raises(CorruptRecord, match=r"line 3, byte \d+: the record makes its decoder fail") as raised:
         pieces(log, 0, 61)
     assert raised.value.log == "dister/g"
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_where_memory_does_not_suffice_for_all_entries_at_once_none_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int
+) -> None:
+    log = leader(tmp_path, *LINES, past_damage=True)
+    whole = pieces(log, 0, 61)
+    encode = columns.encode
+
+    def failing(group: Any) -> Any:
+        if len(group) > most:
+            raise MemoryError
+        return encode(group)
+
+    monkeypatch.setattr(columns, "encode", failing)
+    assert pieces(log, 0, 61) == whole
+
+
+def test_a_lack_of_memory_for_one_entry_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    encode = columns.encode
+
+    def failing(group: Any) -> Any:
+        if any(piece.entry.id == 30 for piece in group):
+            raise MemoryError("cannot allocate")
+        return encode(group)
+
+    monkeypatch.setattr(columns, "encode", failing)
+    with pytest.raises(OutOfMemory, match="cannot allocate") as raised:
+        pieces(leader(tmp_path, *LINES, past_damage=True), 0, 61)
+    assert (raised.value.log, raised.value.offset) == ("dister/g", 21)

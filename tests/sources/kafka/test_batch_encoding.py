@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -12,14 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
+from sources.errors import CorruptRecord
 from sources.kafka.format.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
-from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA, canonical
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
 from sources.kafka.format.record_columns import NO_RECORDS
+from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
     NOW_MS,
     TEXTS,
     Row,
+    Sent,
     Written,
     decoded,
     headers,
@@ -33,6 +37,8 @@ from tests.sources.kafka.test_batches import BY_HAND
 FAR_MS = 60_000_000_000_000
 """From 1970: years that Python knows. There are others."""
 LARGEST_MS = (2**63 - 1) // 1000
+TIME_AT = 12
+"""At which canonical byte of a record its time stands."""
 
 
 def row(offset: int, **values: Any) -> Row:
@@ -154,8 +160,33 @@ def test_the_brokers_own_time_is_one_a_batch() -> None:
 
 @pytest.mark.parametrize("times_ms", [(-LARGEST_MS, LARGEST_MS), (LARGEST_MS, None, -LARGEST_MS)])
 def test_the_times_that_are_farthest_apart(times_ms: tuple[int | None, ...]) -> None:
+    """A table of an older version has them as times; a record is the same record."""
     found = records([row(offset, timestamp=time_ms) for offset, time_ms in enumerate(times_ms)])
-    assert decoded(log(list(encode(found)))).records.equals(found)
+    assert canonical(decoded(log(list(encode(found)))).records) == canonical(found)
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.sampled_from((0, 0x08)))
+def test_records_of_any_time_come_back(times_ms: list[int], attributes: int) -> None:
+    sent = tuple(Sent(delta, timestamp_ms=time_ms) for delta, time_ms in enumerate(times_ms))
+    batch = bytes(Written(0, sent, attributes=attributes))
+    found = decoded(batch).records
+    again = log(list(encode(found)))
+    assert decoded(again).records.equals(found)
+    read = list(read_by_kafka_python(batch))
+    assert list(read_by_kafka_python(again)) == read
+    told = [struct.unpack_from(">q", canonical(found.slice(at, 1)), TIME_AT)[0] for at in range(len(found))]
+    assert told == [-1 if one["timestamp"] is None else one["timestamp"] for one in read]
+
+
+@pytest.mark.parametrize(
+    "said", ["create_time soon", "create_time 9223372036854775808", "create_time 1 2", "late 7", None]
+)
+def test_a_timestamp_type_that_no_record_has_is_refused_naming_the_row(said: str | None) -> None:
+    odd = records([row(7, timestamp=None, timestamp_type=said)])
+    for use in (canonical, lambda rows: list(encode(rows))):
+        with pytest.raises(CorruptRecord, match="timestamp_type") as caught:
+            use(odd)
+        assert caught.value.offset == 7
 
 
 def test_a_batch_has_about_a_megabyte() -> None:

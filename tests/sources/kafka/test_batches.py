@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecordsBuilder
 
-from sources.errors import ChecksumMismatch, CorruptRecord
+from sources.errors import ChecksumMismatch
 from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.offsets import END, Offset, OffsetRange
@@ -135,10 +135,34 @@ def test_times_of_both_types_and_none() -> None:
     assert {row["timestamp_type"] for row in of_broker} == {"log_append_time"}
 
 
-@pytest.mark.parametrize("time_ms", [2**62, -(2**62), -(2**63), (2**63 - 1) // 1000 + 1])
-def test_a_time_that_no_table_can_hold(time_ms: int) -> None:
-    with pytest.raises(CorruptRecord, match=rf"offset 7: a record's timestamp .* found {time_ms}"):
-        decoded(bytes(Written(7, (Sent(timestamp_ms=time_ms),))))
+FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000
+"""The beginning of year 1, and of year 10000."""
+NANOSECONDS = 1_795_000_000_000_000_000
+ODD_TIMES_MS = (END_MS, FIRST_MS - 1, NANOSECONDS, 2**62, -(2**62), 2**63 - 1, 2**63 // 1000 + 1)
+
+
+@pytest.mark.parametrize("time_ms", ODD_TIMES_MS)
+def test_a_record_of_a_time_that_no_table_takes_is_kept_with_its_number(time_ms: int) -> None:
+    """It is what the producer sent, no damage: the records around it come, too, and what all of them are made of."""
+    sent = (Sent(), Sent(1, timestamp_ms=time_ms), Sent(2))
+    (before, odd, behind) = rows_of(decoded(bytes(Written(7, sent))).records)
+    assert [row["timestamp"] for row in (before, odd, behind)] == [NOW_MS, None, NOW_MS]
+    assert [row["timestamp_type"] for row in (before, odd, behind)] == [
+        "create_time", f"create_time {time_ms}", "create_time",
+    ]  # fmt: skip
+    assert odd["value"] == b"value"
+
+
+def test_a_brokers_time_that_no_table_takes_is_kept_with_its_number() -> None:
+    batch = Written(7, (Sent(timestamp_ms=NANOSECONDS),), attributes=LOG_APPEND_TIME)
+    (row,) = rows_of(decoded(bytes(batch)).records)
+    assert (row["timestamp"], row["timestamp_type"]) == (None, f"log_append_time {NANOSECONDS}")
+
+
+@pytest.mark.parametrize("time_ms", [FIRST_MS, END_MS - 1])
+def test_the_first_and_the_last_time_that_a_table_takes(time_ms: int) -> None:
+    (row,) = rows_of(decoded(bytes(Written(7, (Sent(timestamp_ms=time_ms),)))).records)
+    assert (row["timestamp"], row["timestamp_type"]) == (time_ms, "create_time")
 
 
 def test_an_epoch_that_a_batch_does_not_have() -> None:

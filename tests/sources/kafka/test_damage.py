@@ -15,14 +15,16 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
+from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, OutOfMemory
 from sources.kafka.format import batches
 from sources.kafka.format.batch_header import Batch
-from sources.kafka.format.batches import BatchLimits
+from sources.kafka.format.batches import HEADER_COST_BYTES, RECORD_COST_BYTES, BatchLimits
 from sources.kafka.format.record_columns import record_columns
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
+    ALL,
     ATTRIBUTES_AT,
+    COMMITTED,
     COMPRESSIONS,
     GZIP,
     HEADER_BYTES,
@@ -103,20 +105,13 @@ def test_batches_that_overlap_or_go_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("magic", "hint"), [(0, "before Kafka 0.11"), (1, "before Kafka 0.11"), (3, "disk"), (-1, "disk")]
+    ("magic", "problem"), [(0, "CRC"), (1, "CRC"), (3, "0 to 2, found magic 3.*disk"), (-1, "0 to 2.*disk")]
 )
-def test_other_formats_are_refused_with_what_to_do(magic: int, hint: str) -> None:
+def test_other_formats_are_refused_with_what_to_do(magic: int, problem: str) -> None:
     batch = bytearray(BATCH)
     batch[16] = magic & 0xFF
-    with pytest.raises(CorruptRecord, match=f"expected magic 2, found magic {magic}.*{hint}"):
+    with pytest.raises(CorruptRecord, match=f"offset 100: .*{problem}"):
         decoded(with_crc(batch))
-
-
-def test_a_message_of_the_old_format_that_is_shorter_than_a_head_of_today() -> None:
-    message = struct.pack(">qiibb", 7, 14 + 1, 0, 0, 0) + struct.pack(">i", -1) + struct.pack(">i", 1) + b"v"
-    assert len(message) < HEADER_BYTES
-    with pytest.raises(CorruptRecord, match=r"offset 7: .*found magic 0"):
-        decoded(message)
 
 
 @pytest.mark.parametrize(
@@ -340,10 +335,10 @@ def test_a_snappy_frame_whose_length_lies(length: int) -> None:
 def test_a_failure_that_nobody_thought_of_names_its_batch(monkeypatch: pytest.MonkeyPatch, guilty: int) -> None:
     """As damage that is thought of: what lies before it can be had by ending there."""
 
-    def failing(some: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> object:
+    def failing(some: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> object:
         if any(batch.base_offset == 10 * guilty for batch in some):
             raise ValueError("exceeds the limit of 4300 digits")
-        return record_columns(some, bodies)
+        return record_columns(some, bodies, most_headers)
 
     monkeypatch.setattr(batches, "record_columns", failing)
     log = log_of([written(10 * number, b"%d" % number) for number in range(4)])
@@ -386,3 +381,106 @@ def test_streams_of_nothing_are_handed_over_once(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pa, "decompress", counted_block)
     assert values(decoded(with_body(stored, compression=compression))) == [b"v" * 200]
     assert 0 < handed_bytes <= len(stored)
+
+
+def of_headers(count: int, claimed: int | None = None, base_offset: int = 0) -> bytes:
+    """A batch of one record with `count` empty headers, compressed to next to nothing."""
+    body = bytes([0, 0, 0, 1, 1]) + number(count if claimed is None else claimed) + b"\0\1" * count
+    stored = gzip.compress(number(len(body)) + body)
+    return with_body(stored, compression=GZIP, base_offset=base_offset)
+
+
+def number(value: int) -> bytes:
+    """A varint of 0 or more."""
+    zigzag, written = 2 * value, b""
+    while zigzag >= 0x80:
+        written, zigzag = written + bytes([zigzag & 0x7F | 0x80]), zigzag >> 7
+    return written + bytes([zigzag])
+
+
+def of_records(count: int, claimed: int | None = None) -> bytes:
+    """A batch of as small records, each of 7 bytes."""
+    stored = gzip.compress(record(b"\0\0\0\1\1\0") * count)
+    return with_body(stored, count=count if claimed is None else claimed, compression=GZIP, last_delta=2**31 - 1)
+
+
+SMALL = BatchLimits(max_cost_bytes=1_000_000)
+MOST_RECORDS, MOST_HEADERS = 1_000_000 // RECORD_COST_BYTES, 1_000_000 // HEADER_COST_BYTES
+
+
+def peak_bytes(batch: bytes, limits: BatchLimits, problem: str) -> int:
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecord, match=problem) as raised:
+            decoded(batch, limits=limits)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        assert raised.value.offset == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "problem"),
+    [
+        (of_headers(1_000_000), f"1000000 headers at once; at most {MOST_HEADERS}"),
+        (of_headers(1_000_000, claimed=2**40), "number of headers does not fit"),
+        (of_records(500_000), f"500000 records at once; at most {MOST_RECORDS}"),
+        (of_records(10, claimed=2**31 - 1), f"2147483647 records at once; at most {MOST_RECORDS}"),
+        (of_records(10, claimed=MOST_RECORDS), "has fewer records than its count"),
+    ],
+    ids=["headers", "headers claimed", "records", "records claimed", "a few records claimed"],
+)
+def test_what_records_and_headers_take_is_limited_before_it_is_taken(batch: bytes, problem: str) -> None:
+    """They compress to a few kB. Beside the body's own bytes nothing is allocated for them."""
+    assert peak_bytes(batch, SMALL, problem) < 12_000_000
+
+
+def test_the_largest_numbers_of_records_and_headers_that_pass() -> None:
+    (row,) = rows_of(decoded(of_headers(MOST_HEADERS), limits=SMALL).records)
+    assert len(row["headers"]) == MOST_HEADERS
+    with pytest.raises(CorruptRecord, match="at most"):
+        decoded(of_headers(MOST_HEADERS + 1), limits=SMALL)
+
+
+def test_of_sound_batches_that_take_much_together_so_many_are_decoded_as_may_be() -> None:
+    """None of them is to blame: what is left is asked for again."""
+    log = b"".join(of_headers(MOST_HEADERS // 3, base_offset=at) for at in range(10))
+    at, read = 0, []
+    while at < 10:
+        found = decoded(log, OffsetRange(Offset(at), Offset(10)), limits=SMALL)
+        read += offsets(found)
+        assert found.reached > at
+        at = found.reached
+    assert read == list(range(10))
+
+
+def test_a_batch_that_takes_too_much_does_not_hold_back_those_before_it() -> None:
+    log = b"".join(
+        [bytes(written(0, b"a", b"b")), of_headers(MOST_HEADERS + 1, base_offset=2), bytes(written(3, b"c"))]
+    )
+    found = batches.decode_sound(log, ALL, (), COMMITTED, SMALL)
+    while found.error is None:
+        assert (offsets(found), found.reached) in (([0, 1], 2), ([], 2))
+        found = batches.decode_sound(log, OffsetRange(found.reached, END), (), COMMITTED, SMALL)
+    assert found.error.offset == 2
+    damage = batches.damage_at(log, OffsetRange(Offset(2), END), found)
+    assert damage is not None
+    assert damage.covered == OffsetRange(Offset(2), Offset(3))
+
+
+def test_a_lack_of_memory_for_one_batch_names_that_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer are tried first, so what is before it comes."""
+
+    def short(some: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> object:
+        if any(batch.base_offset == 30 for batch in some):
+            raise MemoryError("cannot allocate")
+        return record_columns(some, bodies, most_headers)
+
+    monkeypatch.setattr(batches, "record_columns", short)
+    log, at, read = log_of([written(10 * at, b"%d" % at) for at in range(5)]), 0, []
+    with pytest.raises(OutOfMemory, match=r"at offset 30: .*cannot allocate.*more memory"):
+        while at < 50:
+            found = decoded(log, OffsetRange(Offset(at), Offset(50)))
+            read += offsets(found)
+            at = found.reached
+    assert read == [0, 10, 20]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import kafka.errors as kafka_errors
+import pyarrow as pa
 import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.kafka import metadata as metadata_module
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
-from sources.kafka.metadata import fetched
+from sources.kafka.metadata import fetched, held_back
 from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
 from tests.sources.kafka.group_answers import committed, coordinator
@@ -61,6 +62,14 @@ def test_one_without_a_leader_is_there_without_bounds_and_a_topic_without_a_grou
     assert rows(found) == [(0, 1, 3, 0, 5, 5, None, None), (1, None, None, None, None, None, None, None)]
     found, _ = asked(monkeypatch, metadata(topic(leaders=[(-1, 4)])))
     assert rows(found) == [(0, None, None, None, None, None, None, None)]
+
+
+def test_offsets_behind_the_last_stable_one_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    leaders = metadata(topic(leaders=[(1, 3), (1, 4), (-1, 5)]))
+    found, _ = asked(monkeypatch, leaders, offsets(2, 0), offsets(8, 1), offsets(5, 0), offsets(8, 5))
+    assert isinstance(found.items, pa.Table)
+    assert held_back(found.items, Isolation.READ_COMMITTED) == {1: 4}
+    assert held_back(found.items, Isolation.READ_UNCOMMITTED) == {}
 
 
 def test_a_leader_that_has_moved_is_sought_again(monkeypatch: pytest.MonkeyPatch) -> None:

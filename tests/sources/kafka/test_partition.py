@@ -166,7 +166,17 @@ def test_an_answer_without_a_whole_batch_is_none(play: Play) -> None:
 def test_a_batch_beyond_what_the_log_has_reached_is_no_hole(play: Play) -> None:
     """No checksum covers the offset at which it says it begins."""
     with pytest.raises(CorruptRecord, match="high watermark 10"):
-        play.read(0, 10, HERE, fetched(batch(0, 4) + batch(1 << 40, 5), end=10))
+        beyond = batch(1 << 40, 5)
+        play.read(4, 10, HERE, fetched(batch(0, 4) + beyond, end=10), fetched(beyond, end=10))
+    for behind in (batch(1 << 40, 5), batch(8, 5)):
+        answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 2)
+        cluster = play.script(HERE, *answers)
+        pieces = a_partition().read(OffsetRange(Offset(0), Offset(10)))
+        assert next(pieces).covered.start == 0  # what is sound before it comes
+        with pytest.raises(CorruptRecord, match="high watermark 10") as raised:
+            next(pieces)
+        assert cluster.is_done
+        assert raised.value.log == "kafka/c/t/0"
 
 
 def test_an_answer_that_retention_took_the_start_of_is_refused(play: Play) -> None:

@@ -72,7 +72,7 @@ def test_damage_that_no_sound_batch_follows_is_the_end_of_the_log_so_far(
 ) -> None:
     """Whatever is to be done about losses: it is waited for, and asked for once at a time."""
     with pytest.raises(UnprovenEnd, match="the newest batch is not sound") as raised:
-        pieces(monkeypatch, 17, 22, fetched(BAD + behind), past_damage=past_damage)
+        pieces(monkeypatch, 17, 22, fetched(BAD + behind), fetched(behind or BAD), past_damage=past_damage)
     assert raised.value.offset == 17
     assert raised.value.is_transient
     assert decide("record", raised.value, Offset(17), None) == Stop()
@@ -80,13 +80,46 @@ def test_damage_that_no_sound_batch_follows_is_the_end_of_the_log_so_far(
 
 
 @pytest.mark.parametrize("past_damage", [False, True])
+def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(
+    monkeypatch: pytest.MonkeyPatch, past_damage: bool
+) -> None:
+    """An answer ends with its segment file: what follows the damage may be in the next one."""
+    cluster = ScriptedCluster(HERE, fetched(BAD, end=22), fetched(LAST, end=22))
+    monkeypatch.setattr(leadership, "connected", cluster.connected)
+    with pytest.raises(ChecksumMismatch, match="offset 17") as raised:
+        next(a_partition(past_damage=past_damage).read(OffsetRange(Offset(17), Offset(22))))
+    assert not raised.value.is_transient
+    asked, _ = cluster.asked[-1]
+    assert asked.topics[0].partitions[0].fetch_offset == 21
+
+
+@pytest.mark.parametrize("past_damage", [False, True])
 def test_what_is_sound_before_damage_comes_first(monkeypatch: pytest.MonkeyPatch, past_damage: bool) -> None:
-    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD), fetched(BAD))
+    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD), fetched(BAD), fetched(BAD))
     monkeypatch.setattr(leadership, "connected", cluster.connected)
     reading = a_partition(past_damage=past_damage).read(OffsetRange(Offset(10), Offset(22)))
     assert shown([next(reading)]) == [(10, 17, [10, 11, 12, 13, 14])]
     with pytest.raises(UnprovenEnd):
         next(reading)
+
+
+def test_damage_of_several_batches_has_the_bytes_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = [one[:-1] + bytes([one[-1] ^ 1]) for one in (batch(at, 1) for at in range(10, 16))]
+    sound = batch(16, 4)
+    assert shown(pieces(monkeypatch, 10, 20, fetched(b"".join(bad) + sound), fetched(sound))) == [
+        (10, 16, b"".join(bad)),
+        (16, 20, [16, 17, 18, 19]),
+    ]
+
+
+def test_without_the_word_of_an_operator_what_lies_before_the_damage_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD + LAST), fetched(BAD + LAST))
+    monkeypatch.setattr(leadership, "connected", cluster.connected)
+    found = a_partition().read(OffsetRange(Offset(10), Offset(22)))
+    assert shown([next(found)]) == [(10, 17, [10, 11, 12, 13, 14])]
+    with pytest.raises(ChecksumMismatch, match="offset 17"):
+        next(found)
+    assert cluster.is_done
 
 
 def test_without_the_word_of_an_operator_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from sources.rocketmq.format import commitlog, properties
 from sources.rocketmq.format.commitlog import Blank, Limits, Message
 
 Row = dict[str, Any]
+FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000
+"""The beginning of year 1, and of year 10000."""
 
 
 def decode(data: bytes, start: int, stop: int, limits: Limits | None = None) -> tuple[list[Row], int]:
@@ -46,8 +48,8 @@ def row_of(record: Message | Blank, limits: Limits) -> Row:
         "tags": pairs.get("TAGS"),
         "keys": None if keys is None else [key for key in keys.split(" ") if key],
         "unique_key": pairs.get("UNIQ_KEY"),
-        "store_timestamp": record.store_timestamp_ms * 1000,
-        "born_timestamp": record.born_timestamp_ms * 1000,
+        "store_timestamp": _time_us(record.store_timestamp_ms),
+        "born_timestamp": _time_us(record.born_timestamp_ms),
         "body": body,
         "properties": pairs,
         "magic": record.magic,
@@ -60,14 +62,24 @@ def row_of(record: Message | Blank, limits: Limits) -> Row:
         "prepared_transaction_offset": record.prepared_transaction_offset,
         "tags_code": _tags_code(record, pairs),
         "stored_properties": record.properties,
-        "stored_body": None if body == record.body else record.body,
+        "stored_body": _stored_body(record, body),
     }
+
+
+def _time_us(time_ms: int) -> int | None:
+    return time_ms * 1000 if FIRST_MS <= time_ms < END_MS else None
+
+
+def _stored_body(record: Message, body: bytes | None) -> bytes | None:
+    if None in (_time_us(record.born_timestamp_ms), _time_us(record.store_timestamp_ms)):
+        return commitlog.encode(record)
+    return None if body == record.body else record.body
 
 
 def _tags_code(record: Message, pairs: dict[str, str]) -> int:
     waits_ms = properties.delay_ms(pairs["DELAY"]) if "DELAY" in pairs else None
     if record.topic == "SCHEDULE_TOPIC_XXXX" and waits_ms is not None:
-        return record.store_timestamp_ms + waits_ms
+        return (record.store_timestamp_ms + waits_ms + 2**63) % 2**64 - 2**63  # as Java adds
     return properties.java_hash(pairs.get("TAGS", ""))
 
 

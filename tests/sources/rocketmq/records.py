@@ -151,7 +151,7 @@ VECTORS = (
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
-TIMES_MS = st.integers(-((2**63 - 1) // 1000), (2**63 - 1) // 1000)
+TIMES_MS = st.integers(-62_135_596_800_000, 253_402_300_799_999) | INT64
 _COMPRESSION_FLAGS = st.sampled_from((0, 0x1, 0x101, 0x201, 0x301, 0x701))
 
 
@@ -193,7 +193,7 @@ def messages(draw: st.DrawFn) -> Message:
         sys_flag=bits | compression,
         born_timestamp_ms=draw(TIMES_MS),
         born_host=draw(hosts(bool(bits & 0x10))),
-        store_timestamp_ms=draw(TIMES_MS.map(lambda time_ms: time_ms // 2)),
+        store_timestamp_ms=draw(TIMES_MS),
         store_host=draw(hosts(bool(bits & 0x20))),
         reconsume_times=draw(INT32),
         prepared_transaction_offset=draw(INT64),
