@@ -48,7 +48,7 @@ _LONG: Final = 1 << 63
 _DEEP: Final = 100
 """How deep objects and lists may be nested: what other readers of JSON accept."""
 
-_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.S)
+_TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.S)
 
 REDACTED: Final = "***"
 NO_BODY: Final = "no_body"
