@@ -46,7 +46,7 @@ from sources.master import SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.session.checks import FirstHeads, Promise
-from sources.rocketmq.session.graceful_close import say_goodbye
+from sources.rocketmq.session.graceful_close import ENDED, say_goodbye
 from sources.rocketmq.session.ha_connection import connect_slave
 from sources.rocketmq.session.turns import Turns
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
@@ -217,7 +217,7 @@ class HASession:
         is_known = False
         try:
             return self._serve(sock, dialect)
-        except (ConnectionResetError, BrokenPipeError):
+        except ENDED:
             is_known = True
             raise
         finally:
