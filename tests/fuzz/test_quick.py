@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+import re
+from contextlib import suppress
 from unittest.mock import patch
 
 import pytest
 
+from sources.errors import ProtocolViolation
 from sources.rocketmq.format import properties
+from sources.rocketmq.wire import remoting
 from tests.fuzz import records
-from tests.fuzz.__main__ import TARGETS
+from tests.fuzz.__main__ import TARGETS, Pace
+from tests.fuzz.mutations import Made
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -23,3 +28,22 @@ def test_it_finds_what_a_long_number_did() -> None:
     with patch.object(properties, "_java_int", int), pytest.raises((AssertionError, ValueError)):
         for number in range(300):
             records.check(random.Random(f"records/{number}"))
+
+
+def test_it_finds_what_begins_again_at_each_quote() -> None:
+    """With an expression that does, a case of a few thousand bytes is out of proportion to the ones before it."""
+
+    def case() -> None:
+        Made.size_bytes += len(body)
+        with suppress(ProtocolViolation):
+            remoting.loads(body)
+
+    body, pace = b'"' + b'\\"' * 4000, Pace()
+    for _ in range(300):
+        pace.hold(case)
+    begins_again = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
+    with (
+        patch.object(remoting, "_STRING_OR_INTEGER_KEY", begins_again),
+        pytest.raises(AssertionError, match="times as"),
+    ):
+        pace.hold(case)
