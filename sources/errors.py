@@ -53,6 +53,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 _TOKEN = re.compile(r"logtwin-error:([A-Za-z0-9_=-]+):")
+_MOST_CHARACTERS = 4000  # of one fact: a master may answer with megabytes, and errors are shown, logged and sent on
 
 
 class LogtwinError(Exception):
@@ -74,13 +75,13 @@ class LogtwinError(Exception):
         found: object = None,
         hint: str | None = None,
     ) -> None:
-        super().__init__(problem)
-        self.problem = problem
+        self.problem = _cut(problem)
+        super().__init__(self.problem)
         self.log = None if log is None else str(log)
         self.offset = offset
-        self.expected = None if expected is None else str(expected)
-        self.found = None if found is None else str(found)
-        self.hint = hint
+        self.expected = None if expected is None else _cut(str(expected))
+        self.found = None if found is None else _cut(str(found))
+        self.hint = None if hint is None else _cut(hint)
 
     def __str__(self) -> str:
         where = self.log or ""
@@ -120,6 +121,14 @@ class LogtwinError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return error_from, (self.facts(),)
+
+
+def _cut(text: str) -> str:
+    """Return `text`; of one that is too long, its beginning and its end."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    half = _MOST_CHARACTERS // 2 - 50
+    return f"{text[:half]} … ({len(text):,} characters) … {text[-half:]}"
 
 
 class ConfigurationError(LogtwinError):
@@ -363,8 +372,16 @@ def told_by_spark() -> Iterator[None]:
 
 
 def find_error(text: str) -> LogtwinError | None:
-    """Return the last error that `LogtwinError.token` packed into `text`, or None."""
-    tokens: list[str] = _TOKEN.findall(text)
-    if not tokens:
+    """Return the last error that `LogtwinError.token` packed into `text`, or None.
+
+    The text may quote what others wrote, so a word that only looks like a packed error is none.
+    """
+    found = map(_unpacked, reversed(_TOKEN.findall(text)))
+    return next((error for error in found if error is not None), None)
+
+
+def _unpacked(token: str) -> LogtwinError | None:
+    try:
+        return error_from(json.loads(base64.urlsafe_b64decode(token)))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return error_from(json.loads(base64.urlsafe_b64decode(tokens[-1])))

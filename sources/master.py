@@ -174,7 +174,8 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """The state of a session. `connected_since` is None without a connection; `last_error` stays after a recovery.
+    """The state of a session. `acknowledged` is what it has sent, not what it still is to send; `connected_since` is
+    None without a connection; `last_error` stays after a recovery.
 
     A connection that only gives way to the tasks that read (`Session.reading`) counts as connected all the time.
     """
@@ -209,7 +210,10 @@ class Session(Protocol):
 
     @property
     def acknowledged(self) -> Offset | None:
-        """The last offset promised to the master in this session."""
+        """The last offset that this session has sent to the master; None before the first.
+
+        It may be below what `acknowledge` was given last: then the master does not answer, or is not proven.
+        """
 
     @property
     def state(self) -> SessionState:

@@ -54,7 +54,7 @@ class TopicSession(Protocol):
 
     @property
     def acknowledged(self) -> Mapping[int, Offset]:
-        """The last offset of each partition that was promised in this session."""
+        """The last offset of each partition that the master has confirmed in this session."""
 
     @property
     def state(self) -> SessionState:

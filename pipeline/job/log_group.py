@@ -26,6 +26,7 @@ from pipeline.monitoring.progress import Phase
 from pipeline.system.process_folder import process_folder
 from sinks.batch.group import Group
 from sinks.batch.result import BatchResult, BatchStep, no_step
+from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
 from sources.group import standing
@@ -97,8 +98,10 @@ class LogGroup:
         if not self._is_stopping:
             self._is_stopping = True
             self._tell()
-        self._stream.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            self._stream.stop()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _read(self) -> list[Replication]:
         return [one for one in self._members.values() if one.is_read]
@@ -115,8 +118,11 @@ class LogGroup:
         return bool(self._read()) or (is_beginning and not self._has_begun)
 
     def _start(self) -> None:
+        turns = self._tell()
+        if turns is None:
+            return
         self._has_begun = True
-        self._in_query = self._tell()
+        self._in_query = turns
         trigger: Mapping[str, object] = (
             {"availableNow": True} if self._available_now else {"processingTime": "0 seconds"}
         )
@@ -140,21 +146,33 @@ class LogGroup:
         for one in self._read():
             one.note(error.of(one.id))
 
-    def _tell(self) -> dict[str, int]:
+    def _tell(self) -> dict[str, int] | None:
         """Write which logs to read, and from where, unless the file already says so. From any thread.
 
-        Returns the turn of each member that is to be read.
+        Returns the turn of each member that is to be read; None if the file cannot be written, which is noted for each.
+        Until it can, the planner goes on with what it was told last: batches of what is committed already, which commit
+        nothing.
         """
         with self._saying:
             read = self._read()
-            turns = {one.id: one.turn for one in read}
             places = {log_id: place for one in read for log_id, place in one.places.items()}
             most = max(one.batch_bytes for one in self._members.values())
             said = Standing(places, most, self._is_stopping)
-            if said != self._said:
-                standing.write(self._folder / "standing.json", said)
-                self._said = said
-            return turns
+            try:
+                if said != self._said:
+                    standing.write(self._folder / "standing.json", said)
+                    self._said = said
+            except OSError as error:
+                self._note(
+                    failed_by(error)(
+                        "the planner cannot be told which logs to read",
+                        expected=f"a file that can be written in {self._folder}",
+                        found=error,
+                        hint="A full disk is waited for. Nothing is lost: what was not committed is read again.",
+                    )
+                )
+                return None
+            return {one.id: one.turn for one in read}
 
     def _apply(self, planned: Sequence[Planned]) -> None:
         with _all_held(self._read()) as members:

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import ENDED, Progress
 from sinks.history.metadata import MetadataTable
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, of_log
 from sources.metadata import KINDS, FetchedMetadata
 from sources.offsets import LogId
 
@@ -97,13 +97,16 @@ class MetadataSync:
     def _tick(self) -> None:
         self._report()
         failed: dict[str, str] = {}
-        for fetched in self._fetch():
-            at = datetime.now(UTC)
-            if self._is_over():
-                return
-            error = self._take(fetched, at)
-            if error is not None:
-                failed[fetched.kind.name] = str(error.at(self._log_id))
+        try:
+            for fetched in self._fetch():
+                at = datetime.now(UTC)
+                if self._is_over():
+                    return
+                error = self._take(fetched, at)
+                if error is not None:
+                    failed[fetched.kind.name] = str(error.at(self._log_id))
+        except Exception as failure:  # noqa: BLE001 - whatever it is, the next fetch may work
+            failed["metadata"] = str(of_log(failure, self._log_id))
         self._tell(failed)
 
     def _report(self) -> None:

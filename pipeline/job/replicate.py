@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from typing import TypedDict
 
 from pyspark.sql import SparkSession
@@ -208,14 +209,20 @@ class Job:
         return [one.progress() for one in self.logs]
 
     def close(self) -> None:
-        """End every query and session. Idempotent."""
+        """End every query and session, whatever any of them raises. Idempotent. Raises what the last of them raised."""
         self._stop.set()
-        self.tables.stop()
-        self._catalog.stop()
-        wait(self._busy.values(), CLOSE_S)
-        for group in self._groups:
-            group.stop()
+        with ExitStack() as ending:  # from the last line to the first
+            ending.callback(self._pool.shutdown, wait=False, cancel_futures=True)
+            ending.callback(self._stop_logs)
+            for group in self._groups:
+                ending.callback(group.stop)
+            ending.callback(wait, self._busy.values(), CLOSE_S)
+            ending.callback(self._catalog.stop)
+            ending.callback(self.tables.stop)
+
+    def _stop_logs(self) -> None:
+        last_fetch_by_s = time.monotonic() + LAST_FETCH_S
         with ThreadPoolExecutor(min(len(self.logs), AT_ONCE)) as pool:
-            last_fetch_by_s = time.monotonic() + LAST_FETCH_S
-            list(pool.map(lambda one: one.stop(last_fetch_by_s), self.logs))
-        self._pool.shutdown(wait=False, cancel_futures=True)
+            stopping = [pool.submit(one.stop, last_fetch_by_s) for one in self.logs]
+        for one in stopping:
+            one.result()

@@ -135,7 +135,7 @@ _OFFSETS: tuple[tuple[str, str, Callable[[Progress], int | None]], ...] = (
     ),
     (
         "acknowledged_offset",
-        "up to where the replica has vouched to the master; never above the committed offset",
+        "up to where the master has been sent word that the log is durable; below the committed offset until it is",
         lambda progress: progress.acknowledged,
     ),
     ("lag", "what the master holds and the table does not", lambda progress: progress.lag_offsets),
@@ -177,7 +177,7 @@ _METRICS: tuple[_Single | _Labelled, ...] = (
     ),
     _of_partitions(
         "acknowledged_offset",
-        "up to where the consumer group says that it is durable; never above the committed offset",
+        "up to where the consumer group has confirmed that it is durable; never above the committed offset",
         lambda one: one.acknowledged,
     ),
     _of_partitions("lag_offsets", "what the partition holds and the table does not", lambda one: one.lag_offsets),

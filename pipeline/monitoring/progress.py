@@ -104,7 +104,7 @@ class Progress:
 
     @property
     def acknowledged(self) -> Offset | None:
-        """The last offset that was acknowledged to the master."""
+        """The last offset that was sent to the master as durable here; a consumer group has confirmed it."""
         return self.session.acknowledged
 
     @property

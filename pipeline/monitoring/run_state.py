@@ -31,7 +31,7 @@ from typing import Any
 from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
 from sinks.state.log_state import Writer
 from sinks.storage.small_file import SmallFile
-from sources.errors import AlreadyRunning, TakenOver
+from sources.errors import AlreadyRunning, TakenOver, of_log
 from sources.offsets import UNITS
 
 PUBLISH_EVERY_S = 5.0
@@ -228,8 +228,11 @@ class Publisher:
         while True:
             self._changed.wait(PUBLISH_EVERY_S)
             self._changed.clear()  # before publishing, so that a later change is not missed
-            if self._publish() in ENDED:
-                return
+            try:
+                if self._publish() in ENDED:
+                    return
+            except Exception as failure:  # noqa: BLE001 - without this thread the job would pass for dead
+                self._say_once(failure)
 
     def _publish(self) -> Phase:
         progress = self._progress()
@@ -269,9 +272,10 @@ class Publisher:
         except OSError as error:
             self._say_once(error)
 
-    def _say_once(self, error: OSError) -> None:
+    def _say_once(self, failure: Exception) -> None:
         if not self._has_failed:
-            _log.warning("%s: others cannot see that this job runs; nothing else is affected: %s", self._log_id, error)
+            said = failure if isinstance(failure, OSError) else of_log(failure, self._log_id)
+            _log.warning("%s: others cannot see that this job runs; nothing else is affected: %s", self._log_id, said)
         self._has_failed = True
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import traceback
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -138,11 +139,17 @@ _REMOTE: Final = re.compile(r"RemoteException\((?P<kind>[\w.$]+)\): ?(?P<says>.*
 
 def passes(error: Exception) -> bool:
     """Whether an operation that a storage refused with `error` may succeed later, without anybody's help."""
-    if isinstance(error, (Py4JNetworkError, ConnectionError)):
-        return False  # the JVM of this process is gone: Python's own connections here are only to it
+    if isinstance(error, Py4JNetworkError) or (isinstance(error, ConnectionError) and _is_of_py4j(error)):
+        return False  # the JVM of this process is gone
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _PASSING_ERRNOS
     return passes_as_told(told(error))
+
+
+def _is_of_py4j(error: ConnectionError) -> bool:
+    """Whether the connection to the JVM has failed, and not that of a mount to its server."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__", "").partition(".")[0] == "py4j" for frame in frames)
 
 
 def passes_as_told(text: str) -> bool:

@@ -24,6 +24,7 @@ from sources.errors import ConfigurationError, RegistryUnreachable
 _PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 60.0
 _MOST_BYTES: Final = 64 << 20
+_MOST_REFERENCES: Final = 200
 _SERIALIZED: Final = "?format=serialized"
 _NOT_FOUND: Final = (40401, 40402, 40403)
 """The error codes for a missing subject, version or schema, which come with status 404."""
@@ -63,28 +64,37 @@ class SchemaRegistry:
         if found is None:
             self._missing[number] = time.monotonic()
             raise unknown
-        others: dict[str, str] = {}
+        others: dict[str, str | None] = {}
         self._add_references(found, how, others)
-        return Registered(found.get("schemaType", "AVRO"), found["schema"], tuple(others.items()))
+        listed = tuple((name, text) for name, text in others.items() if text is not None)
+        return Registered(found.get("schemaType", "AVRO"), found["schema"], listed)
 
-    def _add_references(self, of: dict[str, Any], how: str, others: dict[str, str]) -> None:
-        """Add the schemas that a schema uses to `others`, each after those that it uses itself."""
+    def _add_references(self, of: dict[str, Any], how: str, others: dict[str, str | None]) -> None:
+        """Add the schemas that a schema uses to `others`, each after those that it uses itself.
+
+        None stands for one whose own are still being added, which may refer to it again.
+        """
         for one in of.get("references") or ():
-            if one["name"] in others:
+            name = one["name"]
+            if name in others:
                 continue
             path = f"/subjects/{quote(one['subject'], safe='')}/versions/{one['version']}{how}"
+            if len(others) == _MOST_REFERENCES:
+                raise self._wrong(path, f"at most {_MOST_REFERENCES} schemas that one refers to", "more")
             found = self._get(path)
             if found is None:
                 raise self._wrong(path, "what a schema of its own refers to", "nothing")
+            others[name] = None
             self._add_references(found, how, others)
-            others[one["name"]] = found["schema"]
+            del others[name]  # it comes behind its own
+            others[name] = found["schema"]
 
     def _get(self, path: str) -> dict[str, Any] | None:
         """The registry's answer; None if it says that there is no such thing."""
         status, body = self._asked(path)
         try:
             answer = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             answer = {}
@@ -92,7 +102,7 @@ class SchemaRegistry:
             return None
         if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR or status == http.HTTPStatus.TOO_MANY_REQUESTS:
             raise self._away(path, f"{status}: {answer.get('message', body[:100])}")
-        if status != http.HTTPStatus.OK or not isinstance(answer.get("schema"), str):
+        if status != http.HTTPStatus.OK or not _is_schema(answer):
             raise self._wrong(path, "a schema", f"{status}: {answer.get('message', body[:100])}")
         return answer
 
@@ -125,3 +135,20 @@ class SchemaRegistry:
             f"the schema registry {self._url.geturl()} gives no schema", expected=f"{expected}, from GET {path}",
             found=found, hint="Is that its address, and may we read from it?",
         )  # fmt: skip
+
+
+def _is_schema(answer: dict[str, Any]) -> bool:
+    references = answer.get("references") or []
+    return (
+        isinstance(answer.get("schema"), str)
+        and isinstance(answer.get("schemaType", ""), str)
+        and isinstance(references, list)
+        and all(map(_is_reference, references))
+    )
+
+
+def _is_reference(value: object) -> bool:
+    match value:
+        case {"name": str(), "subject": str(), "version": int()}:
+            return True
+    return False

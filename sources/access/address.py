@@ -8,6 +8,7 @@ from typing import Final
 
 from sources.errors import ConfigurationError
 
+MAX_PORT: Final = 65535
 _ADDRESS: Final = re.compile(r"(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:\[\]/]+)):(?P<port>\d{1,5})")
 
 
@@ -22,10 +23,10 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Parse ``"127.0.0.1:10912"`` or ``"[::1]:10912"``. Raises ConfigurationError."""
         match = _ADDRESS.fullmatch(text.strip())
-        if match is None or not 1 <= int(match["port"]) <= 65535:
+        if match is None or not 1 <= int(match["port"]) <= MAX_PORT:
             raise ConfigurationError(
                 "not an address",
-                expected="host:port, with a port from 1 to 65535",
+                expected=f"host:port, with a port from 1 to {MAX_PORT}",
                 found=repr(text),
                 hint="Write for example 127.0.0.1:10912, broker-a:10912 or [::1]:10912.",
             )

@@ -24,7 +24,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, of_log
 from sources.kafka.cluster.connection import Cluster, connected
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import may_pass
@@ -155,9 +155,9 @@ class GroupSession:
             try:
                 with connected(self._settings) as cluster:
                     self._serve(cluster)
-            except (LogtwinError, OSError) as error:
+            except Exception as failure:  # noqa: BLE001 - if this thread ended, the group would lag, and nobody know why
                 wait_s = _FIRST_WAIT_S if self._connected_since else wait_s
-                self._note(error)
+                self._note(failure)
                 if is_last_attempt or self._failure:
                     return
                 self._pause(wait_s)
@@ -200,12 +200,13 @@ class GroupSession:
         with self._changed:
             self._changed.wait_for(lambda: self._is_closing, wait_s)
 
-    def _note(self, error: LogtwinError | OSError) -> None:
+    def _note(self, failure: Exception) -> None:
+        error = failure if isinstance(failure, (LogtwinError, OSError)) else of_log(failure, self._log_id)
         with self._changed:
             is_news = self._connected_since is not None or self._last_error != str(error)
             self._connected_since = None
             self._last_error = str(error)
-            if isinstance(error, LogtwinError) and not may_pass(error):
-                self._failure = error.at(self._log_id)
+            if isinstance(failure, LogtwinError) and not may_pass(failure):
+                self._failure = failure.at(self._log_id)
         level = logging.WARNING if is_news else logging.DEBUG
         _logger.log(level, "%s: committing to group %s failed: %s", self._log_id, self._group.name, error)

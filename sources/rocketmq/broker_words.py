@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Final
 
-from sources.access.address import Address
+from sources.access.address import MAX_PORT, Address
 from sources.errors import ProtocolViolation
 from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
@@ -46,6 +46,7 @@ MOST_IN_SYNC_REPLICAS: Final = 2
 _DEFAULT_FORCIBLY_PERCENT: Final = 85
 _FORCIBLY_PERCENT_LIMITS: Final = (30, 85)  # the broker limits the configured value to these
 _DEFAULT_HOUSEKEEPING_MS: Final = 20_000
+_MOST_MS: Final = 2**31 - 1  # Java's int
 _HOUSEKEEPING_MARGIN_S: Final = 2.0  # a broker checks its clocks every second, and later when busy
 _TOTAL: Final = re.compile(r"Total : ([0-9]{1,18}(?:[.,][0-9]{1,18})?) (?:([KMGTPE])i)?B")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
@@ -70,7 +71,7 @@ def log_bounds(info: Words) -> OffsetRange:
 def ha_address(config: Words) -> Address:
     """Return the address at which the broker says it listens for slaves. Raises ProtocolViolation."""
     host, port = config.get("brokerIP2", ""), _number(config, "haListenPort")
-    if not host or not port:
+    if not host or not port or not 0 < port <= MAX_PORT:
         raise ProtocolViolation(
             "the broker's configuration lacks its HA address",
             expected="brokerIP2 and haListenPort",
@@ -125,7 +126,8 @@ def counted_for_s(config: Words) -> float | None:
     """Implement `MasterLog.counted_for_s`: for how long a silent connection is counted, if connections are counted."""
     if not takes_turns(config):
         return None
-    return (_number(config, "haHousekeepingInterval") or _DEFAULT_HOUSEKEEPING_MS) / 1000 + _HOUSEKEEPING_MARGIN_S
+    interval_ms = min(_number(config, "haHousekeepingInterval") or _DEFAULT_HOUSEKEEPING_MS, _MOST_MS)
+    return interval_ms / 1000 + _HOUSEKEEPING_MARGIN_S
 
 
 def files(config: Words) -> Files | None:
@@ -191,12 +193,12 @@ def _number(config: Words, key: str) -> int | None:
 
 
 def _offset(info: Words, name: str) -> int:
-    try:
-        return int(info[name])
-    except (KeyError, ValueError) as error:
+    offset = _number(info, name)
+    if offset is None:
         raise ProtocolViolation(
             "the broker's runtime info lacks an offset",
             expected=f"a number {name}",
             found=info.get(name, "none"),
             hint="Check that the address is that of a broker, not of a name server or proxy.",
-        ) from error
+        )
+    return offset

@@ -186,7 +186,14 @@ class NamedBroker(SoughtBroker):
         return self._master_of(groups, name_server)
 
     def _master_of(self, groups: Mapping[str, Any], name_server: Address) -> Address:
-        addresses = (groups.get(self.name) or {}).get("brokerAddrs") or {}
+        group = groups.get(self.name) or {}
+        addresses = (group.get("brokerAddrs") or {}) if isinstance(group, dict) else group
+        if not isinstance(addresses, dict):
+            raise ProtocolViolation(
+                f"the name server at {name_server} tells no addresses of {self.name}",
+                expected='a JSON object "brokerAddrs"',
+                found=group,
+            )
         if MASTER_ID not in addresses:
             raise MasterUnreachable(
                 f"the name server at {name_server} knows no master of {self.name}",

@@ -114,14 +114,36 @@ def _remoting_stream(rng: random.Random) -> bytes:
     fields = {text(rng)[:9000]: text(rng)[:9000] for _ in range(rng.randint(0, 4))}
     command = Command(
         code=rng.randint(-(2**15), 2**15 - 1), opaque=rng.randint(-(2**31), 2**31 - 1), flag=rng.randint(0, 3),
-        ext_fields=fields, remark=rng.choice((None, text(rng))), body=rng.randbytes(rng.randint(0, 20)),
+        ext_fields=fields, remark=rng.choice((None, text(rng), _repeated(rng))),
+        body=rng.choice((rng.randbytes(20), _repeated(rng).encode())),
         serialization=rng.choice(tuple(Serialization)),
     )  # fmt: skip
     return mutated(encode_command(command), rng)
 
 
+def _repeated(rng: random.Random) -> str:
+    """Of a broker that says one thing again and again: what makes a parser of JSON go on, or begin anew."""
+    again = rng.choice(('\\"', "\\", '"', '"",', "{", "[", "[{},", '{"a":', "{1:", ",1", "1", ", ", "\n", " ", "\\u"))
+    return rng.choice(("", '"', "{", '{"a":"', "[1", "{1")) + again * rng.choice((1, 40, 3000, 20_000))
+
+
 def _json_header(rng: random.Random) -> bytes:
-    odd = ("1", "-1", '"1"', "null", "[]", "{}", "1.5", "true", '{"a":1}', '{"a":null}', "[" * 2000, *LONG_DIGITS)
+    odd = (
+        _repeated(rng),
+        json.dumps(_repeated(rng)),
+        "1",
+        "-1",
+        '"1"',
+        "null",
+        "[]",
+        "{}",
+        "1.5",
+        "true",
+        '{"a":1}',
+        '{"a":null}',
+        "[" * 2000,
+        *LONG_DIGITS,
+    )
     names = ("code", "opaque", "flag", "version", "language", "remark", "extFields")
     pairs = [f'"{name}":{rng.choice(odd)}' for name in names if rng.random() < 0.6]
     return ("{" + ",".join(pairs) + "}").encode()

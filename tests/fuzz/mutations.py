@@ -8,6 +8,14 @@ from itertools import pairwise
 FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000
 TIMES_AT_BOUNDS_MS = (FIRST_MS - 1, FIRST_MS, END_MS - 1, END_MS, 2**63 // 1000, 10**18, 2**63 - 1, -(2**63))
 """Of the years 1 to 9999, of microseconds in 64 bits, of 64 bits; and nanoseconds."""
+
+
+class Made:
+    """How many bytes the present case has made, for what is held against their number."""
+
+    size_bytes = 0
+
+
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
 _WORDS = (b"\x00\x00\x00\x00", b"\x7f\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff", b"\xda\xa3\x20\xa7")
 
@@ -19,6 +27,7 @@ def mutated(data: bytes, rng: random.Random, most: int = 4) -> bytes:
         if not found:
             return rng.randbytes(rng.randint(0, 40))
         _change(found, rng)
+    Made.size_bytes += len(found)
     return bytes(found)
 
 
@@ -44,6 +53,7 @@ def _change(data: bytearray, rng: random.Random) -> None:
 
 def in_pieces(data: bytes, rng: random.Random) -> list[bytes]:
     """`data`, cut anywhere."""
+    Made.size_bytes += len(data)
     cuts = sorted({0, len(data), *(rng.randint(0, len(data)) for _ in range(rng.randint(0, 6)))})
     return [data[start:end] for start, end in pairwise(cuts)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchResult
 from sinks.tables import LOG
-from sources.errors import LogtwinError, MasterSilent
+from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import standing
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
@@ -34,6 +36,7 @@ class Query:
         self.started = 0
         self.is_started = False
         self.has_ended = False
+        self.is_stopped = False
         self.in_batch = threading.Lock()
 
     def load(self) -> None:
@@ -48,7 +51,7 @@ class Query:
         return None
 
     def stop(self) -> None:
-        pass
+        self.is_stopped = True
 
 
 class Batches:
@@ -290,3 +293,34 @@ def test_what_a_batch_has_noted_keeps_a_log_from_being_read_until_it_waits(
     assert seen == [False]
     assert one.poll(0.0) is Phase.WAITING  # met once
     assert seen == [False]
+
+
+@pytest.mark.parametrize("available_now", [False, True])
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, StorageUnreachable), (errno.EACCES, ReplicaError)], ids=["full", "refused"]
+)
+def test_a_disk_that_takes_no_standing_is_told_of_each_log_and_ends_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available_now: bool, number: int, kind: type[ReplicaError]
+) -> None:
+    made = Made(tmp_path, available_now=available_now)
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(standing, "write", refuse)
+        made.poll()
+        assert made.query.started == 0  # it would not know what to read
+        for member in (made.a, made.b):
+            assert type(member.noted) is kind
+            assert member.noted.log == member.id
+            assert os.strerror(number) in str(member.noted)
+    made.a.restart()
+    made.poll()
+    assert (made.query.started, made.listed()) == (1, {"rocketmq/a": 2})
+    monkeypatch.setattr(standing, "write", refuse)
+    made.a.turn += 1
+    made.batch()
+    assert type(made.a.noted) is kind
+    made.group.stop()
+    assert made.query.is_stopped

@@ -201,6 +201,28 @@ def test_a_master_that_is_away_is_one_warning(tables: Tables, caplog: pytest.Log
     ]
 
 
+def test_whatever_fails_is_said_once_and_does_not_end_it(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Semaphore(0)
+    is_failing = True
+
+    def fetch() -> Iterator[FetchedMetadata]:
+        asked.release()
+        if is_failing:
+            raise ZeroDivisionError("nobody thought of it")
+        yield FetchedMetadata(TOPICS, NOTHING)
+
+    one = sync(fetch, rhythm(0.01, 0.01))
+    with caplog.at_level(logging.WARNING):
+        one.start()
+        for _ in range(3):
+            assert asked.acquire(timeout=10)
+        is_failing = False
+        wait_until(lambda: bool(tables.recorded), "a fetch that works")
+        one.stop()
+    said = [record.getMessage() for record in caplog.records]
+    assert ["nobody thought of it" in one for one in said] == [True, False]
+
+
 def test_a_table_that_cannot_be_written_does_not_end_it(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
     tables.error = ReplicaError("the disk is full", log=LOG)
     running = sync(topics_only, rhythm(0, 0.01))
@@ -383,7 +405,7 @@ def test_data_does_not_wait_for_metadata_that_does_not_come(
     with embedded_master(tmp_path / "store") as served, replicating(spark, tmp_path / "lake", served) as job:
         assert asked.wait(30)
         send_workload(served.master.address, workload(1), count=200)
-        reached = run_until(job, lambda progress: progress.position == served.end != 0)
+        reached = run_until(job, lambda progress: progress.acknowledged == served.end != 0)
         assert reached.acknowledged == reached.position
     answer.set()
 

@@ -203,7 +203,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
         job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False)
         job.start()
         run_until(job, lambda now: now.batches > 0 and now.session.connected_since is not None)
-        caught_up = run_until(job, is_caught_up)
+        caught_up = run_until(job, lambda now: is_caught_up(now) and now.acknowledged == now.position)
         end = master.end
         file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
         assert eventually(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]

@@ -315,3 +315,32 @@ def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
             assert asked.acquire(timeout=10)
         ended(job, mine)
     assert [LOG in record.message for record in caplog.records] == [True]
+
+
+def test_whatever_keeps_it_from_saying_so_is_said_once_and_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were its thread to end, others would take the job for dead after a while, and begin another one."""
+    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
+    failing = threading.Event()
+    failed = threading.Semaphore(0)
+
+    class Failing(Job):
+        def progress(self) -> Progress:
+            if failing.is_set():
+                failed.release()
+                raise ZeroDivisionError("nobody thought of it")
+            return super().progress()
+
+    job = Failing()
+    mine = publisher(tmp_path, job)
+    mine.enter(take_over=False)
+    with caplog.at_level(logging.WARNING):
+        failing.set()
+        for _ in range(3):
+            assert failed.acquire(timeout=10)
+        failing.clear()
+        since = datetime.now(UTC)
+        assert eventually(lambda: on_disk(tmp_path).updated_at > since)
+        ended(job, mine)
+    assert ["nobody thought of it" in record.message for record in caplog.records] == [True]

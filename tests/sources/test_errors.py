@@ -66,6 +66,25 @@ def test_the_last_error_in_a_text_counts_and_none_is_none() -> None:
     assert find_error("an ordinary traceback") is None
 
 
+def test_what_looks_like_an_error_and_is_none_hides_none() -> None:
+    """A broker's remark may say anything, in a traceback, too."""
+    made_up = ["logtwin-error:AAAA:", "logtwin-error:bnVsbA==:", "logtwin-error:e30=:", "logtwin-error:a:"]  # null, {}
+    found = find_error(" ".join([a_gap().token(), *made_up]))
+    assert found is not None
+    assert found.facts() == a_gap().facts()
+    assert find_error(" ".join(made_up)) is None
+
+
+def test_what_others_wrote_is_told_up_to_a_length() -> None:
+    error = MasterUnreachable("gone", found="<" + "x" * 16_000_000 + ">", expected=["y"] * 1_000_000, hint="Wait.")
+    assert len(str(error)) < 10_000
+    assert str(error).endswith("x>. Wait.")
+    assert "16,000,002 characters" in str(error.found)
+    assert error.found is not None
+    assert error.found.startswith("<x")
+    assert error.at("rocketmq/a").facts() == {**error.facts(), "log": "rocketmq/a"}
+
+
 def test_a_type_of_another_version_becomes_the_base() -> None:
     assert type(error_from({"type": "FromTheFuture", "problem": "x"})) is LogtwinError
 

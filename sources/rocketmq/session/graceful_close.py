@@ -7,6 +7,8 @@ import time
 from typing import Final
 
 DRAIN_BYTES: Final = 1024 * 1024
+ENDED: Final = (ConnectionResetError, BrokenPipeError)
+"""What a socket raises once the master has reset the connection; broken, if it had ended its half before."""
 
 
 def say_goodbye(sock: socket.socket, *, within_s: float) -> bool:
@@ -24,7 +26,7 @@ def say_goodbye(sock: socket.socket, *, within_s: float) -> bool:
             sock.settimeout(left_s)
             if not sock.recv(DRAIN_BYTES):
                 return True
-    except ConnectionResetError:
+    except ENDED:
         return True
     except OSError:  # out of time, or out of reach
         return False

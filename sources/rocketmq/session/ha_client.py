@@ -38,7 +38,7 @@ from sources.access.address import Address
 from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
 from sources.master import TimeIsUp
 from sources.offsets import Offset
-from sources.rocketmq.session.graceful_close import say_goodbye
+from sources.rocketmq.session.graceful_close import ENDED, say_goodbye
 from sources.rocketmq.session.ha_connection import connect_slave
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect, Frame, FrameParser, Plain
 
@@ -224,6 +224,8 @@ class _Connection:
             bodies = self._unconfirmed.released(frames, self._frames.confirmed)
             if bodies:
                 return bodies
+            if frames and self._patience.left_s() <= 0:
+                raise TimeIsUp
             heartbeats += sum(frame.is_heartbeat for frame in frames)
             if self._frames.is_inside_body:
                 heard_at = time.monotonic()
@@ -241,7 +243,7 @@ class _Connection:
                 raise TimeIsUp from None
             return None
         except OSError as error:
-            self._has_ended = isinstance(error, ConnectionResetError)
+            self._has_ended = isinstance(error, ENDED)
             raise _Closed(str(error)) from error
         if not count:
             self._has_ended = True

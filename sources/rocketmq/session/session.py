@@ -4,7 +4,7 @@ A thread owns the socket. The job leaves the committed offset with `acknowledge`
 once, repeats it every few seconds (a master closes a connection that it has not heard from for 20 s), and reconnects
 for ever if the connection breaks. What holds at every moment:
 
-    reported <= acknowledged by the job <= committed in the replica
+    reported (`acknowledged`) <= wanted by the job <= committed in the replica
 
 and the reports of one connection never fall. A first report also counts as a promise. So a new connection starts with
 the last acknowledged offset, after the job has proven that the master is the one it read from, and after checking that
@@ -41,12 +41,12 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from sources.access.address import Address
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, of_log
 from sources.master import SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.session.checks import FirstHeads, Promise
-from sources.rocketmq.session.graceful_close import say_goodbye
+from sources.rocketmq.session.graceful_close import ENDED, say_goodbye
 from sources.rocketmq.session.ha_connection import connect_slave
 from sources.rocketmq.session.turns import Turns
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
@@ -102,6 +102,7 @@ class HASession:
         self._max_frame_bytes = max_frame_bytes
         self._address: Address | None = None
         self._lock = threading.Lock()  # guards the facts below; held for assignments only
+        self._wanted: Offset | None = None
         self._acknowledged: Offset | None = None
         self._connected_since: datetime | None = None
         self._connections = 0
@@ -139,9 +140,9 @@ class HASession:
         with self._lock:
             if self._closing.is_set():
                 raise ValueError(f"{self._log_id}: acknowledging {committed} to a closed session")
-            if self._acknowledged is not None and committed < self._acknowledged:
-                raise ValueError(f"{self._log_id}: acknowledging {committed} after {self._acknowledged}")
-            self._acknowledged = committed
+            if self._wanted is not None and committed < self._wanted:
+                raise ValueError(f"{self._log_id}: acknowledging {committed} after {self._wanted}")
+            self._wanted = committed
             if self._thread is None and committed > 0:
                 self._thread = threading.Thread(target=self._run, name=f"acknowledge {self._log_id}", daemon=True)
                 self._thread.start()
@@ -181,8 +182,8 @@ class HASession:
             started = time.monotonic()
             try:
                 is_done = self._connect_and_serve()
-            except (LogtwinError, OSError) as error:
-                self._note_failure(error)
+            except Exception as failure:  # noqa: BLE001 - if this thread ended, producers would wait, and nobody know why
+                self._note_failure(failure)
                 is_done = is_last_attempt
                 if time.monotonic() - started > self._longest_wait_s:  # it was a connection, not an attempt at one
                     wait_s = _FIRST_WAIT_S
@@ -216,7 +217,7 @@ class HASession:
         is_known = False
         try:
             return self._serve(sock, dialect)
-        except (ConnectionResetError, BrokenPipeError):
+        except ENDED:
             is_known = True
             raise
         finally:
@@ -275,13 +276,14 @@ class HASession:
         renew_at = heartbeat_at + self._renew_after_s
         while True:
             is_closing = self._closing.is_set()  # read before the offset, which is final once this is set
-            offset = self._acknowledged or Offset(0)
+            offset = self._wanted or Offset(0)
             if promise.is_new(offset) or time.monotonic() >= heartbeat_at:
                 report = dialect.report(promise.checked(offset))
                 if not self._turns.begin():
                     return False
                 self._note_connected()
                 sock.sendall(report)
+                self._acknowledged = offset
                 heads.reported(offset)
                 heartbeat_at = time.monotonic() + self._heartbeat_interval_s
             if is_closing:
@@ -317,7 +319,8 @@ class HASession:
                 self._connected_since = datetime.now(UTC)
                 self._connections += 1
 
-    def _note_failure(self, error: LogtwinError | OSError) -> None:
+    def _note_failure(self, failure: Exception) -> None:
+        error = failure if isinstance(failure, (LogtwinError, OSError)) else of_log(failure, self._log_id)
         with self._lock:
             is_news = self._connected_since is not None or self._last_error != str(error)
             self._connected_since = None

@@ -117,8 +117,8 @@ class AnswerParser:
     """The slave's side of the handshake: takes the bytes that it `wants`, in pieces of any size."""
 
     def __init__(self) -> None:
-        self._head = b""
-        self._body = b""
+        self._head = bytearray()
+        self._body = bytearray()
         self._body_bytes = 0
 
     @property

@@ -151,7 +151,7 @@ class RemotingClient(RemotingConnection):
         slaves = (self.ha_status() or {}).get("haConnectionInfo") or []
         try:
             return max((Offset(int(slave["slaveAckOffset"])) for slave in slaves), default=None)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ProtocolViolation(
                 f"the HA status of the broker at {self.address} has a slave without offset",
                 expected="a number slaveAckOffset",

@@ -353,12 +353,13 @@ _DECODE_HEADER: Final = {
     int(Serialization.ROCKETMQ): _decode_binary_header,
 }
 
-_STRING_OR_INTEGER_KEY: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|([{,]\s*)(-?\d+)(\s*:)', re.DOTALL)
+# A string that does not end takes the whole rest, so that no byte is looked at from each quote before it.
+_STRING_OR_INTEGER_KEY: Final = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?)|([{,]\s*+)(-?[0-9]++)(?=\s*+:)', re.DOTALL)
 
 
 def quote_integer_keys(text: str) -> str:
-    """Turn fastjson's maps with unquoted integer keys into JSON. Strings are left alone."""
-    return _STRING_OR_INTEGER_KEY.sub(lambda match: match[1] or f'{match[2]}"{match[3]}"{match[4]}', text)
+    """Turn fastjson's maps with unquoted integer keys into JSON, in linear time. Strings are left alone."""
+    return _STRING_OR_INTEGER_KEY.sub(lambda match: match[1] or f'{match[2]}"{match[3]}"', text)
 
 
 def loads(data: Buffer | str) -> Any:

@@ -165,6 +165,42 @@ def test_schemas_that_refer_to_others(served: Served) -> None:
         served.reader()(frame(1, b"\x02\x00"))
 
 
+def test_schemas_that_refer_to_one_another(served: Served) -> None:
+    """Each is asked for once, so that it ends; then there is one that uses a name of which nothing is known yet."""
+    one, other = ({"name": name, "subject": name, "version": 1} for name in ("One", "Other"))
+    of_one, of_other = (
+        json.dumps({"type": "record", "name": name, "fields": [{"name": "at", "type": at}]})
+        for name, at in (("One", "Other"), ("Other", "One"))
+    )
+    served.answers |= {
+        "/schemas/ids/1": (200, {"schema": record("One"), "references": [one]}),
+        "/subjects/One/versions/1": (200, {"schema": of_one, "references": [other]}),
+        "/subjects/Other/versions/1": (200, {"schema": of_other, "references": [one]}),
+    }
+    assert outcome(served.reader(), frame(1, b"\x02")) == "unusable_schema"
+    assert len(served.asked) == 3
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"[" * 100_000,
+        b'{"schema":' + b'{"a":' * 100_000,
+        {"schema": OLD, "references": 7},
+        {"schema": OLD, "references": [7]},
+        {"schema": OLD, "references": [{}]},
+        {"schema": OLD, "references": [{"name": [], "subject": "a", "version": 1}]},
+        {"schema": OLD, "references": [{"name": "a", "subject": 7}]},
+        {"schema": OLD, "schemaType": []},
+    ],
+    ids=range(8),
+)
+def test_an_answer_of_another_shape_is_the_configurations_fault(served: Served, answer: object) -> None:
+    served.answers["/schemas/ids/1"] = 200, answer
+    with pytest.raises(ConfigurationError, match="gives no schema"):
+        served.reader()(frame(1, b"\x02"))
+
+
 def test_protobuf_is_asked_for_as_a_descriptor(served: Served) -> None:
     answer = {"schema": in_base64(FILE), "schemaType": "PROTOBUF"}
     served.answers["/schemas/ids/7?format=serialized"] = 200, answer

@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetCommitResponse
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.errors import ConfigurationError, MasterUnreachable
 from sources.kafka import session as session_module
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.membership import Member
@@ -34,7 +34,7 @@ class Coordinator(Cluster):
 
     def __init__(self) -> None:
         self.members: tuple[Member, ...] = ()
-        self.trouble: LogtwinError | None = None
+        self.trouble: Exception | None = None
         self.answers = threading.Event()
         self.answers.set()
         self.asked: list[str] = []
@@ -157,6 +157,18 @@ def test_nobody_waits_for_brokers_that_are_away_and_the_newest_gets_through(grou
         assert group.asked[-3:] == ["connect", "DescribeGroupsRequest", "OffsetCommitRequest"]
         assert session.state.reconnects == 1
         assert session.failure is None
+
+
+@pytest.mark.parametrize("trouble", [KeyError("nobody thought of it"), MemoryError("nobody thought of it")], ids=repr)
+def test_whatever_fails_is_told_and_tried_again(group: Coordinator, trouble: Exception) -> None:
+    group.trouble = trouble
+    with a_session() as session:
+        session.acknowledge(at(p0=5))
+        wait_until(lambda: group.attempts > 2, "another attempt")
+        assert "nobody thought of it" in (session.state.last_error or "")
+        assert (session.acknowledged, session.failure) == ({}, None)
+        group.trouble = None
+        wait_for(session, p0=5)
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -42,7 +42,11 @@ def test_a_log_has_two_ends() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"commitLogMinOffset": "5000000001"}, {"commitLogMaxOffset": "many"}, {"commitLogMaxOffset": ""}]
+    "change",
+    [
+        {"commitLogMinOffset": "5000000001"},
+        *({"commitLogMaxOffset": text} for text in ("many", "", "9" * 19, "9" * 5000, "5_000_000_000", "\u0665" * 10)),
+    ],
 )
 def test_ends_that_cannot_be_are_a_violation(change: dict[str, str]) -> None:
     with pytest.raises(ProtocolViolation) as caught:
@@ -58,6 +62,12 @@ def test_where_it_listens_for_slaves() -> None:
 def test_a_broker_that_does_not_say_where_is_a_violation(key: str) -> None:
     with pytest.raises(ProtocolViolation, match="lacks its HA address"):
         ha_address({name: value for name, value in CONFIG.items() if name != key})
+
+
+@pytest.mark.parametrize("port", ["0", "-1", "65536", "9" * 18])
+def test_a_port_that_cannot_be_is_a_violation(port: str) -> None:
+    with pytest.raises(ProtocolViolation, match="lacks its HA address"):
+        ha_address(CONFIG | {"haListenPort": port})
 
 
 @pytest.mark.parametrize(
@@ -96,6 +106,8 @@ def test_how_long_a_silent_connection_counts() -> None:
     assert counted_for_s({**counting, "haHousekeepingInterval": "1500"}) == 3.5
     assert counted_for_s(counting) == 22.0  # RocketMQ's default is 20 s
     assert counted_for_s({"inSyncReplicas": "2", "haHousekeepingInterval": "1500"}) is None
+    # an int of Java's, which every clock here can count to
+    assert counted_for_s({**counting, "haHousekeepingInterval": "9" * 18}) == (2**31 - 1) / 1000 + 2
 
 
 def test_what_it_keeps_and_how_much_room_it_has() -> None:

@@ -196,6 +196,19 @@ def test_ha_status_is_none_where_the_broker_does_not_know_it() -> None:
         assert client.highest_slave_offset() is None
 
 
+@pytest.mark.parametrize(
+    "slaves",
+    ["7", '"all"', "[7]", "[{}]", *(f'[{{"slaveAckOffset":{text}}}]' for text in ("null", "1e999", "[]", '"x"'))],
+)
+def test_slaves_without_an_offset_are_a_violation(slaves: str) -> None:
+    with (
+        ScriptedBroker(answering(body=f'{{"haConnectionInfo":{slaves}}}')) as broker,
+        RemotingClient(broker.address, **PATIENT) as client,
+        pytest.raises(ProtocolViolation, match="a slave without offset"),
+    ):
+        client.highest_slave_offset()
+
+
 def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
     with (
         ScriptedBroker(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as broker,

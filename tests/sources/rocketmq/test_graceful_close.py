@@ -48,6 +48,15 @@ def test_a_reset_is_an_end(talking_to: Callable[[HAScript], socket.socket]) -> N
     assert say_goodbye(talking_to(reset), within_s=PATIENCE_S)
 
 
+def test_a_reset_behind_the_masters_end_is_an_end() -> None:
+    class Reset(socket.socket):
+        def shutdown(self, how: int) -> None:
+            raise BrokenPipeError
+
+    with Reset() as sock:
+        assert say_goodbye(sock, within_s=0.1)
+
+
 def test_without_the_masters_end_it_has_not_ended(talking_to: Callable[[HAScript], socket.socket]) -> None:
     may_leave = threading.Event()
 

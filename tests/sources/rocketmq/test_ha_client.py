@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import random
 import socket
@@ -17,6 +18,7 @@ import pytest
 from sources.access.address import Address
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset
+from sources.rocketmq.session import ha_client
 from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.scripted_master import (
@@ -321,6 +323,25 @@ def test_a_connection_that_the_master_closed_is_known_to_have_ended() -> None:
     with ScriptedMaster(serve_log(LOG, stop_after=50_000), reset, serve_log(LOG)) as master:
         assert read(master.address, 4096, 100_000, replace(PATIENT, forgotten_after_s=22.0)) == LOG[4096:104_096]
         assert len(master.connections) == 3
+
+
+class Broken(socket.socket):
+    """One whose master has ended its half and then reset it, as Linux tells whoever sends first."""
+
+    def sendall(self, *_: object) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    def shutdown(self, how: int) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+def test_a_connection_that_the_master_reset_behind_its_end_is_known_to_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ha_client, "connect_slave", lambda *_, **__: Broken())
+    with pytest.raises(MasterUnreachable, match="closed the connection") as caught:
+        read(Address("127.0.0.1", 1), 4096, 10, replace(QUICK, forgotten_after_s=0.1, connect_attempts=2))
+    assert "Broken pipe" in str(caught.value.found)
 
 
 def test_the_time_between_two_reads_is_the_callers_own() -> None:

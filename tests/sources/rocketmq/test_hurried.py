@@ -80,6 +80,18 @@ def test_whole_records_are_handed_over_and_the_rest_is_not_waited_for(
         assert found == []
 
 
+def test_a_flood_of_heartbeats_is_nothing_to_wait_for(fixture_550: Fixture) -> None:
+    def flood(connection: SlaveConnection) -> None:
+        (start,) = connection.await_reports()[:1]
+        while not connection.has_ended():
+            connection.send(encode_frame(start) * 10_000)
+
+    with over_ha((flood,), holding(0, fixture_550.max_offset)) as (log, _):
+        began_s = time.monotonic()
+        assert hurried(log, fixture_550.max_offset, start=fixture_550.rows[1]["physical_offset"]) == ([], True)
+        assert time.monotonic() - began_s >= HURRY_S
+
+
 def test_what_is_there_is_taken_however_long_it_takes_to_decode(fixture_550: Fixture) -> None:
     """Patience is for waiting: who has not waited has lost none."""
     end = fixture_550.max_offset

@@ -131,8 +131,11 @@ def test_the_first_name_server_that_knows_is_believed() -> None:
         (lambda request: encode_command(request.response(0, body=b"[]")), ProtocolViolation),
         (lambda request: encode_command(request.response(0, body=b"{}")), ProtocolViolation),
         (lambda request: encode_command(request.response(1, remark="what?")), MasterError),
+        (knowing(lambda: '"broker-a":[1]'), ProtocolViolation),
+        (knowing(lambda: group("").replace("{}", "7")), ProtocolViolation),
+        (knowing(lambda: group("").replace("{}", '"0"')), ProtocolViolation),
     ],
-    ids=["no object", "no table", "refused"],
+    ids=["no object", "no table", "refused", "a list of brokers", "a number of addresses", "a text of addresses"],
 )
 def test_what_is_no_name_server_is_named(answer: Callable[[Command], bytes], kind: type[MasterError]) -> None:
     with ScriptedBroker(answer) as name_server, pytest.raises(kind) as caught:

@@ -28,7 +28,7 @@ def test_an_acknowledgement_is_reported_at_once() -> None:
             session.acknowledge(Offset(offset))
             master.await_connection(1).await_report_of(offset)
             assert time.monotonic() - started < 5  # and not the 60 s to the next heartbeat
-        assert session.acknowledged == 251
+        assert eventually(lambda: session.acknowledged == 251)
         before = session.state
         session.close()
         after = session.state
@@ -43,7 +43,7 @@ def test_without_an_acknowledgement_nobody_connects() -> None:
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
         assert session.state.acknowledged is None
         session.acknowledge(Offset(0))
-        assert session.acknowledged == 0
+        assert session.acknowledged is None
     assert master.connections == []
 
 
@@ -66,6 +66,27 @@ def test_the_last_report_is_repeated_as_heartbeat() -> None:
         assert set(master.await_connection(1).await_reports(count + 3)[count:]) == {200}
 
 
+def test_acknowledged_is_what_was_sent_and_not_what_was_left_to_be_sent() -> None:
+    """Until then producers wait, and who looks at the session has to see for what."""
+    may_ask = threading.Semaphore(0)
+
+    def maximum() -> Offset:
+        assert may_ask.acquire(timeout=PATIENCE_S)
+        return Offset(2**62)
+
+    with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
+        session.acknowledge(Offset(100))
+        assert (session.acknowledged, session.state.acknowledged) == (None, None)
+        may_ask.release()
+        master.await_connection(1).await_report_of(100)
+        assert eventually(lambda: session.acknowledged == 100)
+        session.acknowledge(Offset(200))
+        assert (session.acknowledged, session.state.acknowledged) == (100, 100)
+        may_ask.release()
+        master.await_connection(1).await_report_of(200)
+        assert eventually(lambda: session.state.acknowledged == 200)
+
+
 def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
     """HA-48."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
@@ -73,7 +94,7 @@ def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
         session.acknowledge(Offset(100))
         with pytest.raises(ValueError, match="rocketmq/broker-a: acknowledging 99 after 100"):
             session.acknowledge(Offset(99))
-        assert session.acknowledged == 100
+        assert eventually(lambda: session.acknowledged == 100)
 
 
 def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgement() -> None:
@@ -83,6 +104,7 @@ def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgeme
         master.await_connection(1).await_report_of(100)
         session.acknowledge(Offset(200))
         master.await_connection(3).await_report_of(200)
+        assert eventually(lambda: session.acknowledged == 200)
         state = session.state
 
     assert [connection.reports[0] for connection in master.connections] == [100, 200, 200]

@@ -1,0 +1,77 @@
+"""The end of a job, without Spark: whatever one part of it raises, every other part is ended, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.job import replicate
+from pipeline.job.replicate import Job
+from tests.pipeline.running import job_config
+
+ended: list[str] = []
+failing: set[str] = set()
+
+
+class Part:
+    """Anything that a job ends; it may fail meanwhile."""
+
+    name = "a part"
+    error = None
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def stop(self, *_: Any) -> None:
+        ended.append(self.name)
+        if self.name in failing:
+            raise ConnectionRefusedError(self.name)
+
+
+class Tables(Part):
+    name = "tables"
+
+
+class Catalog(Part):
+    name = "catalog"
+
+
+class Group(Part):
+    name = "group"
+
+
+class Log(Part):
+    def __init__(self, _spark: object, _config: object, options: Any, **__: Any) -> None:
+        self.name = options.id
+
+
+EVERYTHING = ["tables", "catalog", "group", "rocketmq/a", "rocketmq/b"]
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    ended.clear()
+    failing.clear()
+    parts = {"TypedTables": Tables, "Catalogued": Catalog, "LogGroup": Group, "LogReplication": Log}
+    for name, part in parts.items():
+        monkeypatch.setattr(replicate, name, part)
+    monkeypatch.setattr(replicate, "prepare_for_many_files", lambda _: None)
+    config = job_config(tmp_path / "lake", path=str(tmp_path))
+    logs = tuple(config.logs[0].model_copy(update={"id": log_id}) for log_id in ("rocketmq/a", "rocketmq/b"))
+    return Job(cast(SparkSession, None), config.model_copy(update={"logs": logs}), available_now=False)
+
+
+@pytest.mark.parametrize("fails", [[], *([part] for part in EVERYTHING), EVERYTHING], ids=", ".join)
+def test_whatever_one_part_raises_every_other_one_is_ended_and_it_is_told(job: Job, fails: list[str]) -> None:
+    failing.update(fails)
+    if fails:
+        with pytest.raises(ConnectionRefusedError):
+            job.close()
+    else:
+        job.close()
+    assert sorted(ended) == sorted(EVERYTHING)
+    assert ended[:3] == EVERYTHING[:3]
+    assert job._pool._shutdown
