@@ -49,7 +49,18 @@ _SQL: Final = "org.apache.spark.sql"
 _CATALYST: Final = f"{_SQL}.catalyst"
 _NODES: Final = (
     *("Aggregate", "DataFrameDropColumns", "Distinct", "Except", "Filter", "Generate", "GlobalLimit", "Intersect"),
-    *("Join", "JoinHint", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation", "Pivot", "Project"),
+    *(
+        "LimitAll",
+        "Join",
+        "JoinHint",
+        "LateralJoin",
+        "LocalLimit",
+        "LocalRelation",
+        "Offset",
+        "OneRowRelation",
+        "Pivot",
+        "Project",
+    ),
     *("Range", "RepartitionByExpression", "Sample", "SampleMethod$Bernoulli$", "SampleMethod$System$", "Sort"),
     *("SubqueryAlias", "Union", "Unpivot", "UnresolvedHint", "UnresolvedWith", "WithWindowDefinition"),
 )

@@ -14,7 +14,7 @@ from py4j.java_gateway import JavaObject
 
 _SPARK: Final = "org.apache.spark.sql"
 _NO_PARTS: Final = re.compile(
-    r"java\.|scala\.None\$|scala\.Enumeration"
+    r"java\.|org\.apache\.spark\.unsafe\.types\.|scala\.None\$|scala\.Enumeration"
     rf"|{re.escape(_SPARK)}\.(types|util|internal)\."
     rf"|{re.escape(_SPARK)}\.catalyst\.((Alias|Table|Function)Identifier\b|plans\.\w+\$?$)"
 )

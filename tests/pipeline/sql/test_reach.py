@@ -62,6 +62,7 @@ READ = (
     "SELECT * FROM explode(array(1, 2)) e(n), sql_keywords() LIMIT 1",
     "SELECT topic FROM log TABLESAMPLE (10 PERCENT) INTERSECT SELECT topic FROM log EXCEPT SELECT 'x'",
     "SELECT * FROM log DISTRIBUTE BY topic SORT BY offset",
+    "SELECT topic FROM log WHERE topic LIKE ANY ('o%', 'p%') LIMIT ALL",
     "SELECT count(*) FILTER (WHERE size > 1), first_value(size) IGNORE NULLS FROM log GROUP BY CUBE (topic, log_id)",
     "SELECT try_divide(1, 0), transform(array(1), (x, i) -> x + i), struct(1 AS a).a, array(1)[0], map('a', 1)['a']",
     "SELECT EXTRACT(HOUR FROM now()), TRIM(BOTH 'x' FROM 'xax'), POSITION('a' IN 'ba')",
