@@ -92,7 +92,6 @@ def test_nobody_turns_variables_on(reader: Reader) -> None:
         "SHOW COLUMNS IN delta.`http://HOST/x`",
         "EXPLAIN SELECT * FROM delta.`http://HOST/x`",
         "EXPLAIN INSERT INTO delta.`http://HOST/x` SELECT 1",
-        "EXPLAIN EXTENDED DESCRIBE HISTORY delta.`http://HOST/x`",
         "CREATE TEMPORARY VIEW out AS SELECT * FROM delta.`http://HOST/x`",
         "CREATE TEMPORARY VIEW out USING delta OPTIONS (path 'http://HOST/x')",
         "CREATE TEMPORARY VIEW out USING csv OPTIONS (path '/tmp', `fs.file.impl` 'a.B')",
