@@ -52,6 +52,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
+from sources.visible import visible
+
 _TOKEN = re.compile(r"logtwin-error:([A-Za-z0-9_=-]+):")
 _MOST_CHARACTERS = 4000  # of one fact: a master may answer with megabytes, and errors are shown, logged and sent on
 
@@ -59,7 +61,8 @@ _MOST_CHARACTERS = 4000  # of one fact: a master may answer with megabytes, and 
 class LogtwinError(Exception):
     """Any error of logtwin: what happened, where, what was expected and found, and what the operator can do.
 
-    `is_transient` says whether the same call may succeed later without anybody's help.
+    Its text is one line, whatever a master or a file has said; the attributes have that as it was. `is_transient` says
+    whether the same call may succeed later without anybody's help.
     """
 
     exit_code: ClassVar[int] = 1
@@ -92,7 +95,7 @@ class LogtwinError(Exception):
             message += f"; expected {self.expected}"
         if self.found is not None:
             message += f"{',' if self.expected is not None else ';'} found {self.found}"
-        return f"{message}. {self.hint}" if self.hint else message
+        return visible(f"{message}. {self.hint}" if self.hint else message)
 
     def facts(self) -> dict[str, Any]:
         """Return the error as JSON-ready values; `error_from` is the inverse."""

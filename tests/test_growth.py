@@ -26,7 +26,7 @@ from sources.dister.format.entries import decode_line
 from sources.dister.format.line_walk import LineWalk
 from sources.dister.format.lines import split_lines
 from sources.errors import LogtwinError, find_error
-from sources.kafka.format.batches import BatchLimits, damage_at
+from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
 from sources.kafka.format.batches import decode as decode_batches
 from sources.kafka.isolation import Isolation
 from sources.metadata import CONSUMER_OFFSETS, TOPICS
@@ -92,10 +92,7 @@ def read_batches(log: bytes) -> None:
 
 def past_damage(log: bytes) -> None:
     wanted = OffsetRange(Offset(0), END)
-    try:
-        decode_batches(log, wanted, (), Isolation.READ_COMMITTED, BatchLimits())
-    except LogtwinError as error:
-        damage_at(log, wanted, error)  # type: ignore[arg-type] # a CorruptRecord
+    damage_at(log, wanted, decode_sound(log, wanted, (), Isolation.READ_COMMITTED, BatchLimits()))
 
 
 def searched(data: bytes) -> None:

@@ -141,7 +141,7 @@ def status(
     else:
         out.print(status_blocks(statuses, now))
         for line in status_lines(tables) if tables else ():
-            out.print(line, highlight=False, soft_wrap=True)
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
     found = [one for status in statuses for one in troubles(status, now)] if check else []
     for error in found:
         err.print(str(error), highlight=False, soft_wrap=True, markup=False)

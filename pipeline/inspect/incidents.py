@@ -30,6 +30,7 @@ from sources.instant import iso, moment
 from sources.loss import Condition, WayPast
 from sources.master_topic import topic_and_number
 from sources.offsets import LogId, OffsetRange
+from sources.visible import visible
 
 _HEAD_BYTES: Final = 16
 _PIECES_SHOWN: Final = 10
@@ -182,7 +183,7 @@ def explanation_block(explained: Explanation, where: str) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in _lines(explained, where):
-        table.add_row(name, Text(value))
+        table.add_row(name, Text(visible(value)))
     return table
 
 

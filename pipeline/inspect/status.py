@@ -32,6 +32,7 @@ from sources.master import MasterLog, MasterView
 from sources.offsets import UNITS, LogId, Offset
 from sources.options import ReadOptions
 from sources.registry import open_log
+from sources.visible import visible
 
 log = logging.getLogger(__name__)
 
@@ -275,7 +276,7 @@ def _block(one: LogStatus, now: datetime) -> Table:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in _lines(one, now).items():
-        table.add_row(f"  {name}", Text(value))
+        table.add_row(f"  {name}", Text(visible(value)))
     return table
 
 

@@ -13,9 +13,11 @@ from typing import Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.monitoring.progress import Phase, Progress
 from sources.offsets import LogId, Unit
+from sources.visible import visible
 
 RATE_WINDOW_S = 5.0
 LINE_EVERY_S = 5.0
@@ -69,7 +71,7 @@ class Display:
         elif now_s - self._last_line_s >= LINE_EVERY_S:
             self._last_line_s = now_s
             for row in rows:
-                self._console.print(_line(row), highlight=False, soft_wrap=True)
+                self._console.print(visible(_line(row)), markup=False, highlight=False, soft_wrap=True)
         return True
 
     def _row(self, progress: Progress, now_s: float) -> dict[str, str]:
@@ -160,7 +162,7 @@ def _table(rows: list[dict[str, str]]) -> Table:
     for name in names:
         table.add_column(name, justify="left" if name in {"log", "phase", "error"} else "right")
     for row in rows:
-        table.add_row(*(row.get(name, "") for name in names))
+        table.add_row(*(Text(visible(row.get(name, ""))) for name in names))
     return table
 
 

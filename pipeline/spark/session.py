@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.java_gateway import launch_gateway
@@ -18,6 +19,7 @@ from pipeline.spark.jars import delta_jars, java, spark_jars, storage_jars
 from pipeline.spark.spark_home import compiled_home
 from pipeline.system.cache import cache_folder
 from pipeline.system.process_folder import process_folder
+from pipeline.system.rights import limit_rights
 from sinks.delta.java_names import java_names
 from sinks.storage.check import check_storage
 from sinks.storage.default_place import check_one_place_alone
@@ -30,6 +32,8 @@ from sources.options import MIB
 NEEDED = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A text with ${env:…} or ${system:…} in it, whoever wrote it, is that text.
+    "spark.sql.variable.substitute": "false",
     # Timestamps of a log are instants; results must not depend on where a query runs.
     "spark.sql.session.timeZone": "UTC",
     # A table's state is small and a batch is a handful of tasks: the defaults of 50 and 200 tasks cost seconds.
@@ -124,6 +128,7 @@ def without_session(config: Config) -> Config:
 def _reached(config: Config) -> Place:
     use(config.storage)
     place = placed(config.warehouse)
+    limit_rights(place.local)
     check_storage(place)
     return place
 
@@ -177,12 +182,20 @@ def _start_jvm(settings: Mapping[str, str], log_file: Path | None) -> None:
         theirs = {}
         if log_file is not None:
             log_file.parent.mkdir(parents=True, exist_ok=True)
-            file = opened.enter_context(log_file.open("a"))
+            file = opened.enter_context(_private(log_file))
             theirs = {"stdout": file, "stderr": file}
         if settings["spark.master"].startswith("local"):
             opened.enter_context(compiled_home())
         gateway = launch_gateway(conf, theirs)  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _private(log_file: Path) -> IO[str]:
+    """Open for more lines, for its owner alone: it is of all warehouses, and an error may have a value in it."""
+    file = os.fdopen(os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a")
+    if os.fstat(file.fileno()).st_uid == os.getuid():
+        os.fchmod(file.fileno(), 0o600)
+    return file
 
 
 def _write_no_checksum_files(spark: SparkSession) -> None:

@@ -11,6 +11,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from pipeline.sql.statements import is_open
+from sources.visible import visible
 
 _TYPED: Final = re.compile(r"(?P<ahead>.*?)(?P<word>\w*)\Z", re.S)
 _WANTS_TABLE: Final = re.compile(r"(?:\b(?:FROM|JOIN|TABLE|DESCRIBE|DESC)|\\d)\s+\Z", re.I)
@@ -67,10 +68,12 @@ class Names:
 
 
 def _beginning(word: str, suggestions: Iterable[Suggestion]) -> list[Suggestion]:
-    """Those that begin with `word`, each once; in small letters where `word` is."""
+    """Those that begin with `word`, each once; in small letters where `word` is. A name with a control character, which
+    a producer may give a field, is not offered: it would be typed.
+    """
     found: dict[str, Suggestion] = {}
     for one in suggestions:
-        if one.word.lower().startswith(word.lower()):
+        if one.word.lower().startswith(word.lower()) and visible(one.word) == one.word:
             spelled = one.word.lower() if word.islower() else one.word
             found.setdefault(spelled, Suggestion(spelled, one.what))
     return list(found.values())

@@ -36,11 +36,11 @@ def failure(
     if condition.startswith(_UNREADABLE):
         return _unreadable(_sentence(error.getMessage()))
     if condition.startswith(_NO_TABLE):
-        return _no_table(_bare(facts["relationName"]), tables(), statement, str(error))
+        return no_table(_bare(facts["relationName"]), tables(), statement, _line_in(str(error)))
     if condition.startswith(_NO_COLUMN):
         return _no_column(facts, statement, str(error))
     hint = "help names what can be asked." if condition == _SYNTAX else None
-    return _query_error(_sentence(error.getMessage() or str(error)), statement, str(error), hint)
+    return _query_error(_sentence(error.getMessage() or str(error)), statement, _line_in(str(error)), hint)
 
 
 def gone(statement: Statement) -> QueryError:
@@ -52,25 +52,30 @@ def gone(statement: Statement) -> QueryError:
     )
 
 
-def _no_table(name: str, tables: Iterable[str], statement: Statement, text: str) -> QueryError:
+def no_table(name: str, tables: Iterable[str], statement: Statement, line: int) -> QueryError:
+    """The statement names a table in its line `line`, from 1, that is none of `tables`."""
     near = get_close_matches(name.lower(), tables, n=2, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}? {_TABLES}" if near else _TABLES
-    return _query_error(f"there is no table or view {name}", statement, text, hint)
+    return _query_error(f"there is no table or view {name}", statement, line, hint)
 
 
 def _no_column(facts: dict[str, str], statement: Statement, text: str) -> QueryError:
     name, known = _bare(facts["objectName"]), [_bare(one) for one in facts.get("proposal", "").split(", ") if one]
     near = get_close_matches(name.lower(), known, n=2, cutoff=0.6) or known
     hint = f"Did you mean {' or '.join(near)}?" if near else _TABLES
-    return _query_error(f"there is no column {name}", statement, text, hint)
+    return _query_error(f"there is no column {name}", statement, _line_in(text), hint)
 
 
-def _query_error(problem: str, statement: Statement, text: str, hint: str | None) -> QueryError:
-    """`text` is Spark's, which says in which line of the statement it is, if it does."""
-    at = _LINE.search(text)
+def _query_error(problem: str, statement: Statement, line: int, hint: str | None) -> QueryError:
     lines = statement.text.splitlines()
-    number = min(int(at[1]), len(lines)) if at is not None else 1
+    number = min(line, len(lines))
     return QueryError(f"line {statement.line + number - 1}: {problem}", found=_short(lines[number - 1]), hint=hint)
+
+
+def _line_in(text: str) -> int:
+    """The line of the statement, from 1, in what Spark says of it; the first one where it says none."""
+    at = _LINE.search(text)
+    return 1 if at is None else int(at[1])
 
 
 def _of_a_task(error: Py4JJavaError, statement: Statement) -> LogtwinError:
@@ -79,7 +84,7 @@ def _of_a_task(error: Py4JJavaError, statement: Statement) -> LogtwinError:
     text = str(cause.getMessage() or cause.toString())
     if any(condition in text for condition in _UNREADABLE) or "FileNotFound" in str(cause.getClass().getName()):
         return _unreadable(_sentence(text))
-    return _query_error(_sentence(text), statement, text, None)
+    return _query_error(_sentence(text), statement, _line_in(text), None)
 
 
 def _unreadable(found: str) -> ReplicaError:

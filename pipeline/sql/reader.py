@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.spark.session import session_for
+from pipeline.sql.authority import Authority, StatementKind
 from pipeline.sql.failures import failure, gone
-from pipeline.sql.grammar import StatementKind, kind_of
 from pipeline.sql.past import Past
-from pipeline.sql.reach import frame_of
 from pipeline.sql.statements import Statement, split
+from sinks.storage.place import LOCAL, Place, placed
 from sinks.views.as_of import register_as_of
 from sinks.views.definition import named_in, words_in
 from sinks.views.past import AsOf
@@ -38,8 +38,8 @@ _READING: Final = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "32m",
 }
 
-_ASKS_FOR_ALL: Final = re.compile(r"\bSHOW\b|\bIDENTIFIER\b|\$\{", re.I)
-"""What lists names, or makes them while it runs."""
+_ASKS_FOR_ALL: Final = re.compile(r"\bSHOW\b", re.I)
+"""What lists names."""
 
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark prints each error that it raises, all of Java's stack with it; here it is told once, in words."""
@@ -57,11 +57,12 @@ class Checked:
 class Reader:
     """`spark` is a session of its own: what is SET in it, and its temporary views, stay there.
 
-    `as_of` is the past that it shows, None of the present. `known` are tables and views that it would show and has not
-    registered, because nobody asked for them.
+    `warehouse` is where the replica is. `as_of` is the past that it shows, None of the present. `known` are tables and
+    views that it would show and has not registered, because nobody asked for them.
     """
 
     spark: SparkSession
+    warehouse: Place = LOCAL
     as_of: AsOf | None = None
     known: Callable[[], Collection[str]] = tuple
 
@@ -82,13 +83,14 @@ class Reader:
         for key, value in _READING.items():
             if key not in config.spark:
                 spark.conf.set(key, value)
+        warehouse = placed(config.warehouse)
         if past is not None:
-            return cls(spark, register_as_of(spark, config.warehouse, past.log_id, past.at))
+            return cls(spark, warehouse, register_as_of(spark, config.warehouse, past.log_id, past.at))
         if text is None or _ASKS_FOR_ALL.search(text):
             register(spark, config.warehouse)
-            return cls(spark)
+            return cls(spark, warehouse)
         register(spark, config.warehouse, views=named_in(text), tables=words_in(text))
-        return cls(spark, known=lambda: all_names(spark, config.warehouse))
+        return cls(spark, warehouse, known=lambda: all_names(spark, config.warehouse))
 
     def check(self, text: str) -> list[Checked]:
         """Every statement of `text`; none of them is run. Raises QueryError."""
@@ -104,9 +106,13 @@ class Reader:
                 self.spark.interruptAll()
                 raise
 
+    @property
+    def _authority(self) -> Authority:
+        return Authority(self.spark, self.warehouse)
+
     def _frame(self, statement: Statement) -> DataFrame:
         """Judged once more: what ran since it was checked may have given its words and names another meaning."""
-        return frame_of(self.spark, statement, kind_of(self.spark, statement))
+        return self._authority.frame_of(statement, self.tables)
 
     def tables(self) -> list[str]:
         """The names of all tables and views, those of the session included."""
@@ -114,7 +120,7 @@ class Reader:
 
     def _checked(self, statement: Statement) -> Checked:
         with self._told(statement):
-            return Checked(statement, kind_of(self.spark, statement))
+            return Checked(statement, self._authority.kind_of(statement))
 
     @contextmanager
     def _told(self, statement: Statement) -> Iterator[None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import BinaryIO
 
+from pipeline.sql.authority import StatementKind
 from pipeline.sql.formats import TABLE_CHARACTERS, WrittenRows, writer
-from pipeline.sql.grammar import StatementKind
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Checked, Reader
 from pipeline.system.console import err

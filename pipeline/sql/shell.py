@@ -133,7 +133,7 @@ class Shell:
         out.print(relation_table(listed(), self._reader.known()))
 
     def _run(self, text: str) -> None:
-        from pipeline.sql.grammar import StatementKind
+        from pipeline.sql.authority import StatementKind
         from pipeline.sql.run import run_one
 
         for one in self._reader.check(text):

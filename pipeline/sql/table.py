@@ -1,21 +1,21 @@
 """A result for a person: columns side by side where they fit, else a block a row. Pure.
 
-What others put into a message cannot command the terminal: control characters are written as escapes. A Table of rich
-would take seconds for a thousand rows, and break values between words, where it drops a blank.
+What others put into a message, or call a field, cannot command the terminal (`sources.visible`). A Table of rich would
+take seconds for a thousand rows, and break values between words, where it drops a blank.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rich.cells import cell_len, chop_cells
 
+from sources.visible import visible
+
 _GAP: Final = "  "
 _NULL: Final = "NULL"
-_CONTROLS: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,16 @@ class TextTable:
 
     def lines(self, width: int | None) -> Iterator[str]:
         """For a terminal `width` characters wide; None: as wide as need be."""
+        names = [visible(name) for name in self.names]
         rows = [[self._shown(value) for value in row] for row in self.rows]
-        widths = [max(map(cell_len, column)) for column in zip(self.names, *rows, strict=True)]
+        widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
         fits = width is None or sum(widths) + len(_GAP) * (len(widths) - 1) <= width
         if fits and not any("\n" in value for row in rows for value in row):
-            return self._side_by_side(rows, widths)
-        return self._blocks(rows, width)
+            return self._side_by_side(names, rows, widths)
+        return _blocks(names, rows, width)
 
-    def _side_by_side(self, rows: list[list[str]], widths: list[int]) -> Iterator[str]:
-        yield self._line(list(self.names), widths)
+    def _side_by_side(self, names: list[str], rows: list[list[str]], widths: list[int]) -> Iterator[str]:
+        yield self._line(names, widths)
         yield _GAP.join("─" * width for width in widths)
         for row in rows:
             yield self._line(row, widths)
@@ -52,21 +53,22 @@ class TextTable:
         )
         return _GAP.join(padded).rstrip()
 
-    def _blocks(self, rows: list[list[str]], width: int | None) -> Iterator[str]:
-        margin = max(map(cell_len, self.names)) + len(_GAP)
-        for number, row in enumerate(rows, 1):
-            yield f"── row {number} ".ljust(width or margin, "─")
-            for name, value in zip(self.names, row, strict=True):
-                head = name + " " * (margin - cell_len(name))
-                for line in _folded(value, None if width is None else max(1, width - margin)):
-                    yield (head + line).rstrip()
-                    head = " " * margin
-
     def _shown(self, value: str | None) -> str:
         if value is None:
             return _NULL
         cut = value if self.most is None or len(value) <= self.most else value[: self.most] + "…"
-        return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], cut)
+        return visible(cut, lines=True)
+
+
+def _blocks(names: list[str], rows: list[list[str]], width: int | None) -> Iterator[str]:
+    margin = max(map(cell_len, names)) + len(_GAP)
+    for number, row in enumerate(rows, 1):
+        yield f"── row {number} ".ljust(width or margin, "─")
+        for name, value in zip(names, row, strict=True):
+            head = name + " " * (margin - cell_len(name))
+            for line in _folded(value, None if width is None else max(1, width - margin)):
+                yield (head + line).rstrip()
+                head = " " * margin
 
 
 def _folded(value: str, width: int | None) -> Iterator[str]:

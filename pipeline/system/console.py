@@ -1,33 +1,51 @@
-"""The two consoles: results to standard output, everything else to standard error."""
+"""The two consoles: results to standard output, everything else to standard error. They show no control characters."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TextIO
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
 from rich.logging import RichHandler
+from rich.segment import Segment
 
+from pipeline.system.ended_jvm import ended_behind
 from sources.errors import LogtwinError
 from sources.extras import naming_extras
+from sources.visible import visible
 
 WIDE: Final = 240
 """The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
 
 
+class _Visible(Console):
+    """Whatever it is given to show, only rich itself commands the terminal."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for one in super().render(renderable, options):
+            yield one if one.control else Segment(visible(one.text, lines=True), one.style)
+
+
 def console(stream: TextIO, environment: Mapping[str, str], *, stderr: bool = False) -> Console:
     """A console for `stream`; COLUMNS sets its width, as usual."""
     is_known = stream.isatty() or "COLUMNS" in environment
-    return Console(stderr=stderr, width=None if is_known else WIDE)
+    return _Visible(stderr=stderr, width=None if is_known else WIDE)
 
 
 out = console(sys.stdout, os.environ)
 err = console(sys.stderr, os.environ, stderr=True)
+
+
+class OneLine(logging.Formatter):
+    """A record's message as one line; a traceback after it has lines of its own."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        return visible(super().formatMessage(record))
 
 
 class _Lines(logging.Handler):
@@ -41,7 +59,8 @@ def log_to_console() -> None:
     """Send log records to `err`, where a live display makes room for them."""
     rich = partial(RichHandler, console=err, show_path=False, show_time=False, markup=False)
     handler: logging.Handler = rich() if err.is_terminal else _Lines()
-    logging.basicConfig(level="INFO", format="%(message)s", handlers=[handler])
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level="INFO", handlers=[handler])
     logging.getLogger("pyspark").setLevel("WARNING")
     # An error in a batch comes back with its query, and we decide what a broken connection means: each is reported
     # once, where it is handled.
@@ -58,6 +77,12 @@ def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = No
     except LogtwinError as error:
         report(error)
         sys.exit(error.exit_code)
+    except Exception as error:
+        known = ended_behind(error)
+        if known is None:
+            raise
+        report(known)
+        sys.exit(known.exit_code)
 
 
 def report(error: LogtwinError) -> None:

@@ -1,8 +1,9 @@
 """Configure Hadoop, in Spark and in Delta Kernel, to reach an object store as `settings.py` describes it.
 
-Nothing of it is in Spark's own properties, which its pages and logs show: Hadoop is configured in the running JVM, and
-passes it on to the executors. AWS's keys are system properties, which its client reads for each request, so renewed
-keys are used without a restart. The JVMs of executors, which only queries need, keep the keys of their start.
+Nothing of it is in Spark's own properties, which its pages and logs show, nor in Java's, which a variable in SQL or in
+Hadoop's configuration could name: Hadoop is configured in the running JVM, and passes it on to the executors. S3's
+file system keeps the keys that it was made with. So renewed ones are put into it, and are used without a restart. The
+JVMs of executors, which only queries need, keep the keys of their start.
 
 No key goes through the gateway, because py4j logs its arguments at level DEBUG. The JVM reads them from a pipe.
 """
@@ -14,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -27,17 +29,10 @@ from sinks.delta.java_names import java_names
 from sinks.storage.place import Place
 from sinks.storage.settings import AZURE, GOOGLE, S3, VARIABLE, Storage, storage
 
-_AUTH: Final = "software.amazon.awssdk.auth.credentials"
-_OURS: Final = (
-    f"{_AUTH}.SystemPropertyCredentialsProvider,"
-    "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider,org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
-)
-_AWS_CHAIN: Final = f"{_AUTH}.DefaultCredentialsProvider"
-_SYSTEM: Final = {
-    "access_key": "aws.accessKeyId",
-    "secret_key": "aws.secretAccessKey",
-    "session_token": "aws.sessionToken",
-}
+_S3A: Final = "org.apache.hadoop.fs.s3a"
+_PROVIDERS: Final = "fs.s3a.aws.credentials.provider"
+_OURS: Final = f"{_S3A}.TemporaryAWSCredentialsProvider,{_S3A}.SimpleAWSCredentialsProvider"
+_AWS_CHAIN: Final = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 _CALLS: Final = 2
 _TRIES_A_CALL: Final = 3
 _HADOOP: Final = {"access_key": "access.key", "secret_key": "secret.key", "session_token": "session.token"}
@@ -62,7 +57,11 @@ def reach(spark: SparkSession, place: Place, buffer_folder: str) -> None:
     keys = {name: key for name, key in _keys(chosen, place).items() if not given.contains(f"spark.hadoop.{name}")}
     if keys:
         _hand_over(context, _as_resource(keys), lambda stream: _add(configuration, stream))
-    renew_keys(context)
+    told = _told(context)
+    is_open = told.place is not None and told.place.authority == place.authority
+    told.place, told.keys = place, dict(chosen.keys())
+    if is_open:
+        _renew_in(context, place)
 
 
 def _properties(chosen: Storage, place: Place, buffer_folder: str) -> dict[str, str]:
@@ -92,7 +91,7 @@ def _s3(chosen: Storage, bucket: str, buffer_folder: str) -> dict[str, str]:
         **endpoint,
         "endpoint.region": chosen.region_of(bucket),
         "path.style.access": str(chosen.is_path_style).lower(),
-        "aws.credentials.provider": _OURS if chosen.access_key else _AWS_CHAIN,
+        _PROVIDERS.removeprefix("fs.s3a."): _OURS if chosen.access_key else _AWS_CHAIN,
         "buffer.dir": buffer_folder,
         # No checks before a write, each of which is a request: no file is ever written in place of a folder here
         "performance.flags": "create,mkdir",
@@ -148,20 +147,43 @@ def _once_ms(chosen: Storage) -> int:
 
 def renew_keys(context: SparkContext) -> None:
     """Pass renewed keys to the driver's JVM. To be called before it uses S3. Raises ConfigurationError."""
-    keys, told = storage().keys(), _told(context)
-    if keys != told:
-        system = java_names(context).java.lang.System
-        for name in told.keys() - keys.keys():
-            system.clearProperty(_SYSTEM[name])
-        _hand_over(context, _as_properties(keys), lambda stream: system.getProperties().load(stream))
-        told.clear()
-        told.update(keys)
+    keys, told = dict(storage().keys()), _told(context)
+    if told.place is not None and told.place.scheme in S3 and keys != told.keys:
+        gone = dict.fromkeys(told.keys.keys() - keys.keys(), "")
+        named = {f"fs.s3a.{_HADOOP[name]}": key for name, key in {**gone, **keys}.items()}
+        configuration = context._jsc.hadoopConfiguration()
+        _hand_over(context, _as_resource(named), lambda stream: _add(configuration, stream))
+        _renew_in(context, told.place)
+        told.keys = keys
+
+
+def _renew_in(context: SparkContext, place: Place) -> None:
+    """Let the file system of `place` sign with the keys in Hadoop's configuration from now on."""
+    if place.scheme not in S3 or context.getConf().contains(f"spark.hadoop.{_PROVIDERS}"):
+        return
+    java, configuration = java_names(context), context._jsc.hadoopConfiguration()
+    uri = java.java.net.URI.create(f"{place.scheme}://{place.authority}")
+    opened = java.org.apache.hadoop.fs.FileSystem.get(uri, configuration)
+    signing = opened.getS3AInternals().shareCredentials("renewed keys")
+    # It asks the provider that it used last, and has no method to change that
+    last = signing.getClass().getDeclaredField("lastProvider")
+    last.setAccessible(True)
+    factory = java.org.apache.hadoop.fs.s3a.auth.CredentialProviderListFactory
+    last.set(signing, factory.createAWSCredentialProviderList(uri, configuration))
+    signing.close()  # our share of it
+
+
+@dataclass
+class _Told:
+    """What the JVM was told last: the place that it reaches, and S3's keys."""
+
+    place: Place | None = None
+    keys: dict[str, str] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=1)  # a process has one JVM at a time
-def _told(_context: SparkContext) -> dict[str, str]:
-    """The keys that this JVM was given last."""
-    return {}
+def _told(_context: SparkContext) -> _Told:
+    return _Told()
 
 
 def _hand_over(context: SparkContext, text: str, take: Callable[[Any], object]) -> None:
@@ -199,12 +221,3 @@ def _as_resource(values: Mapping[str, str]) -> str:
         for name, value in values.items()
     )
     return f"<configuration>{''.join(properties)}</configuration>"
-
-
-def _as_properties(keys: Mapping[str, str]) -> str:
-    """`keys` in the format of Java's properties, with every character of a value escaped."""
-    units = {name: value.encode("utf-16-be") for name, value in keys.items()}
-    coded = {
-        name: "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2)) for name, data in units.items()
-    }
-    return "".join(f"{_SYSTEM[name]}={value}\n" for name, value in coded.items())

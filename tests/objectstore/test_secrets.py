@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -160,3 +161,31 @@ def test_a_wrong_bucket_and_a_wrong_key_end_a_verb_within_seconds(
     assert (code, words.encode() in said) == (2, True), said.decode()
     assert len(said.splitlines()) == 1
     assert keys.access_key.encode() not in said
+
+
+def test_logtwin_sql_shows_no_key_and_carries_none_away(s3: S3Server, fixture_550: Fixture, tmp_path: Path) -> None:
+    """By whatever name: a property of Java, a variable of the environment, a path on another host."""
+    warehouse = f"s3a://{s3.bucket}/asked"
+    job = job_file(tmp_path / "job", s3, fixture_550.commitlog_path, warehouse)
+    cache = own_cache(tmp_path)
+    asked = [
+        "SELECT '${system:aws.secretAccessKey}' AS a, '${env:LAKE_SECRET}' AS b, '${hiveconf:fs.s3a.secret.key}' AS c",
+        "SELECT count(*) AS kept FROM delta.`WAREHOUSE/log`".replace("WAREHOUSE", warehouse),
+    ]
+    verbs = [["replicate", "--available-now"], ["sql", "-e", ";".join(asked), "--format", "json"]]
+    code, said = logtwin(f"from pipeline.cli.app import main\nverbs = {verbs}{VERBS}", job, OWNER, cache)
+    assert code == 0, said[-3000:].decode(errors="replace")
+    literal = b'{"a":"${system:aws.secretAccessKey}","b":"${env:LAKE_SECRET}","c":"${hiveconf:fs.s3a.secret.key}"}'
+    assert literal in said
+    assert b'{"kept":' in said
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+        host = f"127.0.0.1:{elsewhere.getsockname()[1]}"
+        away = "SELECT * FROM csv.`webhdfs://HOST/${env:LAKE_SECRET}`".replace("HOST", host)
+        code, said = logtwin(
+            f"from pipeline.cli.app import main\nverbs = {[['sql', '-e', away]]}{VERBS}", job, OWNER, cache
+        )
+        assert (code, b"this session only reads" in said) == (2, True), said.decode()
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+    assert OWNER.secret_key.encode() not in said

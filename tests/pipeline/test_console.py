@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.system.console import console
 
@@ -49,3 +50,32 @@ def test_without_a_terminal_nothing_is_cut(
 def test_a_line_of_the_log_is_one_line_where_there_is_no_terminal() -> None:
     done = subprocess.run([sys.executable, "-c", LOGGING], cwd=PROJECT, capture_output=True, text=True, check=True)
     assert done.stderr == f"WARNING  kafka/prod/orders: {LONG} the end\n"
+
+
+FORGED = "no\n12:00 all is well\x1b[2J [/] \u202e"
+SHOWN = r"no\n12:00 all is well\x1b[2J [/] \u202e"
+
+
+def test_what_a_broker_says_is_one_line_of_the_log() -> None:
+    code = LOGGING.replace(LONG, "%s").replace('the end")', f'the end", {FORGED!r})')
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stderr == f"WARNING  kafka/prod/orders: {SHOWN} the end\n"
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_nothing_that_is_shown_commands_the_terminal(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rich's own colours do."""
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal() if is_terminal else io.StringIO()
+    made = console(stream, {"COLUMNS": "200"})
+    made.file = stream
+    table = Table(box=None)
+    table.add_column(Text(FORGED))
+    table.add_row(Text(FORGED))
+    for one in (table, Text(FORGED, style="bold")):
+        made.print(one)
+    made.print(FORGED, markup=False)
+    said = stream.getvalue()
+    assert "\x1b[2J" not in said
+    assert "\u202e" not in said
+    assert r"\x1b[2J" in said

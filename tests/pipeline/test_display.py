@@ -73,3 +73,10 @@ def test_reconnects_and_what_is_waited_out_are_shown() -> None:
     said = line(session=session, phase=Phase.WAITING, error=MasterUnreachable("no connection"))
     assert "reconnects 3" in said
     assert "error no connection" in said
+
+
+def test_what_a_broker_says_forges_no_line_and_no_style() -> None:
+    error = MasterUnreachable("no [/] answer\nrocketmq/other: running\x1b[2J")
+    said = line(phase=Phase.WAITING, error=error)
+    assert "\n" not in said
+    assert r"error no [/] answer\nrocketmq/other: running\x1b[2J" in said

@@ -102,3 +102,11 @@ def test_local_files_are_written_without_checksums_of_hadoops_and_those_of_other
     (tmp_path / "left alone").write_text("broken")
     with pytest.raises(Exception, match="Checksum"):
         read("left alone")
+
+
+def test_a_variable_in_sql_is_no_more_than_its_name(spark: SparkSession) -> None:
+    """Whoever wrote it: a condition of a typed table, a topic in a question of the report."""
+    names = ("${env:PATH}", "${system:java.home}", "${spark.master}")
+    for session in (spark, spark.newSession()):
+        assert [session.sql(f"SELECT '{name}'").collect()[0][0] for name in names] == list(names)
+        assert session.range(1).selectExpr(*(f"'{name}'" for name in names)).collect()[0] == names

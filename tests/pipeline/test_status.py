@@ -197,3 +197,8 @@ def test_people_read_what_runs(last: RunState | None, words: str) -> None:
     text = " ".join(shown(status_of(MASTER, last, None, MasterAnswer(error="away"), NOW)).split())
     assert words in text.partition("running ")[2]
     assert "away" in text
+
+
+def test_what_a_master_says_forges_no_line_of_the_block() -> None:
+    one = status_of(MASTER, None, None, MasterAnswer(error="no\nrunning yes\x1b[2J"), NOW)
+    assert r"no\nrunning yes\x1b[2J" in shown(one)

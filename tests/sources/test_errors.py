@@ -10,6 +10,7 @@ from sources.errors import (
     CorruptRecord,
     Gap,
     LogtwinError,
+    MasterError,
     MasterSilent,
     MasterUnreachable,
     across_processes,
@@ -159,3 +160,10 @@ def test_what_one_log_meets_is_its_own_also_where_nobody_thought_of_it() -> None
     assert (type(found), found.log, found.is_transient) == (LogtwinError, "rocketmq/a", False)
     assert str(found.found).endswith("KeyError: 'a defect'")
     assert "report it" in str(found.hint)
+
+
+def test_what_a_master_says_forges_no_line_of_the_message() -> None:
+    said = "no\n12:00 INFO all is well\x1b[2J"
+    error = MasterError("it refuses", log="rocketmq/a", found=said)
+    assert str(error) == r"rocketmq/a: it refuses; found no\n12:00 INFO all is well\x1b[2J"
+    assert error.facts()["found"] == said

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from pipeline.sql.output import destination
-from pipeline.sql.serve.meeting import check_owned, peer_is_owner, socket_path
+from pipeline.sql.serve.meeting import check_owned, local_warehouse, peer_is_owner, socket_path
 from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_in, next_message
 from pipeline.system.console import err
+from pipeline.system.rights import limit_rights
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -91,6 +92,7 @@ def answered(config: Path, form: str, *, text: str = "", output: Path | None, wi
     server = server_for(given, text, form)
     if server is None:
         return False
+    limit_rights(local_warehouse(tomllib.loads(given)))
     with destination(output) as sink:
         server.answer(Ask(text, form, width, given, str(config)), sink)
     return True

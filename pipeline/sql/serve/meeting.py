@@ -33,9 +33,8 @@ def socket_path(given: Mapping[str, object]) -> Path:
 
     Raises ConfigurationError if the path is too long for a socket.
     """
-    warehouse = str(given.get("warehouse", "./warehouse"))
-    place = warehouse if "://" in warehouse else str(Path(warehouse.removeprefix("file:")).resolve())
-    named = [place, given.get("storage"), given.get("spark"), os.getuid()]
+    local = local_warehouse(given)
+    named = [str(given["warehouse"] if local is None else local), given.get("storage"), given.get("spark"), os.getuid()]
     name = hashlib.sha256(json.dumps(named, sort_keys=True, default=str).encode()).hexdigest()[:16]
     path = _folder() / f"{name}.sock"
     if len(os.fsencode(path)) > LONGEST_ADDRESS_BYTES:
@@ -46,6 +45,12 @@ def socket_path(given: Mapping[str, object]) -> Path:
             hint="Set XDG_RUNTIME_DIR or LOGTWIN_CACHE to a folder with a shorter name.",
         )
     return path
+
+
+def local_warehouse(given: Mapping[str, object]) -> Path | None:
+    """The folder of the warehouse, absolute; None if it is not on a local disk."""
+    warehouse = str(given.get("warehouse", "./warehouse"))
+    return None if "://" in warehouse else Path(warehouse.removeprefix("file:")).resolve()
 
 
 def _folder() -> Path:

@@ -24,14 +24,14 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
 from pipeline.report.run import made_report
-from pipeline.spark.session import spark_log
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
 from pipeline.sql.serve.meeting import make_folder, peer_is_owner, socket_path
 from pipeline.sql.serve.wire import DONE, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_message, next_message
+from pipeline.system.ended_jvm import spark_ended
 from pipeline.version import own_version
-from sources.errors import ConfigurationError, LogtwinError, ReplicaError, of_log
+from sources.errors import ConfigurationError, LogtwinError, of_log
 
 WARM_UP: Final = "SELECT count(*) FROM log; SELECT count(*) FROM messages"
 """Run before any request: the first query of a session takes ten times as long as later ones."""
@@ -77,11 +77,7 @@ class SQLServer:
         gateway = self._spark.sparkContext._gateway
         java = None if gateway is None else gateway.proc
         if java is not None and java.poll() is not None:
-            raise ReplicaError(
-                "Spark has ended",
-                found=f"exit code {java.poll()}",
-                hint=f"{spark_log()} has its last words; spark.driver.memory below [spark] gives it more than 1g.",
-            )
+            raise spark_ended(java.poll())
 
     def _serve(self, connection: socket.socket) -> None:
         try:

