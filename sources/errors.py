@@ -19,7 +19,7 @@
     ├── LogError                    the bytes cannot be those of a log                             exit 4
     │   ├── CorruptRecord           a record that contradicts itself or its place
     │   │   ├── ChecksumMismatch    a body that does not match its checksum
-    │   │   └── UnprovenEnd         the newest bytes of a log, and nothing sound behind them; a retry can help
+    │   │   └── UnprovenEnd         the newest bytes of a log, and nothing sound behind them; a retry can help (exit 3)
     │   ├── SegmentError            a segment file that is short or misnamed
     │   │   └── MissingSegment      a missing file between two others
     │   ├── UnfitMessage            a message that a typed table cannot take and must not pass over
@@ -215,9 +215,11 @@ class ChecksumMismatch(CorruptRecord):
 class UnprovenEnd(CorruptRecord):
     """The newest bytes of a log are not sound, and nothing sound follows: it is not known yet to go on behind them.
 
-    Whoever writes the log may still write them, or take them back. So this is no loss, whatever `on_loss` says.
+    Whoever writes the log may still write them, or take them back. So this is no loss, whatever `on_loss` says, and
+    whoever started the job may start it again.
     """
 
+    exit_code = MasterError.exit_code
     is_transient = True
 
 

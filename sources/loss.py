@@ -85,6 +85,7 @@ _FROM_COPY: Final = "logtwin backfill --path DIR"
 _FROM_MASTER: Final = "logtwin backfill"
 _BACK: Final = "logtwin repair"
 _ACCEPTED: Final = "logtwin repair --accept-master"
+_CLOSED: Final = "logtwin incidents close"
 _TOPICS: Final = "kafka"  # whose partitions are read from their brokers alone
 
 
@@ -160,9 +161,10 @@ _WORDS: Final = {
         _BACK,
         WayPast.REPAIR,
     ),
-    Condition.QUEUE_JUMP: (
+    Condition.QUEUE_JUMP: _Words(
         "The master itself has skipped or repeated queue offsets of a queue; the replica has every byte of it.",
-        "Nothing is to be healed. Look at the topic on the broker, then accept it: logtwin incidents close.",
+        f"Nothing is to be healed. Look at the topic on the broker; {_CLOSED} accepts it.",
+        _CLOSED,
         WayPast.ACCEPT,
     ),
 }

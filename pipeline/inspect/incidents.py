@@ -149,6 +149,8 @@ def way_out(explained: Explanation, where: str) -> str:
     accept = f"logtwin incidents close {incident.row.id} {command} --note …"
     if incident.row.state is not State.OPEN:
         return f"nothing: it is {incident.row.state.value}"
+    if condition.way is WayPast.ACCEPT:
+        return accept
     verb, option, value = condition.remedy_for(log_id.kind).partition(" --")
     if condition.way is WayPast.REPAIR:
         return f"{verb} {command}{option}{value}"

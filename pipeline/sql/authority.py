@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.sql.failures import no_table
 from pipeline.sql.named_places import FORMATS, is_reachable, unreachable_option
-from pipeline.sql.parts import Part, parts
+from pipeline.sql.parts import PlanPart, parts
 from pipeline.sql.statements import Statement
 from sinks.delta.java_names import java_names
 from sinks.storage.default_place import check_one_place
@@ -172,9 +172,9 @@ class _Judgement:
         self._state = self._spark._jsparkSession.sessionState()
         self._plan = self._state.sqlParser().parsePlan(statement.text)
 
-    def of_forms(self) -> list[Part]:
+    def of_forms(self) -> list[PlanPart]:
         """Every part of the statement, and of a function's body. Raises QueryError."""
-        found, waiting = list[Part](), [self._plan]
+        found, waiting = list[PlanPart](), [self._plan]
         while waiting:
             for part in parts(waiting.pop()):
                 if not may_be_there(part.name):
@@ -185,7 +185,7 @@ class _Judgement:
                 found.append(part)
         return found
 
-    def of_names(self, found: list[Part], tables: Callable[[], Iterable[str]]) -> Any:
+    def of_names(self, found: list[PlanPart], tables: Callable[[], Iterable[str]]) -> Any:
         """The plan. Raises QueryError for a table or a function that is not the session's."""
         withs = {name.lower() for one in found if one.simple_name == "UnresolvedWith" for name in self._withs(one.java)}
         for name, java in ((one.simple_name, one.java) for one in found):
@@ -199,7 +199,7 @@ class _Judgement:
                 self._check_call(self._texts(java.name()), java.functionArgs(), "lookupBuiltinOrTempTableFunction")
         return self._plan
 
-    def _check(self, part: Part) -> None:
+    def _check(self, part: PlanPart) -> None:
         name, java = part.simple_name, part.java
         if name in ("UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView"):
             names = self._texts(java.multipartIdentifier())

@@ -24,7 +24,7 @@ _WHOLE: Final = re.compile(rf"{re.escape(_SPARK)}\.catalyst\.(expressions\.Liter
 """Their fields are values. (An object of Scala, whose name ends with $, has none.)"""
 
 
-class Part(NamedTuple):
+class PlanPart(NamedTuple):
     """One part: the name of its class, and itself in the JVM."""
 
     name: str
@@ -35,7 +35,7 @@ class Part(NamedTuple):
         return self.name.rpartition(".")[2]
 
 
-def parts(plan: Any) -> Iterator[Part]:
+def parts(plan: Any) -> Iterator[PlanPart]:
     """`plan` itself first, then what is in it, but for containers and what has no parts.
 
     A part is looked into after it was judged by whoever takes it from here: one that may not be there need have no
@@ -53,6 +53,6 @@ def parts(plan: Any) -> Iterator[Part]:
         elif _NO_PARTS.match(name) is None:
             is_container = _CONTAINERS.match(name) is not None
             if not is_container:
-                yield Part(name, one)
+                yield PlanPart(name, one)
             if is_container or (_WHOLE.match(name) is None and not name.endswith("$")):
                 waiting += [one.productElement(at) for at in range(one.productArity())]

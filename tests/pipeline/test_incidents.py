@@ -20,7 +20,7 @@ from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import _FOR_A_PERSON
 from sources.errors import ConfigurationError
-from sources.loss import Condition
+from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.test_quarantine_reader import put
 from tests.test_commands_doc import unknown
@@ -87,9 +87,13 @@ def test_hint_and_way_out_name_the_same_remedy(log: str, condition: Condition) -
     incident = replace(listed("0aa111111111", condition), log_id=LogId.parse(log))
     hint, remedy = condition.hint_for(incident.log_id.kind), condition.remedy_for(incident.log_id.kind)
     goes_by_itself = condition is Condition.FAILED_OVER
-    assert re.findall(r"\blogtwin [a-z]+(?: --[a-z-]+(?: [A-Z]+)?)*", hint) == ([] if goes_by_itself else [remedy])
+    assert re.findall(r"\blogtwin (?:incidents )?[a-z]+(?: --[a-z-]+(?: [A-Z]+)?)*", hint) == (
+        [] if goes_by_itself else [remedy]
+    )
     out = way_out(Explanation(incident, (incident.row.found.range,), ()), "job.toml")
     verb, *options = remedy.split(" --")
+    if condition.way is WayPast.ACCEPT:
+        verb = f"{verb} {incident.row.id}"
     assert out.startswith(f"{verb} --config job.toml --log kafka/east/orders" if "kafka" in log else f"{verb} --config")
     assert all(f" --{option}" in out for option in options)
     assert ("--accept-master" in out) == (condition in _FOR_A_PERSON)

@@ -104,7 +104,7 @@ def test_exit_codes_say_whose_fault_it_is_and_only_what_comes_back_is_worth_a_re
         "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "MasterReplaced": 3,
         "NobodyListens": 3,
         "AccessDenied": 3, "ProtocolViolation": 3, "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,
-        "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "UnprovenEnd": 4, "SegmentError": 4,
+        "LogError": 4, "CorruptRecord": 4, "ChecksumMismatch": 4, "UnprovenEnd": 3, "SegmentError": 4,
         "MissingSegment": 4, "UnfitMessage": 4,
         "Rewritten": 4, "FailedOver": 4, "EpochsContradict": 4, "Recreated": 4,
         "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "WorkerLost": 6, "OutOfMemory": 5, "StorageUnreachable": 6,

@@ -15,7 +15,7 @@ from sinks.typed.readers import reader
 from sinks.typed.step import guard
 from sinks.typed.step.found_fields import FoundFields
 from sinks.typed.step.parsing import MESSAGES, Told
-from sinks.typed.step.places import Places
+from sinks.typed.step.places import MessagePlaces
 from sinks.typed.step.task_reports import as_row
 
 
@@ -43,7 +43,7 @@ class FieldSurvey:
         told.see_messages(messages)
         if self.reading is not None:
             objects, numbers, _ = taken_apart(messages["body"].to_pylist(), reader(self.reading))
-            told.see_left(objects, numbers, Places(messages))
+            told.see_left(objects, numbers, MessagePlaces(messages))
             told.rows = len(objects)
         return told
 

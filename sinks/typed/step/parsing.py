@@ -42,7 +42,7 @@ from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.found_fields import MOST, FoundFields, free_names
 from sinks.typed.step.inner_batch import Unread
 from sinks.typed.step.missing_bodies import missing_body
-from sinks.typed.step.places import Places, Span, spans
+from sinks.typed.step.places import MessagePlaces, Span, spans
 from sinks.typed.step.task_reports import as_row, reported
 from sources.errors import across_processes
 
@@ -210,7 +210,7 @@ class Parsing:
     def _left_out(self, messages: pa.RecordBatch, reason: str, found: str, told: Told) -> pa.RecordBatch:
         """The dead letters of messages that are not read."""
         misfits = [Misfit(row, None, reason, found) for row in range(messages.num_rows)]
-        places = Places(messages)
+        places = MessagePlaces(messages)
         told.see_messages(messages)
         for one in misfits:
             told.found_unfit(places[one.row], one)
@@ -220,7 +220,7 @@ class Parsing:
         """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
         misfits = [missing_body(one, messages) for one in misfits]
-        places = Places(messages)
+        places = MessagePlaces(messages)
         deleted = self.deletes.of(objects)
         if self.deletes.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
@@ -373,7 +373,7 @@ class Told:
         unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
         self.first_unfit = min(unfit, default=None)
 
-    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: Places) -> None:
+    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: MessagePlaces) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
         for row, name, kind in each_left(objects):
             # a later schema may have longer integers, so a column that is found has room for them

@@ -14,7 +14,7 @@ Span: TypeAlias = tuple[str, int, int, int]
 """A log id, the offsets of its first message and of its last, and the greatest index in an inner batch."""
 
 
-class Places:
+class MessagePlaces:
     """The places of the messages in a batch, by row."""
 
     def __init__(self, messages: pa.RecordBatch) -> None:
@@ -35,7 +35,7 @@ def spans(batches: Iterable[pa.RecordBatch]) -> tuple[int, tuple[Span, ...]]:
     messages, found = 0, dict[str, Span]()
     for batch in batches:
         messages += batch.num_rows
-        places = Places(batch)
+        places = MessagePlaces(batch)
         for one in map(places.__getitem__, range(batch.num_rows)):
             _, first, last, index = found.get(one.log_id, (one.log_id, one.offset, one.offset, 0))
             found[one.log_id] = one.log_id, min(first, one.offset), max(last, one.offset), max(index, one.index)
