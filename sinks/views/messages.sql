@@ -135,7 +135,7 @@ sent AS (
     queue_id,
     queue_offset + place AS queue_offset,
     batch_messages IS NOT NULL AS in_batch,
-    CASE WHEN in_batch THEN place END AS batch_index,
+    CASE WHEN in_batch THEN CAST(place AS INT) END AS batch_index,
     tags,
     keys,
     unique_key,

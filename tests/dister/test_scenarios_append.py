@@ -134,11 +134,10 @@ def test_scenario_09_items_of_another_shape_are_never_half_applied(twin: Twin) -
         for act, items in ((ACT_SET, b'{"b":"2","c":3}'), (ACT_SET, b'["b"]'), (ACT_REMOVE, b'["b",1]')):
             node.append_act(act, items)
         after = node.set({"d": "1"})
-    before = twin.position
     with pytest.raises(CorruptRecord):
         twin.replicate()
-    assert twin.position == before
-    assert twin.kv() == {"a": "1"}
+    assert twin.position == good + 1  # what is sound before them is there
+    assert twin.kv() == {"a": "1", "b": "1"}
 
     twin.replicate(on_loss="record")
     assert twin.ids()[1:] == [good, after]
