@@ -50,8 +50,9 @@ class World:
         self.ha, self.remoting = (stack.enter_context(Link(to)) for to in (linked.ha_address, linked.address))
         self.files = {name: FaultyLog(folder / name) for name in ("taken", "holed", "cut", "damaged")}
         for number, log in enumerate(self.files.values()):
-            log.append(random.Random(number), 20)
+            log.append(random.Random(number), 80 if log is self.files["holed"] else 20)
         holed = self.files["holed"]
+        assert holed.files == 2  # damage in the newest file would be the end of the log so far
         self.bad = holed.boundaries[7]
         holed.flip(Offset(self.bad + 95))
         self._producers = {

@@ -82,11 +82,13 @@ def test_another_job_takes_a_log_over(world: World) -> None:
 
 def test_a_hole_is_filled_while_the_job_runs(world: World) -> None:
     holed, files = world.config_of("rocketmq/holed"), str(world.files["holed"].path)
+    assert sorted(offsets_of(world, "rocketmq/holed")) == [
+        at for at in world.files["holed"].boundaries[:-1] if at != world.bad
+    ]
     world.files["holed"].flip(Offset(world.bad + 95))
     with world.watched(bound_s=VERB_S):
         run_backfill(world.spark, holed, OneLog(holed.logs[0]), Wanted.parse(None, None), path=files)
-    found = log_table(world.spark, world.lake).where("log_id = 'rocketmq/holed'").select("offset").collect()
-    assert sorted(row["offset"] for row in found) == world.files["holed"].boundaries[:-1]
+    assert sorted(offsets_of(world, "rocketmq/holed")) == world.files["holed"].boundaries[:-1]
     assert world.member("rocketmq/holed").phase is Phase.RUNNING
 
 
@@ -104,13 +106,21 @@ def test_damage_stops_the_log_that_has_it(world: World) -> None:
     with world.watched():
         staged = FaultyLog(world.folder / "staged")
         staged.path.mkdir(parents=True)
-        first = sorted(log.path.iterdir())[0]
+        (first,) = log.path.iterdir()
         (staged.path / first.name).write_bytes(first.read_bytes())
         end = staged.end
-        staged.append(random.Random(9), 1)
+        staged.append(random.Random(9), 60)
         staged.flip(Offset(end + 95))
-        (staged.path / first.name).replace(first)
+        assert staged.files == 2  # the later one proves that the broker went on
+        for file in sorted(staged.path.iterdir()):
+            file.replace(log.path / file.name)
         wait_until(lambda: world.member(damaged).phase is Phase.FAILED, "the log to stop")
     error = world.error(damaged)
     assert isinstance(error, CorruptRecord)
     assert error.offset == end
+
+
+def offsets_of(world: World, log_id: str) -> list[int]:
+    """The offsets of the rows of a log."""
+    found = log_table(world.spark, world.lake).where(f"log_id = '{log_id}'").select("offset").collect()
+    return [row["offset"] for row in found]
