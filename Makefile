@@ -8,6 +8,10 @@ AIRFLOW := .venv-airflow
 WORKERS ?= 3
 MASTER ?= rocketmq
 WAREHOUSE ?= local
+# of random cases: another one each day, shown in the command that make prints
+SEED ?= $(shell date +%Y%m%d)
+GATE := not nightly and not airflow and not browser and not soak
+PURE := not spark and not peer and $(GATE)
 CODE := logtwin sources sinks pipeline tests bench airflow_dags conf
 export LOGTWIN_CACHE ?= $(CURDIR)/.cache
 # where it is set, every process of a test compiles all modules anew, and pytest rewrites all its assertions again
@@ -80,16 +84,21 @@ $(VENV)/.docs: $(STAMP)
 
 ##@ Test it
 
-test: lint airflow-setup browser-setup azurite-setup ## everything that must hold: lint, then unit, Spark, real-broker and Airflow tests
-	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
-	$(BIN)/python -m pytest -m "not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
+test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
+	$(BIN)/python -m pytest -m "$(GATE)" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
-unit: setup ## the pure tests only, in a minute or two
-	$(BIN)/python -m pytest -m "not spark and not peer and not airflow and not browser and not soak" -n auto $(ARGS)
+unit: setup ## the pure tests only, in less than a minute
+	$(BIN)/python -m pytest -m "$(PURE)" -n auto $(ARGS)
+
+nightly: lint airflow-setup browser-setup azurite-setup ## within the hour: older brokers, Airflow, Azure, Chromium, demos, what repeats, random cases (SEED=…)
+	$(BIN)/mypy tests bench
+	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
+	LOGTWIN_HYPOTHESIS=nightly $(BIN)/python -m pytest -m "$(PURE)" -n $(WORKERS) --hypothesis-seed $(SEED) $(ARGS)
+	LOGTWIN_HYPOTHESIS=nightly $(BIN)/python -m pytest -m "(nightly or airflow or browser) and not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 --hypothesis-seed $(SEED) $(ARGS)
 
 soak: setup airflow-setup azurite-setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into bench/results/long-runs.md
 	JAVA_TOOL_OPTIONS= $(BIN)/python -m pytest -m soak -s --timeout 7200 $(ARGS)
-	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "not spark and not peer and not airflow and not browser and not soak" --timeout 7200
+	LOGTWIN_HYPOTHESIS=exhaustive $(BIN)/python -m pytest -q -m "$(PURE)" --hypothesis-seed $(SEED) --timeout 7200
 
 ##@ Measure it
 
@@ -110,4 +119,4 @@ bench-more: setup ## further figures, as ratios against something in the same ru
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
 
-.PHONY: help run clean setup airflow-setup browser-setup azurite-setup lint fix docs test unit soak bench bench-quick bench-more wheel
+.PHONY: help run clean setup airflow-setup browser-setup azurite-setup lint fix docs test unit nightly soak bench bench-quick bench-more wheel
