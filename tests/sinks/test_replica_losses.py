@@ -1,4 +1,4 @@
-"""What a replica does when its master lost, damaged or rewrote something: real Spark jobs, real Delta tables."""
+"""What a replica does when its master lost, damaged or rewrote something."""
 
 from __future__ import annotations
 

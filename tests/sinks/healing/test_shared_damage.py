@@ -26,16 +26,16 @@ from tests.sinks.groups import span
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
 from tests.sinks.topic_batches import Twin
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 OFFSETS = (0, 2, 3, 7, 9, 12)
 
 
 @pytest.fixture
-def topic(spark: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
+def topic(plain: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
     """Of three partitions, of which [0, 5) and [5, 15) were committed; the files of the first batch are damaged."""
     made = partitions(OFFSETS, OFFSETS, OFFSETS, end=15)
-    twin = Twin(spark, tmp_path, made).opened()
+    twin = Twin(plain, tmp_path, made).opened()
     twin.takes(dict.fromkeys(made, (0, 5)))
     first = list((tmp_path / "kafka_log").glob("*.parquet"))
     assert len(first) < len(made)
@@ -45,7 +45,7 @@ def topic(spark: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
     return made
 
 
-def repaired(spark: SparkSession, lake: Path, master: MemoryPartition) -> Repaired:
+def repaired(plain: SparkSession, lake: Path, master: MemoryPartition) -> Repaired:
     found = Incident(
         condition=Condition.REPLICA_DAMAGED,
         start=Offset(0),
@@ -54,33 +54,33 @@ def repaired(spark: SparkSession, lake: Path, master: MemoryPartition) -> Repair
         action=Action.REPORTED,
         detected_at=1,
     )
-    IncidentsTable(spark, str(lake), master.log_id).record(0, [found])
-    return Repair(spark, str(lake), master).run()
+    IncidentsTable(plain, str(lake), master.log_id).record(0, [found])
+    return Repair(plain, str(lake), master).run()
 
 
-def holes_of(spark: SparkSession, lake: Path, number: int) -> tuple[OffsetRange, ...]:
-    return LogTable(spark, KAFKA_LOG.path(str(lake)), partition_log(ORDERS, number)).read().holes.ranges
+def holes_of(plain: SparkSession, lake: Path, number: int) -> tuple[OffsetRange, ...]:
+    return LogTable(plain, KAFKA_LOG.path(str(lake)), partition_log(ORDERS, number)).read().holes.ranges
 
 
 def test_each_partition_with_rows_in_it_has_a_hole(
-    spark: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition]
+    plain: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition]
 ) -> None:
     for master in topic.values():
-        repaired(spark, tmp_path, master)
-    assert [holes_of(spark, tmp_path, number) for number in topic] == [(span(0, 5),)] * 3
-    twin = Twin(spark, tmp_path, topic)
+        repaired(plain, tmp_path, master)
+    assert [holes_of(plain, tmp_path, number) for number in topic] == [(span(0, 5),)] * 3
+    twin = Twin(plain, tmp_path, topic)
     assert twin.rows() == {number: [7, 9, 12] for number in topic}
     assert twin.ledger() == [(number, 5, 15, 3) for number in topic]
 
 
 def test_a_file_of_which_nobody_knows_the_offsets_is_left_to_a_person(
-    spark: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition], monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(damage, "offsets_of", lambda file: None)
     with pytest.raises(ReplicaError, match="which offsets it has is not known") as caught:
-        repaired(spark, tmp_path, topic[0])
+        repaired(plain, tmp_path, topic[0])
     assert "Restore the file" in str(caught.value.hint)
-    assert holes_of(spark, tmp_path, 0) == ()
+    assert holes_of(plain, tmp_path, 0) == ()
 
 
 def test_what_was_taken_out_is_written_and_read_back() -> None:

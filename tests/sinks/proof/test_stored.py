@@ -10,7 +10,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.delta.files import FileWriter, new_name
@@ -22,6 +21,7 @@ from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import BROKER_A, SCHEMA, MemoryMaster
+from tests.sinks.merged import merge_all
 
 MASTER = MemoryMaster((100,) * 40)  # one record at each hundred, 0 to 3900
 ROWS = MASTER.records()
@@ -131,25 +131,22 @@ def test_a_file_that_is_missing_or_none_is_named(tmp_path: Path) -> None:
         assert (caught.value.log, caught.value.offset) == (str(BROKER_A), broken.range.start)
 
 
-@pytest.mark.spark
-def test_parts_of_a_table_before_and_after_optimize(spark: SparkSession, tmp_path: Path) -> None:
+def test_parts_of_a_table_before_and_after_its_files_are_merged(plain: SparkSession, tmp_path: Path) -> None:
     other = MemoryMaster((100,) * 40, log_id=BROKER_B)
     for master in (MASTER, other):
-        replica = opened(spark, tmp_path, master)
+        replica = opened(plain, tmp_path, master)
         replica(ranges(0, 2000, split=1000, log_id=str(master.log_id)))
         replica(ranges(2000, 4000, log_id=str(master.log_id)))
-    table = KernelTable(spark, LOG.path(str(tmp_path)))
+    table = KernelTable(plain, LOG.path(str(tmp_path)))
 
     def read(wanted: OffsetRange) -> tuple[int, pa.Table]:
         """How many files, and what is in them."""
-        snapshot = table.snapshot()
-        assert snapshot is not None
-        parts = stored.parts(table, snapshot, BROKER_A, wanted)
+        parts = stored.parts(table, table.existing(), BROKER_A, wanted)
         return len(parts), pa.Table.from_batches(stored.read(table.path, parts, BROKER_A, wanted), SCHEMA)
 
     expected = pa.Table.from_pylist(ROWS, schema=SCHEMA)
     assert read(between(0, 4000)) == (3, expected)
     assert read(between(1000, 2000)) == (1, expected.slice(10, 10))
-    DeltaTable.forPath(spark, table.path).optimize().executeCompaction()
+    merge_all(table, LOG)
     assert read(between(0, 4000)) == (1, expected)
     assert read(between(1000, 2000)) == (1, expected.slice(10, 10))
