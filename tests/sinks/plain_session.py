@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, cast
 
 import pytest
+from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -44,9 +44,14 @@ class _Shares:
         the traceback of what ended a task.
         """
         try:
-            return list(chain.from_iterable(deepcopy(self.work)(deepcopy(one)) for one in self.shares))
+            return list(chain.from_iterable(_copy(self.work)(_copy(one)) for one in self.shares))
         except Exception:  # noqa: BLE001 - as a worker does
             raise PySparkException(traceback.format_exc()) from None
+
+
+def _copy(value: Any) -> Any:
+    dumps: Any = cloudpickle.dumps
+    return cloudpickle.loads(dumps(value))
 
 
 class PlainSession:

@@ -238,14 +238,17 @@ def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) 
     assert session.promises == [500, 1000]
 
 
-def test_the_master_is_proven_when_the_session_has_given_way(plain: SparkSession, tmp_path: Path) -> None:
+def test_the_master_is_proven_when_the_session_has_given_way(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """To a master that counts connections the proof's would be another replica's, at each restart."""
     seen: list[bool] = []
 
-    class Asked(MemoryMaster):
-        def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
-            seen.append(session.is_away)
-            yield from MemoryMaster.raw(self, wanted, committed=committed)
+    raw = MemoryMaster.raw
+
+    def asked(self: MemoryMaster, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
+        seen.append(session.is_away)
+        yield from raw(self, wanted, committed=committed)
 
     class GivingWay(RecordingSession):
         is_away = False
@@ -256,9 +259,9 @@ def test_the_master_is_proven_when_the_session_has_given_way(plain: SparkSession
             yield
             self.is_away = False
 
+    monkeypatch.setattr(MemoryMaster, "raw", asked)
     session = GivingWay()
-    master = Asked(MASTER.sizes)
-    replica = opened(plain, tmp_path, master, session)
+    replica = opened(plain, tmp_path, MASTER, session)
     replica.prove_master()  # of nothing there is no proof, and nobody connects
     replica(ranges(0, 500))
     seen.clear()  # the tasks have asked, too
