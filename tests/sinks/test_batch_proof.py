@@ -15,14 +15,11 @@ from sinks.books.incident import Action, Incident
 from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError, LogtwinError, MasterUnreachable
 from sources.loss import Condition
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
+from tests.sinks.spans import span
 
 LOG = "rocketmq/broker-a"
 BAD, WRONG, GONE = Condition.CHECKSUM_FAILURE, Condition.UNDECODABLE, Condition.GAP
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def records(start: int, end: int, size: int = 10) -> WrittenStretch:

@@ -21,7 +21,7 @@ from sinks.tables import LEDGER, LOG, METADATA_TABLES
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
 from tests.sinks.at_once import at_once
-from tests.sinks.groups import span
+from tests.sinks.spans import span
 from tests.sinks.test_position import file_of
 
 A = {"log_id": "rocketmq/broker-a"}

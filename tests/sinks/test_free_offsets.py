@@ -42,6 +42,7 @@ from tests.sinks.memory_partition import (
     partitions,
     sent_at,
 )
+from tests.sinks.spans import span
 
 HOLED = (0, 1, 2, 7, 8, 19, 20, 21, 33)
 TOPIC = partitions(HOLED, tuple(range(40)), (), end=40)
@@ -53,10 +54,6 @@ Split = tuple[int, tuple[int, int], tuple[int, int]]
 def warehouse(tmp_path: Path) -> Path:
     (tmp_path / "kafka_log").mkdir()
     return tmp_path
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def log(number: int) -> str:

@@ -16,12 +16,9 @@ from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError, Gap
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.spans import span
 
 LOG = "kafka/prod/orders/0"
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def answered(start: int, end: int) -> WrittenStretch:

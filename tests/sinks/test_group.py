@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +26,8 @@ from sources.errors import (
 )
 from sources.master import PlanFailed, Planned
 from sources.offsets import Offset
-from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, span, splits
+from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, splits
+from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
     Damaged,
     Failing,
@@ -38,21 +38,10 @@ from tests.sinks.memory_master import (
     Rewriting,
     Short,
 )
+from tests.sinks.spans import span
 from tests.sinks.unheard import lose_answers, missing_files
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
-    def die(reached: BatchStep) -> None:
-        if reached is step:
-            raise Killed
-
-    return die
 
 
 def claimed_by_another(plain: SparkSession, warehouse: Path, name: str) -> None:
@@ -228,20 +217,12 @@ def test_where_every_log_meets_something_nothing_is_committed(plain: SparkSessio
     assert tables.files_of_no_commit() == []
 
 
-def test_which_logs_another_run_has(plain: SparkSession, tmp_path: Path) -> None:
-    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
-    members.bring(100)
-    assert members._group.lost(members.replicas.values()) == {}
-    claimed_by_another(plain, tmp_path, "b")
-    lost = members._group.lost(members.replicas.values())
-    assert {log: type(error) for log, error in lost.items()} == {"rocketmq/b": TakenOver}
-
-
 # --- kills
 
 
 @pytest.mark.parametrize("step", BatchStep)
 def test_a_kill_after_any_step_leaves_one_copy_of_each(plain: SparkSession, tmp_path: Path, step: BatchStep) -> None:
+    """HA-45."""
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(405,))}
     tables = Tables(plain, tmp_path)
     Members(plain, tmp_path, masters).bring(100)

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.state.holes import Holes, joined
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.spans import span
 
 ENDS = st.integers(0, 60)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 RANGES = st.tuples(ENDS, ENDS).map(lambda ends: span(min(ends), max(ends)))

@@ -22,12 +22,9 @@ from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
 from tests.sinks.batches import ranges
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
+from tests.sinks.killed import Killed
 
 TEST = LogId("dister", "test")
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
 
 
 def position(plain: SparkSession, lake: Path, log_id: LogId = TEST) -> MapPosition | None:

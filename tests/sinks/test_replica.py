@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import traceback
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import BatchStep
@@ -22,12 +19,9 @@ from sinks.tables import LOG
 from sources.errors import (
     CorruptRecord,
     CoverageError,
-    Gap,
     LogtwinError,
-    MasterUnreachable,
     ReplicaError,
     TakenOver,
-    find_error,
 )
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import Solo, ledger, log, offsets, opened, ranges
@@ -46,10 +40,6 @@ from tests.sinks.memory_master import (
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
 
 
 def table_position(plain: SparkSession, warehouse: Path) -> Offset | None:
@@ -86,32 +76,11 @@ def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path
     assert_df_equality(log(spark, tmp_path), expected, ignore_metadata=True)
 
 
-def test_append_overlap_replay(plain: SparkSession, tmp_path: Path) -> None:
-    session = RecordingSession()
-    replica = opened(plain, tmp_path, MASTER, session)
-    replica(ranges(0, 150, 40))
-    assert replica.position() == 400  # the record at 100 belongs to the batch and reaches past its end
-    assert replica.last is not None
-    assert (replica.last.range, replica.last.records, replica.last.is_overlap) == (span(0, 400), 3, False)
-    replica(ranges(150, 600, 100))
-    assert (replica.last.range, replica.last.is_overlap) == (span(400, 600), True)
-    replica(ranges(150, 600, 100))
-    assert (replica.last.range, replica.last.records) == (span(600, 600), 0)
-    assert session.promises == [400, 600, 600]
-    assert offsets(tmp_path) == [start for start in STARTS if start < 600]
-    assert table_position(plain, tmp_path) == 600
-    check_ledger(tmp_path, 600)
-
-
 def test_a_warehouse_may_have_any_name(plain: SparkSession, tmp_path: Path) -> None:
     warehouse = tmp_path / "100% ä b#c"
     opened(plain, warehouse, MASTER)(ranges(0, 2000))
     assert offsets(warehouse) == STARTS
     assert len(ledger(warehouse)) == 1
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def test_a_replica_may_begin_in_the_middle(plain: SparkSession, tmp_path: Path) -> None:
@@ -170,12 +139,6 @@ def refused(plain: SparkSession, warehouse: Path, master: MemoryMaster, start: i
     return caught.value
 
 
-def test_a_gap_is_refused(plain: SparkSession, tmp_path: Path) -> None:
-    error = refused(plain, tmp_path, MASTER, 400, 1000)
-    assert isinstance(error, Gap)
-    assert error.offset == 100
-
-
 @pytest.mark.parametrize(
     ("master", "offset"),
     [
@@ -193,33 +156,6 @@ def test_nothing_is_visible_before_the_coverage_is_proven(
     error = refused(plain, tmp_path, master, 100, 1000)
     assert isinstance(error, CoverageError)
     assert error.offset == offset
-
-
-def test_a_corrupt_record_comes_back_as_what_it_is(plain: SparkSession, tmp_path: Path) -> None:
-    error = refused(plain, tmp_path, Failing(SIZES, error=CorruptRecord("bad checksum", offset=410)), 100, 1000)
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == 410
-
-
-def test_a_master_that_is_away_comes_back_as_transient(plain: SparkSession, tmp_path: Path) -> None:
-    error = refused(plain, tmp_path, Failing(SIZES, error=MasterUnreachable("no connection")), 100, 1000)
-    assert isinstance(error, MasterUnreachable)
-    assert error.is_transient
-
-
-def test_any_other_failure_of_a_task_is_a_defect_that_names_the_log(plain: SparkSession, tmp_path: Path) -> None:
-    error = refused(plain, tmp_path, Failing(SIZES, error=KeyError("a defect")), 100, 1000)  # type: ignore[arg-type]
-    assert (type(error), error.log, error.offset) == (LogtwinError, "rocketmq/broker-a", 100)
-    assert str(error.found).endswith("\nKeyError: 'a defect'")
-    assert not error.is_transient
-
-
-def test_splits_of_two_batches_are_refused(plain: SparkSession, tmp_path: Path) -> None:
-    replica = opened(plain, tmp_path, MASTER)
-    with pytest.raises(CoverageError, match="several batches"):
-        replica(ranges(0, 100) + ranges(0, 400))
-    assert offsets(tmp_path) == []
-    assert data_files(tmp_path) == 0
 
 
 def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) -> None:
@@ -268,53 +204,6 @@ def test_the_master_is_proven_when_the_session_has_given_way(
     replica.prove_master()
     replica.prove_in_turn()  # the session's own
     assert seen == [True, False]
-
-
-def killed_at(plain: SparkSession, warehouse: Path, step: BatchStep, session: RecordingSession) -> None:
-    """[0, 500) committed; the job dies after `step` of [500, 1000)."""
-
-    def die(reached: BatchStep) -> None:
-        if reached is step and replica.last is not None:
-            raise Killed
-
-    replica = opened(plain, warehouse, MASTER, session, on_step=die)
-    replica(ranges(0, 500))
-    with pytest.raises(Killed):
-        replica(ranges(500, 1000, 100))
-
-
-@pytest.mark.parametrize(
-    ("step", "restart_at"),
-    [
-        *((step, "checkpoint") for step in BatchStep),
-        (BatchStep.FILES, "position"),
-        (BatchStep.COMMIT, "position"),
-        *(
-            pytest.param(step, "position", marks=pytest.mark.soak)
-            for step in BatchStep
-            if step not in (BatchStep.FILES, BatchStep.COMMIT)
-        ),
-    ],
-)
-def test_a_crash_after_any_step_leaves_one_copy(
-    plain: SparkSession, tmp_path: Path, step: BatchStep, restart_at: str
-) -> None:
-    """HA-45."""
-    session = RecordingSession()
-    killed_at(plain, tmp_path, step, session)
-    if step in (BatchStep.FILES, BatchStep.COMMIT):
-        assert session.promises == [500]
-    replica = Solo(plain, str(tmp_path), MASTER, session)
-    position = replica.open()
-    assert position == (500 if step is BatchStep.FILES else 1000)
-    if restart_at == "checkpoint":
-        replica(ranges(500, 1000, 100))
-        assert session.promises[-1] == 1000
-        position = Offset(1000)
-    replica(ranges(position, 2000, 300))
-    assert offsets(tmp_path) == STARTS
-    assert session.promises[-1] == table_position(plain, tmp_path) == 2000
-    check_ledger(tmp_path, 2000)
 
 
 def test_the_job_that_started_last_owns_the_log(plain: SparkSession, tmp_path: Path) -> None:
@@ -387,61 +276,10 @@ def test_received_is_what_is_proven_and_never_below_the_position(plain: SparkSes
     assert opened(plain, tmp_path, MASTER).received() == 400
 
 
-def test_a_job_that_starts_while_files_are_written_wins(plain: SparkSession, tmp_path: Path) -> None:
-    """The older one has checked, read and written, and is about to commit."""
-    newer: list[Solo] = []
-
-    def interfere(step: BatchStep) -> None:
-        if step is BatchStep.FILES:
-            newer.append(opened(plain, tmp_path, MASTER))
-            newer[0](ranges(0, 1000, 300))
-
-    session = RecordingSession()
-    old = opened(plain, tmp_path, MASTER, session, on_step=interfere)
-    with pytest.raises(TakenOver):
-        old(ranges(0, 500))
-    assert session.promises == []
-    newer[0](ranges(1000, 2000))
-    assert offsets(tmp_path) == STARTS
-    check_ledger(tmp_path, 2000)
-
-
-def test_opening_again_goes_on(plain: SparkSession, tmp_path: Path) -> None:
-    replica = opened(plain, tmp_path, MASTER)
-    replica(ranges(0, 500))
-    assert replica.open() == 500
-    replica(ranges(500, 1000))
-    assert offsets(tmp_path) == [start for start in STARTS if start < 1000]
-
-
 def test_a_replica_that_is_not_open_says_so(plain: SparkSession, tmp_path: Path) -> None:
     replica = Solo(plain, str(tmp_path), MASTER, RecordingSession())
     with pytest.raises(ReplicaError, match="not open"):
         replica.position()
-
-
-@pytest.mark.spark
-def test_an_error_leaves_foreach_batch_with_its_facts(spark: SparkSession, tmp_path: Path) -> None:
-    """From the task through the report, the driver and py4j into the query's exception."""
-    replica = opened(spark, tmp_path / "warehouse", Failing(SIZES, error=CorruptRecord("bad checksum", offset=10)))
-    stream = spark.readStream.format("rate").load()
-    writer = stream.writeStream.foreachBatch(lambda batch, number: replica(ranges(0, 500)))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    with pytest.raises(StreamingQueryException) as caught:
-        query.awaitTermination(60)
-    error = find_error(str(caught.value))
-    assert isinstance(error, CorruptRecord)
-    assert (error.log, error.offset) == ("rocketmq/broker-a", 10)
-
-
-def test_the_token_is_in_the_traceback(plain: SparkSession, tmp_path: Path) -> None:
-    replica = opened(plain, tmp_path, MASTER)
-    replica(ranges(0, 500))
-    with pytest.raises(Gap) as caught:
-        replica(ranges(1000, 1500))
-    text = "".join(traceback.format_exception(caught.value))
-    found: Any = find_error(text)
-    assert found.facts() == caught.value.facts()
 
 
 def test_each_step_is_timed(plain: SparkSession, tmp_path: Path) -> None:

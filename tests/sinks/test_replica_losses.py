@@ -13,7 +13,6 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchStep
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Action, Incident
 from sinks.books.incidents import IncidentsTable
@@ -25,31 +24,24 @@ from sinks.state.holes import Holes
 from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
-from sources.errors import BelowMinimum, RepairPending, Rewritten, TakenOver
+from sources.errors import BelowMinimum, RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_master import (
     BROKER_A,
     Damaged,
     MemoryMaster,
     Overtaken,
     RecordingSession,
-    Rewriting,
     raw_bytes,
 )
+from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def held(plain: SparkSession, warehouse: Path) -> Held:
@@ -90,19 +82,6 @@ def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_ther
     link.check(bytes_at(410))
     replica(ranges(450, 1000, 200))
     assert offsets(tmp_path) == STARTS
-
-
-def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(plain: SparkSession, tmp_path: Path) -> None:
-    session = RecordingSession()
-    opened(plain, tmp_path, MASTER, session)(ranges(0, 500))
-    replica = opened(plain, tmp_path, Rewriting(SIZES, since=410), session)
-    with pytest.raises(Rewritten) as caught:
-        replica(ranges(500, 1000, 100))
-    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 410)
-    assert session.promises == [500]
-    assert replica.position() == 500
-    assert offsets(tmp_path) == [start for start in STARTS if start < 500]
-    assert len(list((tmp_path / "log").glob("*.parquet"))) == 1
 
 
 def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
@@ -172,20 +151,6 @@ def test_ordinary_commits_leave_the_holes_alone(plain: SparkSession, tmp_path: P
     holes: Holes = held(plain, tmp_path).holes
     replica(ranges(500, 1000))
     assert held(plain, tmp_path).holes == holes
-
-
-@pytest.mark.parametrize("step", list(BatchStep), ids=lambda step: step.value)
-def test_a_crash_after_any_step_leaves_one_copy_of_everything(
-    plain: SparkSession, tmp_path: Path, step: BatchStep
-) -> None:
-    def die(reached: BatchStep) -> None:
-        if reached is step:
-            raise Killed
-
-    master = Damaged(SIZES, bad=(100,))
-    with pytest.raises(Killed):
-        opened(plain, tmp_path, master, on_step=die)(ranges(0, 500, 200))
-    check_restart(plain, tmp_path, master)
 
 
 @pytest.mark.parametrize("killed_in", [(Ledger, "append_each"), (Quarantine, "append"), (IncidentsTable, "record")])
@@ -261,11 +226,8 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 500))
 
-    def die(*given: Any) -> None:
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(Bookkeeping, "settle", die)
+        patched.setattr(Bookkeeping, "settle", killed)
         with pytest.raises(Killed):
             replica.skip(overtaken())
     assert opened(plain, tmp_path, MASTER).position() == 900

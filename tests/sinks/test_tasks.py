@@ -49,6 +49,7 @@ from tests.sinks.memory_master import (
     Short,
     raw_bytes,
 )
+from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 MASTER = MemoryMaster(SIZES)
@@ -98,10 +99,6 @@ def file_of(piece: WrittenStretch) -> str:
 
 def files(warehouse: Path) -> list[str]:
     return sorted(path.parent.name for path in warehouse.rglob("*.parquet"))
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def test_a_split_is_written_and_reported(warehouse: Path) -> None:

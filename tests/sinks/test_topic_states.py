@@ -24,6 +24,7 @@ from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
 from tests.sinks.batches import rows
+from tests.sinks.killed import Killed
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
 from tests.sinks.topic_batches import Twin, expected
 
@@ -134,10 +135,6 @@ def test_a_topic_that_was_taken_apart_goes_on_where_it_was(lake: Lake, tmp_path:
     twin.takes({0: (35, 40), 1: (10, 20)})
     assert twin.rows() == expected(TOPIC, {0: (35, 40), 1: (10, 20)})
     assert twin.ledger() == [(0, 30, 35, 5), (0, 35, 40, 5), (1, 0, 10, 10), (1, 10, 20, 10)]
-
-
-class Killed(BaseException):
-    """As a kill: nothing of ours handles it."""
 
 
 @pytest.mark.parametrize(

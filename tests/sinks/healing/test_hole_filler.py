@@ -19,18 +19,15 @@ from sinks.tables import LOG
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.master import MasterLog
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from tests.sinks.batches import ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
+from tests.sinks.spans import span
 from tests.sinks.unheard import lose_answers, missing_files
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 HOLE = span(500, 1000)

@@ -22,8 +22,8 @@ from sources.loss import Condition
 from sources.master_topic import partition_log
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.repair_bench import spoil
-from tests.sinks.groups import span
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
+from tests.sinks.spans import span
 from tests.sinks.topic_batches import Twin
 
 pytestmark = pytest.mark.timeout(300)

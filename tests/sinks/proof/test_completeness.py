@@ -18,13 +18,10 @@ from sinks.tables import LEDGER_SCHEMA
 from sources.errors import CoverageError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 SCHEMA = pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def row(start: int, end: int, first_us: int | None = None, last_us: int | None = None, *, deleted: bool = False) -> Any:
