@@ -114,7 +114,7 @@ def test_what_differs_or_lies_apart_is_an_incident_of_its_own() -> None:
     assert batch.lost == (span(0, 30), span(40, 100))
 
 
-def test_damage_that_reaches_past_the_end_belongs_to_the_batch_it_starts_in() -> None:
+def test_damage_belongs_to_the_batch_it_starts_in() -> None:
     """Over HA, where the next sound record may be far; and it may come in pieces."""
     batch = proven(report((0, 100), records(0, 90), damage(90, 110), damage(110, 130)))
     assert (batch.range, batch.link) == (span(0, 130), None)
@@ -136,14 +136,14 @@ def failed(
 BROKEN, AWAY = CorruptRecord("bad", offset=70), MasterUnreachable("it broke", offset=70)
 
 
-def test_damage_inside_a_split_does_not_hold_back_what_is_sound_before_it() -> None:
+def test_records_before_damage_in_a_split_are_proven() -> None:
     late = report((80, 100), records(80, 100))
     batch = proven(report((0, 50), records(0, 50)), late, failed((50, 80), BROKEN, records(50, 70), until=70))
     assert (batch.range, batch.late) == (span(0, 70), (late,))
     assert [piece.covered.range for piece in batch.written] == [span(0, 50), span(50, 70)]
 
 
-def test_damage_where_a_split_begins_does_not_hold_back_the_splits_before_it() -> None:
+def test_damage_at_a_split_s_start_does_not_hold_back_earlier_splits() -> None:
     broken, late = failed((50, 80), BROKEN), failed((80, 100), AWAY)
     batch = proven(late, broken, report((0, 50), records(0, 50)))
     assert (batch.range, batch.late) == (span(0, 50), (broken, late))
@@ -159,7 +159,7 @@ def test_damage_where_the_batch_begins_is_its_error() -> None:
             prove_batch([report((0, 50)), failed((50, 100), BROKEN)], Offset(position))
 
 
-def test_what_else_keeps_a_split_from_being_read_is_the_batchs_error() -> None:
+def test_a_split_that_cannot_be_read_fails_the_batch() -> None:
     with pytest.raises(MasterUnreachable):
         prove_batch([report((0, 50), records(0, 50)), failed((50, 100), AWAY)], Offset(0))
 

@@ -84,7 +84,7 @@ def test_a_folder_without_a_table_is_none(tmp_path: Path) -> None:
     assert newest(str(tmp_path)) is None
 
 
-def test_a_checkpoint_stands_for_what_is_below_it_once_all_of_it_is_there(tmp_path: Path) -> None:
+def test_only_a_whole_checkpoint_replaces_older_commits(tmp_path: Path) -> None:
     begun(tmp_path)
     for version in range(1, 5):
         written(tmp_path, version, added(str(version)))

@@ -241,7 +241,7 @@ def test_a_replay_reads_nothing(warehouse: Path) -> None:
     assert files(warehouse) == set()
 
 
-def test_the_epoch_of_the_position_goes_along_with_what_begins_there_and_only_there(warehouse: Path) -> None:
+def test_only_the_split_at_the_position_is_read_with_its_epoch(warehouse: Path) -> None:
     topic = partitions((), (), end=40)
     found = reports(
         warehouse, (0, (0, 30), (0, 40)), (0, (30, 40), (0, 40)), whole(1, 15), topic=topic, known={0: at(15, 1)}
@@ -260,7 +260,7 @@ def test_the_epoch_of_the_position_goes_along_with_what_begins_there_and_only_th
     ],
     ids=["another history", "another topic", "a gap"],
 )
-def test_what_does_not_continue_the_position_is_refused_and_costs_its_neighbours_nothing(
+def test_a_split_off_the_position_is_refused_alone(
     warehouse: Path, known: Known, kind: type[LogtwinError], offset: int | None
 ) -> None:
     sound, wrong = reports(warehouse, whole(0), whole(1, 15), known={1: known})

@@ -137,7 +137,7 @@ def test_an_honest_read_is_proven_in_whatever_order_it_comes(asked: Asked, data:
 
 
 @given(batches(), st.data())
-def test_what_ended_early_is_proven_up_to_there_and_nothing_behind_it(asked: Asked, data: st.DataObject) -> None:
+def test_an_early_end_is_proven_up_to_there(asked: Asked, data: st.DataObject) -> None:
     reports = asked.reports()
     longer = [one for one in reports if one.written and one.written[0].covered.range.size > 1]
     assume(longer)

@@ -108,7 +108,7 @@ def test_a_batch_of_nothing_is_nothing(plain: SparkSession, tmp_path: Path) -> N
     assert (members.results, members.errors, seen) == ({}, {}, [])
 
 
-def test_what_is_planned_of_a_log_that_left_the_group_is_left_alone(plain: SparkSession, tmp_path: Path) -> None:
+def test_plans_of_a_log_that_left_are_ignored(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "gone", sizes=SIZES)
     Members(plain, tmp_path, masters).bring(100)
     members, tables = Members(plain, tmp_path, {"a": masters["a"]}), Tables(plain, tmp_path)
@@ -258,7 +258,7 @@ def test_a_kill_between_two_acknowledgements(plain: SparkSession, tmp_path: Path
         tables.assert_one_copy(master, 500)
 
 
-def test_a_batch_whose_commits_land_unheard_is_there_once_in_every_table(
+def test_unheard_commits_leave_one_copy_in_every_table(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(100,))}
@@ -290,9 +290,7 @@ def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(plain: S
     assert tables.files_of_no_commit() == []
 
 
-def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_a_late_split_does_not_hold_back_those_before_it(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=110),
@@ -305,16 +303,14 @@ def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
     assert tables.files_of_no_commit() == []
 
 
-def test_who_is_alone_has_all_the_time_that_it_needs(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_single_log_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
     members = Members(plain, tmp_path, masters, patience_s=1.0)
     members.bring(500)
     assert members.positions() == {"slow": 500}
 
 
-def test_who_has_a_batch_alone_has_no_longer_where_others_may_wait_for_the_next(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_patience_holds_for_a_batch_of_one_log_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1),
@@ -360,7 +356,7 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: Spa
     tables.assert_one_copy(slow, 500)
 
 
-def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_is_late_alone_gets_more_time(plain: SparkSession, tmp_path: Path) -> None:
     slow = Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=40)  # ten bytes and ninety: three seconds
     members = Members(plain, tmp_path, {**sound("a", sizes=SIZES), "slow": slow}, patience_s=0.1)
     members.apply(*splits("a", 0, 500), *splits("slow", 10, 500))
@@ -370,7 +366,7 @@ def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(plain: 
     assert replica.bring(span(10, 500)).range == span(10, 100)
 
 
-def test_who_is_brought_alone_must_own_its_log_and_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_log_brought_alone_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", "c", sizes=SIZES)
     Members(plain, tmp_path, masters).bring(100)
     failing = {

@@ -106,7 +106,7 @@ def test_rows_that_the_newest_fill_owes_go_with_what_a_repair_takes_out() -> Non
 
 
 @given(HOLES, st.lists(RANGES, max_size=3), RANGES)
-def test_what_was_taken_out_stands_apart_until_it_is_filled_or_gone_back_over(
+def test_taken_out_ranges_end_when_filled_or_gone_back_over(
     holes: Holes, out: list[OffsetRange], other: OffsetRange
 ) -> None:
     after = holes.with_taken_out(out)

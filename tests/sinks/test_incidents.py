@@ -170,9 +170,7 @@ def test_logs_that_write_at_once_all_get_through(plain: SparkSession, tmp_path: 
         assert [one.found.start for one in IncidentsTable(plain, str(tmp_path), log_id).open()] == [0, 1, 2, 3]
 
 
-def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
-    table: IncidentsTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unheard_commit_is_not_done_twice(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
     lost_answers = lose_answers(monkeypatch)
     table.record(0, [lost(0, 10)])
     assert lost_answers == {"incidents": 1}

@@ -90,7 +90,7 @@ def test_the_same_row_by_two_at_once_is_there_once(plain: SparkSession, path: st
 
 
 @pytest.mark.parametrize("by", ["append", "append_fill"])
-def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
+def test_rows_of_an_unheard_commit_keep_their_file(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     def append() -> bool:
@@ -106,7 +106,7 @@ def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
     assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
 
 
-def test_rows_of_a_commit_that_landed_unheard_stay_when_others_come_later(
+def test_rows_of_an_unheard_commit_stay_when_others_follow(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = Ledger(plain, path), Position(BROKER_B, 0, Offset(300))

@@ -167,7 +167,7 @@ def test_two_logs_in_one_table_know_nothing_of_each_other(
     assert [(row["perm"], row["is_current"]) for row in rows(tmp_path, log=BROKER_B)] == [(2, True)]
 
 
-def test_logs_of_a_job_that_write_at_once_all_get_through_at_the_first_attempt(
+def test_logs_that_write_at_once_do_not_conflict(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "ATTEMPTS", 1)
@@ -279,7 +279,7 @@ def _killed(*_: Any, **__: Any) -> int:
     raise KeyboardInterrupt
 
 
-def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
+def test_an_unheard_commit_is_not_done_twice(
     tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.record(topics(orders=6), NOON)

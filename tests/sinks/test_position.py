@@ -169,7 +169,7 @@ def test_a_claim_changes_the_writer_alone() -> None:
     assert claimed.commit
 
 
-def test_a_move_says_what_it_was_told_of_the_master_and_keeps_the_epochs_else() -> None:
+def test_a_move_keeps_the_epochs_unless_told_others() -> None:
     epochs = (Epoch(1, Offset(0)),)
     moved = LogState.fresh(this_writer()).moved_to(Offset(500), first=Offset(0), ledger=[], mark=3, epochs=epochs)
     assert moved.known == Known(None, Offset(500), 3, epochs)
@@ -178,7 +178,7 @@ def test_a_move_says_what_it_was_told_of_the_master_and_keeps_the_epochs_else() 
     assert later.moved_to(Offset(950), first=Offset(0), ledger=[], epochs=()).epochs == ()
 
 
-def test_a_table_that_says_nothing_of_holes_lacks_what_lies_before_the_beginning() -> None:
+def test_without_holes_all_before_the_beginning_is_missing() -> None:
     begun = LogState(writer=this_writer(), commit="", first=Offset(100))
     silent = LoggedVersion(0)
     assert holes_at(silent, BROKER_B, None) == Holes()
@@ -198,7 +198,7 @@ def test_a_move_keeps_where_the_replica_began() -> None:
     assert len({fresh.commit, begun.commit, later.commit}) == 3
 
 
-def test_what_is_at_the_position_was_not_stored_before_the_newest_that_is_committed() -> None:
+def test_newest_stored_time_is_the_latest_of_all_rows() -> None:
     fresh = LogState(writer=this_writer(), commit="")
     rows = [replace(ROW, last_store_timestamp=at_us) for at_us in (700, None, 900, 800)]
     assert fresh.moved_to(Offset(500), first=Offset(0), ledger=rows).newest_stored_us == 900
@@ -377,7 +377,7 @@ def test_where_all_were_taken_there_is_no_commit(plain: SparkSession, path: str)
     assert moving.positions.newest().version == version
 
 
-def test_logs_that_are_taken_while_it_is_tried_again_leave_it_one_by_one(
+def test_each_log_lost_during_retries_leaves_the_commit(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moving = Moving(plain, path, "a", "b", "c")
@@ -395,9 +395,7 @@ def test_logs_that_are_taken_while_it_is_tried_again_leave_it_one_by_one(
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
 
 
-def test_a_commit_of_several_that_landed_unheard_is_a_success_whoever_came_after_it(
-    plain: SparkSession, path: str, tmp_path: Path
-) -> None:
+def test_an_unheard_commit_of_several_logs_is_a_success(plain: SparkSession, path: str, tmp_path: Path) -> None:
     moving = Moving(plain, path, "a", "b")
     assert moving.commit() == []
     moving.tables["b"].claim(this_writer())
@@ -406,7 +404,7 @@ def test_a_commit_of_several_that_landed_unheard_is_a_success_whoever_came_after
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
 
 
-def test_other_runs_commits_are_stepped_over_and_a_table_that_only_refuses_is_an_error(
+def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
     plain: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moving, others = Moving(plain, path, "a", "b"), Moving(plain, path, "x", "y")

@@ -71,9 +71,7 @@ def bytes_at(start: int) -> bytes:
 # --- the link
 
 
-def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_there(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_the_next_batch_is_read_from_the_last_committed_record(plain: SparkSession, tmp_path: Path) -> None:
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 450, 150))
     link = state(plain, tmp_path).link
@@ -84,7 +82,7 @@ def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_ther
     assert offsets(tmp_path) == STARTS
 
 
-def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
     without_link = rewritten_state(plain, tmp_path, lambda values: values.pop("link"))
     assert without_link.link is None
@@ -204,7 +202,7 @@ def overtaken() -> Incident:
     )
 
 
-def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_range_the_master_lost_is_skipped_in_its_own_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
     replica = opened(plain, tmp_path, Overtaken(SIZES, minimum=900))
     with pytest.raises(BelowMinimum):
@@ -234,7 +232,7 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
     assert incidents(plain, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
 
 
-def test_only_the_owner_passes_anything_and_only_from_its_position(plain: SparkSession, tmp_path: Path) -> None:
+def test_only_the_owner_skips_and_only_from_its_position(plain: SparkSession, tmp_path: Path) -> None:
     old = opened(plain, tmp_path, MASTER)
     old(ranges(0, 400))
     with pytest.raises(ValueError, match="does not begin at the position"):

@@ -134,9 +134,7 @@ def test_another_history_before_the_position_is_refused(plain: SparkSession, tmp
 SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 
-def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_others_in_the_file_of_a_failed_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
     twin = Twin(plain, tmp_path, {**FULL, 0: SHORT}).opened()
     before = twin.version()
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
@@ -148,9 +146,7 @@ def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
     assert twin.promises == {0: [], 1: [10], 2: [10]}
 
 
-def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_without_it(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
 
     def take(step: BatchStep) -> None:
@@ -213,7 +209,7 @@ def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
     }
 
 
-def test_who_lost_a_partition_begins_nothing_of_it(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_lost_partition_is_not_begun(plain: SparkSession, tmp_path: Path) -> None:
     older = Twin(plain, tmp_path, TOPIC)
     open_together(list(older.replicas.values()))
     newer = Twin(plain, tmp_path, TOPIC).opened(begins_at=30)

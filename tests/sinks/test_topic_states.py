@@ -205,7 +205,7 @@ def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(plain: SparkSe
 
 
 @pytest.mark.parametrize("name", [f"{ORDERS}", f"{ORDERS}/0"], ids=["in one piece", "of a partition"])
-def test_what_no_version_wrote_is_an_error_that_names_it(lake: Lake, name: str) -> None:
+def test_a_state_that_cannot_be_read_is_an_error_that_names_the_log(lake: Lake, name: str) -> None:
     lake.table.commit(lake.table.existing(), domains={f"logtwin.{name}": f'{{"of": "{uuid.UUID(int=1)}"}}'})
     with pytest.raises(ReplicaError, match="cannot be read") as caught:
         topics_held(lake.path)

@@ -135,7 +135,7 @@ ROWS = [laid_out([3] * 8)[at : at + 2] for at in (0, 2, 4, 6)]
 LOG = b"".join(record.raw for row in ROWS for record in row)
 
 
-def test_a_row_that_differs_in_the_middle_is_found_only_where_it_is_in_doubt() -> None:
+def test_a_difference_in_the_middle_is_found_only_where_asked() -> None:
     master = Bytes(LOG[:10] + b"\xff" + LOG[11:], 0)
     comparison = compared(ROWS, len(LOG), master)
     assert comparison.find() is None

@@ -92,7 +92,7 @@ def test_what_was_taken_out_is_written_and_read_back() -> None:
     assert LogState.from_json(state.as_json()) == state
 
 
-def test_what_is_filled_or_gone_back_over_was_not_taken_out_any_more() -> None:
+def test_filled_ranges_are_no_longer_taken_out() -> None:
     holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
     assert holes.with_lost([span(0, 10)]).taken_out == holes.taken_out
     assert holes.filled([span(10, 15)], ()).taken_out == (span(15, 20), span(30, 40))

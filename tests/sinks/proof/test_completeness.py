@@ -150,7 +150,7 @@ def test_one_offset_alone_is_explained_as_many_are() -> None:
     assert reasons(found) == [(span(10, 11), Reason.INCIDENT)]
 
 
-def test_a_row_that_a_repair_took_out_claims_nothing_until_the_ledger_has_followed() -> None:
+def test_a_row_taken_out_by_a_repair_claims_nothing() -> None:
     rows, hole = [row(0, 10), row(10, 20), row(20, 30)], [span(10, 20)]
     damage = [incident(10, 20, condition=Condition.REPLICA_DAMAGED)]
     found = account(*rows, position=30, holes=hole, incidents=damage, taken_out=hole)
@@ -187,7 +187,7 @@ def test_what_is_claimed_twice_is_a_problem(rows: list[Any], holes: list[OffsetR
     assert f"claims {overlap} twice" in str(found.problem(LOG))
 
 
-def test_a_row_across_the_position_is_a_problem_and_one_above_it_is_a_newer_commit() -> None:
+def test_a_row_across_the_position_is_a_problem_one_above_is_not() -> None:
     assert account(row(0, 30), row(30, 50), position=30).problem(LOG) is None
     found = account(row(0, 20), row(20, 50), position=30)
     assert found.beyond == span(30, 50)

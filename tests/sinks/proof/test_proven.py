@@ -48,7 +48,7 @@ class TestRanges:
     def test_what_the_newest_commits_owe_counts_where_the_ledger_lacks_it(self) -> None:
         assert proven([row(0, 10)], [row(0, 10), row(10, 20)], holes(), 20) == [row(0, 10), row(10, 20)]
 
-    def test_what_was_owed_once_does_not_count_where_the_ledger_has_other_ranges_by_now(self) -> None:
+    def test_owed_rows_do_not_count_where_the_ledger_has_other_ranges(self) -> None:
         assert proven([row(0, 15), row(15, 30)], [row(10, 20)], holes(), 30) == [row(0, 15), row(15, 30)]
 
     def test_what_was_owed_and_deleted_since_does_not_count(self) -> None:
