@@ -253,11 +253,7 @@ def test_only_the_split_at_the_position_is_read_with_its_epoch(warehouse: Path) 
 
 @pytest.mark.parametrize(
     ("known", "kind", "offset"),
-    [
-        (at(15, mark=7), Rewritten, 15),
-        (at(15, identity="another"), Recreated, None),
-        (at(10), Gap, 10),
-    ],
+    [(at(15, mark=7), Rewritten, 15), (at(15, identity="another"), Recreated, None), (at(10), Gap, 10)],
     ids=["another history", "another topic", "a gap"],
 )
 def test_a_split_off_the_position_is_refused_alone(

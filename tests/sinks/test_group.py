@@ -209,10 +209,7 @@ def test_where_every_log_meets_something_nothing_is_committed(plain: SparkSessio
     members = Members(plain, tmp_path, failing, on_step=seen.append)
     before = tables.version("log"), tables.version("ledger")
     members.bring(500)
-    assert {name: type(error) for name, error in members.errors.items()} == {
-        "a": MasterUnreachable,
-        "b": CoverageError,
-    }
+    assert {name: type(error) for name, error in members.errors.items()} == {"a": MasterUnreachable, "b": CoverageError}
     assert (seen, (tables.version("log"), tables.version("ledger"))) == ([], before)
     assert tables.files_of_no_commit() == []
 

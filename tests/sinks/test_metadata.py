@@ -230,10 +230,7 @@ def test_a_clock_that_goes_back_makes_no_overlap(tmp_path: Path, table: Metadata
     table.record(topics(), MUCH_LATER)
     table.record(topics(orders=6), NOON)
     tick = timedelta(microseconds=1)
-    assert versions(tmp_path) == [
-        ("orders", 6, LATER, MUCH_LATER, False),
-        ("orders", 6, MUCH_LATER + tick, None, True),
-    ]
+    assert versions(tmp_path) == [("orders", 6, LATER, MUCH_LATER, False), ("orders", 6, MUCH_LATER + tick, None, True)]
 
 
 def test_a_kill_between_files_and_commit_leaves_the_table_as_it_was(

@@ -16,13 +16,7 @@ from sinks.batch.result import BatchStep
 from sinks.spark_schemas import spark_schema
 from sinks.state.position import LogTable
 from sinks.tables import LOG
-from sources.errors import (
-    CorruptRecord,
-    CoverageError,
-    LogtwinError,
-    ReplicaError,
-    TakenOver,
-)
+from sources.errors import CorruptRecord, CoverageError, LogtwinError, ReplicaError, TakenOver
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import Solo, ledger, log, offsets, opened, ranges
 from tests.sinks.memory_master import (

@@ -29,14 +29,7 @@ from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, offsets, opened, ranges
 from tests.sinks.killed import Killed, killed
-from tests.sinks.memory_master import (
-    BROKER_A,
-    Damaged,
-    MemoryMaster,
-    Overtaken,
-    RecordingSession,
-    raw_bytes,
-)
+from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Overtaken, RecordingSession, raw_bytes
 from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
@@ -154,11 +147,7 @@ def test_ordinary_commits_leave_the_holes_alone(plain: SparkSession, tmp_path: P
 @pytest.mark.parametrize("killed_in", [(Ledger, "append_each"), (Quarantine, "append"), (IncidentsTable, "record")])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
-    plain: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    killed_in: tuple[type, str],
-    is_done: bool,
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: tuple[type, str], is_done: bool
 ) -> None:
     master = Damaged(SIZES, bad=(100,))
     replica = opened(plain, tmp_path, master)

@@ -40,12 +40,7 @@ def lake(plain: SparkSession, tmp_path: Path) -> Path:
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 500))
     lost = Incident(
-        condition=Condition.GAP,
-        start=HOLE.start,
-        end=HOLE.end,
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
+        condition=Condition.GAP, start=HOLE.start, end=HOLE.end, cause="", action=Action.SKIPPED, detected_at=1
     )
     replica.skip(lost)
     replica(ranges(1000, 1500))
@@ -125,12 +120,7 @@ def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Pat
     """The stream makes a hole of its own: the same metadata, and the fill is made anew on top of it."""
     replica = opened(plain, lake, MASTER)
     lost = Incident(
-        condition=Condition.GAP,
-        start=Offset(1500),
-        end=Offset(1600),
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
+        condition=Condition.GAP, start=Offset(1500), end=Offset(1600), cause="", action=Action.SKIPPED, detected_at=1
     )
     done: list[FillStep] = []
 

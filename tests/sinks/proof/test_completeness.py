@@ -35,12 +35,7 @@ def ledger(*rows: Any) -> pa.Table:
 
 def incident(start: int, end: int, state: State = State.OPEN, condition: Condition = Condition.GAP) -> IncidentRow:
     found = Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
+        condition=condition, start=Offset(start), end=Offset(end), cause="", action=Action.SKIPPED, detected_at=1
     )
     return IncidentRow(id=f"{start}-{end}", epoch=0, found=found, state=state)
 
