@@ -11,11 +11,12 @@ from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered
 from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
-from sinks.books.incident import Action, Incident
+from sinks.books.incident import Action
 from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError, LogtwinError, MasterUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset
+from tests.sinks.accounts import incident
 from tests.sinks.spans import span
 
 LOG = "rocketmq/broker-a"
@@ -88,16 +89,7 @@ def test_damage_excuses_no_hole_and_no_overlap(pieces: tuple[WrittenStretch | Da
 def test_damage_in_pieces_is_one_incident() -> None:
     pieces = (damage(10, 30), damage(30, 50), damage(50, 60), records(60, 100))
     batch = proven(report((0, 40), records(0, 10), *pieces[:2]), report((40, 100), *pieces[2:]))
-    assert batch.incidents(9) == [
-        Incident(
-            condition=BAD,
-            start=Offset(10),
-            end=Offset(60),
-            cause="cause at 10",
-            action=Action.QUARANTINED,
-            detected_at=9,
-        )
-    ]
+    assert batch.incidents(9) == [incident(10, 60, BAD, cause="cause at 10", action=Action.QUARANTINED, detected_at=9)]
     assert len(batch.quarantined) == 2
 
 

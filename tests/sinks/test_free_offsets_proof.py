@@ -14,7 +14,7 @@ from sinks.batch.proof import ProvenBatch, prove_batch
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
-from sources.errors import CorruptRecord, CoverageError, Gap
+from sources.errors import CoverageError, Gap
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.spans import span
 
@@ -223,17 +223,3 @@ def test_what_a_hole_is_told_with() -> None:
     assert (error.offset, error.expected, error.found) == (
         30, "a piece that starts at 30", "a piece that covers [60, 100)",
     )  # fmt: skip
-
-
-def test_splits_of_two_batches() -> None:
-    error = refused([*task(answered(0, 50), batch=(0, 50)), *task(answered(50, 100))])
-    assert error.found == "[0, 50), [0, 100)"
-
-
-def test_the_error_of_one_split_is_the_batchs() -> None:
-    failed = SplitReport(LOG, span(50, 100), span(0, 100), error=CorruptRecord("bad", log=LOG, offset=70))
-    with pytest.raises(CorruptRecord, match="orders/0 at offset 70: bad"):
-        prove_batch([*task(), failed], Offset(50))
-    sound = prove_batch([*task(answered(0, 50)), failed], Offset(0))
-    assert sound is not None
-    assert sound.range == span(0, 50)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.state.holes import Holes, joined
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
 from tests.sinks.spans import span
 
 ENDS = st.integers(0, 60)
@@ -21,17 +22,7 @@ HOLES = st.lists(RANGES, max_size=6).map(lambda ranges: Holes(ranges=joined(rang
 
 
 def row(start: int, end: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum="sha256:00",
-        first_store_timestamp=None,
-        last_store_timestamp=7,
-        committed_at=9,
-        origin=BACKFILL,
-    )
+    return ledger_row(start, end, last_store_timestamp=7, committed_at=9, origin=BACKFILL)
 
 
 def offsets(*ranges: OffsetRange) -> set[int]:

@@ -12,14 +12,15 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action, Incident, IncidentRow, State, with_found
+from sinks.books.incident import Incident, IncidentRow, State, with_found
 from sinks.books.incidents import IncidentsTable
 from sinks.delta import retries
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.tables import INCIDENTS
 from sources.errors import ConfigurationError, ReplicaError
 from sources.loss import Condition
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId
+from tests.sinks.accounts import incident
 from tests.sinks.at_once import at_once
 from tests.sinks.merged import merge_all
 from tests.sinks.unheard import lose_answers
@@ -30,18 +31,11 @@ HOUR = 3_600_000_000
 
 
 def lost(start: int, end: int, *, at: int = NOON, condition: Condition = Condition.GAP) -> Incident:
-    return Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
-        cause=f"expected a record at {start}, found none",
-        action=Action.SKIPPED,
-        detected_at=at,
-    )
+    return incident(start, end, condition, cause=f"expected a record at {start}, found none", detected_at=at)
 
 
-def row(incident: Incident, *, epoch: int = 0) -> IncidentRow:
-    return IncidentRow(id=incident.id_in(BROKER_A, epoch), epoch=epoch, found=incident)
+def row(found: Incident, *, epoch: int = 0) -> IncidentRow:
+    return IncidentRow(id=found.id_in(BROKER_A, epoch), epoch=epoch, found=found)
 
 
 def ended(row: IncidentRow, state: State, at: int) -> IncidentRow:
@@ -72,16 +66,16 @@ class TestWhatIsFoundAgain:
 
 
 def test_an_id_names_the_log_its_history_the_condition_and_the_range() -> None:
-    incident = lost(0, 10)
+    one = lost(0, 10)
     others = {
-        incident.id_in(BROKER_B, 0),
-        incident.id_in(BROKER_A, 1),
+        one.id_in(BROKER_B, 0),
+        one.id_in(BROKER_A, 1),
         lost(0, 11).id_in(BROKER_A, 0),
         lost(1, 10).id_in(BROKER_A, 0),
         lost(0, 10, condition=Condition.UNDECODABLE).id_in(BROKER_A, 0),
     }
-    assert len(others | {incident.id_in(BROKER_A, 0)}) == 6
-    assert lost(0, 10, at=NOON + HOUR).id_in(BROKER_A, 0) == incident.id_in(BROKER_A, 0)
+    assert len(others | {one.id_in(BROKER_A, 0)}) == 6
+    assert lost(0, 10, at=NOON + HOUR).id_in(BROKER_A, 0) == one.id_in(BROKER_A, 0)
 
 
 @pytest.fixture

@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
@@ -23,11 +21,11 @@ from pyspark.sql import SparkSession
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ReplicaError
 from sources.metadata import CONSUMER_OFFSETS, KINDS, TOPICS
 from sources.offsets import LogId
 from tests.sinks.at_once import at_once
@@ -139,21 +137,6 @@ def test_history_is_written_once(tmp_path: Path, table: MetadataTable) -> None:
         ]
     assert removed == [True] * 3
     assert len(delta(tmp_path).file_uris()) == 4
-
-
-def test_other_engines_read_the_same(tmp_path: Path, table: MetadataTable) -> None:
-    table.record(topics(orders=6, payments=6), NOON)
-    table.record(topics(orders=4, payments=6), LATER)
-    folder = str(tmp_path / "topics")
-    expected = [("orders", 4, True), ("orders", 6, False), ("payments", 6, True)]
-    assert sorted(polars.scan_delta(folder).select("topic", "perm", "is_current").collect().rows()) == expected
-    with duckdb.connect() as connection:
-        connection.register("topics", delta(tmp_path).to_pyarrow_dataset())
-        found = connection.execute("SELECT topic, perm, is_current FROM topics WHERE log_id = 'rocketmq/broker-a'")
-        assert sorted(found.fetchall()) == expected
-    (row,) = [row for row in rows(tmp_path) if row["perm"] == 4]
-    assert dict(row["attributes"]) == {"message.type": "FIFO"}
-    assert row["stored"] == '{"perm": 4}'
 
 
 def test_two_logs_in_one_table_know_nothing_of_each_other(
@@ -284,23 +267,6 @@ def test_an_unheard_commit_is_not_done_twice(
     table.record(topics(orders=4), LATER)
     assert lost == {"topics": 1}
     assert versions(tmp_path) == [("orders", 6, NOON, LATER, False), ("orders", 4, LATER, None, True)]
-
-
-def test_conflicts_without_end_are_an_error(table: MetadataTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> int:
-        raise KernelConflict("no")
-
-    monkeypatch.setattr(KernelTable, "replace", refused)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
-    with pytest.raises(ReplicaError, match="topics") as caught:
-        table.record(topics(orders=6), NOON)
-    assert caught.value.log == "rocketmq/broker-a"
-
-
-def test_a_table_of_somebody_else_is_refused(tmp_path: Path, table: MetadataTable) -> None:
-    write_deltalake(f"{tmp_path}/topics", pa.table({"id": [0, 1, 2]}))
-    with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
-        table.record(topics(orders=6), NOON)
 
 
 def test_a_file_that_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: MetadataTable) -> None:

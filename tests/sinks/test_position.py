@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,8 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
-from sinks.books.incident import Action, Incident
-from sinks.books.ledger_row import LedgerRow
+from sinks.books.incident import Incident
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
@@ -30,33 +28,14 @@ from sources.errors import ReplicaError, TakenOver
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, LogId, Offset, OffsetRange
+from tests.sinks.accounts import incident, ledger_row
 from tests.sinks.at_once import at_once
 from tests.sinks.batches import offsets
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_files import table_rows
 
 BROKER_B = LogId("rocketmq", "broker-b")
-ROW = LedgerRow(
-    start=Offset(0),
-    end=Offset(500),
-    records=5,
-    bytes=500,
-    checksum="sha256:00",
-    first_store_timestamp=1,
-    last_store_timestamp=None,
-    committed_at=2,
-)
-
-
-def an_incident(start: int, end: int, condition: Condition = Condition.GAP) -> Incident:
-    return Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
-        cause="nothing there",
-        action=Action.SKIPPED,
-        detected_at=7,
-    )
+ROW = ledger_row(0, 500, records=5, first_store_timestamp=1, committed_at=2)
 
 
 def test_the_state_survives_its_json() -> None:
@@ -104,20 +83,18 @@ def test_what_no_version_wrote_is_refused(text: str) -> None:
 
 def test_what_a_commit_owes_survives_its_json() -> None:
     link = Link.of(OffsetRange(Offset(90), Offset(100)), b"the record")
-    incident = an_incident(100, 500)
+    lost = incident(100, 500)
     file = DataFile("part.parquet", 10, 20, 1, "{}")
     fresh = LogState(writer=this_writer(), commit="")
-    state = fresh.moved_to(
-        Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[incident], quarantined=[file]
-    )
+    state = fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[lost], quarantined=[file])
     found = LogState.from_json(state.as_json())
     assert found == state
-    assert (found.link, found.incidents, found.quarantined) == (link, (incident,), (file,))
+    assert (found.link, found.incidents, found.quarantined) == (link, (lost,), (file,))
     after = found.moved_to(Offset(900), first=Offset(0), ledger=[])
     assert (after.link, after.ledger, after.incidents, after.quarantined) == (None, (), (), ())
 
 
-@pytest.mark.parametrize("found", [None, an_incident(100, 500, Condition.REWRITTEN)])
+@pytest.mark.parametrize("found", [None, incident(100, 500, Condition.REWRITTEN)])
 @pytest.mark.parametrize("others", [(), (TakenOut(BROKER_B, 2, (OffsetRange(Offset(3), Offset(9)),)),)])
 def test_a_repair_survives_its_json(found: Incident | None, others: tuple[TakenOut, ...]) -> None:
     repair = PendingRepair(to=Offset(70), epoch=4, found=found, others=others)
@@ -147,14 +124,14 @@ def test_a_log_that_goes_back_loses_what_is_not_proven_to_be_of_it() -> None:
     assert PendingRepair(to=Offset(70), epoch=4).goes_back
     assert PendingRepair(to=Offset(70), epoch=4).out == OffsetRange(Offset(70), END)
     for start, out in ((60, 60), (70, 70), (80, 70)):
-        found = an_incident(start, 500, Condition.REWRITTEN)
+        found = incident(start, 500, Condition.REWRITTEN)
         repair = PendingRepair(to=Offset(70), epoch=4, found=found)
         assert repair.goes_back
         assert repair.out == OffsetRange(Offset(out), END)
 
 
 def test_a_log_whose_own_damage_is_taken_out_goes_nowhere() -> None:
-    damage = an_incident(60, 70, Condition.REPLICA_DAMAGED)
+    damage = incident(60, 70, Condition.REPLICA_DAMAGED)
     assert not PendingRepair(to=Offset(500), epoch=3, found=damage).goes_back
 
 
@@ -267,28 +244,6 @@ def test_claims_at_once_leave_one_owner(plain: SparkSession, path: str) -> None:
     writers = [this_writer() for _ in tables]
     claims = at_once([partial(table.claim, writer) for table, writer in zip(tables, writers, strict=True)])
     assert len([claim for claim in claims if tables[0].read().state == claim]) == 1
-
-
-def test_other_logs_commit_to_the_same_table_at_once(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    """Each builds its transaction on a version that the other has overtaken by then."""
-    together = threading.Barrier(2)
-
-    def run(log_id: LogId) -> None:
-        table = LogTable(plain, path, log_id)
-        state = table.claim(this_writer())
-        for number in range(5):
-            held = table.read()
-            file = file_of(path, number, number + 1)
-            together.wait()
-            state = state.moved_to(Offset(100 * number + 100), first=Offset(0), ledger=[])
-            table.commit(held, state, [file])
-
-    at_once([partial(run, one) for one in (BROKER_A, BROKER_B)])
-    for one in (BROKER_A, BROKER_B):
-        state = LogTable(plain, path, one).read().state
-        assert state is not None
-        assert state.offset == 500
-    assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
 
 
 def test_a_change_of_the_table_in_between_does_not_disturb(plain: SparkSession, path: str, tmp_path: Path) -> None:
@@ -442,8 +397,3 @@ def test_a_position_nobody_can_read_is_refused(plain: SparkSession, path: str) -
     KernelTable(plain, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()
-
-
-def test_a_table_that_is_gone_is_an_error(plain: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ReplicaError, match="is gone"):
-        LogTable(plain, str(tmp_path / "nothing"), BROKER_A).read()

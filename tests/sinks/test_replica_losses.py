@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import Replica
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action, Incident
+from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
@@ -27,6 +27,7 @@ from sinks.tables import LOG
 from sources.errors import BelowMinimum, RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import incident
 from tests.sinks.batches import ledger, offsets, opened, ranges
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Overtaken, RecordingSession, raw_bytes
@@ -180,15 +181,7 @@ def check_restart(plain: SparkSession, warehouse: Path, master: MemoryMaster) ->
 # --- what retention took
 
 
-def overtaken() -> Incident:
-    return Incident(
-        condition=Condition.BELOW_MINIMUM,
-        start=Offset(500),
-        end=Offset(900),
-        cause="gone",
-        action=Action.SKIPPED,
-        detected_at=7,
-    )
+OVERTAKEN = incident(500, 900, Condition.BELOW_MINIMUM)
 
 
 def test_a_range_the_master_lost_is_skipped_in_its_own_commit(plain: SparkSession, tmp_path: Path) -> None:
@@ -196,7 +189,7 @@ def test_a_range_the_master_lost_is_skipped_in_its_own_commit(plain: SparkSessio
     replica = opened(plain, tmp_path, Overtaken(SIZES, minimum=900))
     with pytest.raises(BelowMinimum):
         replica(ranges(500, 1000))
-    replica.skip(overtaken())
+    replica.skip(OVERTAKEN)
     assert replica.position() == replica.received() == 900
     found = held(plain, tmp_path)
     assert found.holes.ranges == (span(500, 900),)
@@ -216,7 +209,7 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
     with monkeypatch.context() as patched:
         patched.setattr(Bookkeeping, "settle", killed)
         with pytest.raises(Killed):
-            replica.skip(overtaken())
+            replica.skip(OVERTAKEN)
     assert opened(plain, tmp_path, MASTER).position() == 900
     assert incidents(plain, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
 
@@ -225,11 +218,11 @@ def test_only_the_owner_skips_and_only_from_its_position(plain: SparkSession, tm
     old = opened(plain, tmp_path, MASTER)
     old(ranges(0, 400))
     with pytest.raises(ValueError, match="does not begin at the position"):
-        old.skip(overtaken())
+        old.skip(OVERTAKEN)
     old(ranges(400, 500))
     opened(plain, tmp_path, MASTER)
     with pytest.raises(TakenOver):
-        old.skip(overtaken())
+        old.skip(OVERTAKEN)
     assert state(plain, tmp_path).offset == 500
     assert incidents(plain, tmp_path) == []
 

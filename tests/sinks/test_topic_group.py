@@ -9,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.books.incident import Action, Incident
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable, Positions
@@ -18,6 +17,7 @@ from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recr
 from sources.loss import Condition
 from sources.master_topic import PartitionPosition, partition_log
 from sources.offsets import Offset
+from tests.sinks.accounts import incident
 from tests.sinks.batches import rows
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
@@ -167,10 +167,7 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSessio
 def test_what_is_passed_is_a_hole_with_an_incident(plain: SparkSession, tmp_path: Path) -> None:
     twin = Twin(plain, tmp_path, TOPIC).opened()
     twin.takes({0: (0, 10)})
-    lost = Incident(
-        condition=Condition.BELOW_MINIMUM, start=Offset(10), end=Offset(30), cause="gone", action=Action.SKIPPED,
-        detected_at=1,
-    )  # fmt: skip
+    lost = incident(10, 30, Condition.BELOW_MINIMUM)
     with pytest.raises(ValueError, match="does not begin at the position 0"):
         twin.replicas[1].skip(lost)
     twin.replicas[0].skip(lost)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action, Incident
+from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
@@ -22,6 +22,7 @@ from sources.loss import Condition
 from sources.master_topic import partition_log
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.repair_bench import spoil
+from tests.sinks.accounts import incident
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
 from tests.sinks.spans import span
 from tests.sinks.topic_batches import Twin
@@ -46,14 +47,7 @@ def topic(plain: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
 
 
 def repaired(plain: SparkSession, lake: Path, master: MemoryPartition) -> Repaired:
-    found = Incident(
-        condition=Condition.REPLICA_DAMAGED,
-        start=Offset(0),
-        end=Offset(5),
-        cause="other bytes",
-        action=Action.REPORTED,
-        detected_at=1,
-    )
+    found = incident(0, 5, Condition.REPLICA_DAMAGED, action=Action.REPORTED)
     IncidentsTable(plain, str(lake), master.log_id).record(0, [found])
     return Repair(plain, str(lake), master).run()
 

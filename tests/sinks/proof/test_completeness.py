@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.incident import Action, Incident, IncidentRow, State
+from sinks.books.incident import IncidentRow, State
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason, stretches
 from sinks.state.holes import Holes, joined
 from sinks.tables import LEDGER_SCHEMA
 from sources.errors import CoverageError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.accounts import incident as found
 from tests.sinks.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
@@ -34,10 +35,7 @@ def ledger(*rows: Any) -> pa.Table:
 
 
 def incident(start: int, end: int, state: State = State.OPEN, condition: Condition = Condition.GAP) -> IncidentRow:
-    found = Incident(
-        condition=condition, start=Offset(start), end=Offset(end), cause="", action=Action.SKIPPED, detected_at=1
-    )
-    return IncidentRow(id=f"{start}-{end}", epoch=0, found=found, state=state)
+    return IncidentRow(id=f"{start}-{end}", epoch=0, found=found(start, end, condition), state=state)
 
 
 def account(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,22 +14,14 @@ from sinks.proof.proven import Proof, check_joined, proven_ranges
 from sinks.state.holes import Holes
 from sources.errors import CoverageError, Divergent
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
 
 BROKER_A = LogId("rocketmq", "broker-a")
 LOG = bytes(range(256)) * 4
 
 
 def row(start: int, end: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum="sha256:" + hashlib.sha256(LOG[start:end]).hexdigest(),
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=0,
-    )
+    return ledger_row(start, end, LOG[start:end])
 
 
 def holes(*ranges: tuple[int, int]) -> Holes:

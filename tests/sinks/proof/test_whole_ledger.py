@@ -20,6 +20,7 @@ from sinks.tables import LEDGER, LEDGER_SCHEMA
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position
+from tests.sinks.accounts import ledger_row
 from tests.sinks.merged import merge_all
 
 LOG = LogId("rocketmq", "a" * 30)
@@ -29,17 +30,8 @@ NOON_US = 1_769_860_800_123_000
 
 
 def row(start: int, end: int, stored_us: int | None = NOON_US, deleted_at: int | None = None) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum="sha256:00",
-        first_store_timestamp=stored_us,
-        last_store_timestamp=None if stored_us is None else stored_us + 1000,
-        committed_at=9,
-        deleted_at=deleted_at,
-    )
+    last_us = None if stored_us is None else stored_us + 1000
+    return ledger_row(start, end, first_store_timestamp=stored_us, last_store_timestamp=last_us, deleted_at=deleted_at)
 
 
 def as_tuple(one: LedgerRow) -> tuple[int | None, ...]:
