@@ -5,24 +5,33 @@ It has what the code under test asks of a session, but no queries: who asks for 
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 
 from sinks.delta.kernel import KernelTable
+from sinks.storage.place import placed
+from sinks.warehouse import names_in
+from tests.sinks.plain_stream import PlainStream
 from tests.sinks.plain_table import PlainTable
 
 
-@dataclass(frozen=True, slots=True)
 class _Context:
-    defaultParallelism: int = 2
+    defaultParallelism = 2
+    _gateway = SimpleNamespace(_callback_server="nobody calls back")
+
+    def setLocalProperty(self, name: str, value: str) -> None:
+        """There are no pools to choose from."""
 
     def parallelize(self, shares: Sequence[Any], count: int) -> _Shares:
         assert len(shares) == count
@@ -54,8 +63,30 @@ def _copy(value: Any) -> Any:
     return cloudpickle.loads(dumps(value))
 
 
+class _Sources:
+    """Data sources by name."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, type[DataSource]] = {}
+
+    def register(self, source: type[DataSource]) -> None:
+        self.known[source.name()] = source
+
+
 class PlainSession:
     sparkContext = _Context()
+
+    def __init__(self) -> None:
+        self.dataSource = _Sources()
+
+    @property
+    def readStream(self) -> PlainStream:
+        return PlainStream(self.dataSource.known)
+
+
+def _names_in(_: object, place: str) -> set[str]:
+    folder = placed(place).local
+    return {one.name for one in folder.iterdir() if one.is_dir()} if folder is not None and folder.exists() else set()
 
 
 def make_plain(patch: pytest.MonkeyPatch) -> SparkSession:
@@ -63,6 +94,9 @@ def make_plain(patch: pytest.MonkeyPatch) -> SparkSession:
     for name, value in vars(PlainTable).items():
         if not name.startswith("__") or name == "__init__":
             patch.setattr(KernelTable, name, value, raising=False)
+    for module in list(sys.modules.values()):
+        if vars(module).get("names_in") is names_in:
+            patch.setattr(module, "names_in", _names_in)
     return cast(SparkSession, PlainSession())
 
 
