@@ -10,28 +10,21 @@ import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
 
 from sinks.delta.kernel import KernelTable
 from sinks.storage.place import placed
 from sinks.warehouse import names_in
-from tests.sinks.plain_stream import PlainStream
 from tests.sinks.plain_table import PlainTable
 
 
 class _Context:
     defaultParallelism = 2
-    _gateway = SimpleNamespace(_callback_server="nobody calls back")
-
-    def setLocalProperty(self, name: str, value: str) -> None:
-        """There are no pools to choose from."""
 
     def parallelize(self, shares: Sequence[Any], count: int) -> _Shares:
         assert len(shares) == count
@@ -63,25 +56,8 @@ def _copy(value: Any) -> Any:
     return cloudpickle.loads(dumps(value))
 
 
-class _Sources:
-    """Data sources by name."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, type[DataSource]] = {}
-
-    def register(self, source: type[DataSource]) -> None:
-        self.known[source.name()] = source
-
-
 class PlainSession:
     sparkContext = _Context()
-
-    def __init__(self) -> None:
-        self.dataSource = _Sources()
-
-    @property
-    def readStream(self) -> PlainStream:
-        return PlainStream(self.dataSource.known)
 
 
 def _names_in(_: object, place: str) -> set[str]:
