@@ -71,7 +71,7 @@ def make_plain(patch: pytest.MonkeyPatch) -> SparkSession:
         if not name.startswith("__") or name == "__init__":
             patch.setattr(KernelTable, name, value, raising=False)
     for module in list(sys.modules.values()):
-        if vars(module).get("names_in") is names_in:
+        if getattr(module, "__dict__", {}).get("names_in") is names_in:
             patch.setattr(module, "names_in", _names_in)
     return cast(SparkSession, PlainSession())
 
