@@ -27,8 +27,36 @@ FIRST_STORED = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
 SCHEMA = RECORD_SCHEMA.remove_metadata()
 
 
+class Peaceful:
+    """What all masters in memory answer alike: nobody waits for them, and they have nothing else to say."""
+
+    __slots__ = ()
+    keyed_state: KeyedState | None = None
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
+
+    def is_waited_for(self) -> bool:
+        return False
+
+    def counted_for_s(self) -> float | None:
+        return None
+
+    def drops_records(self) -> bool:
+        return False
+
+    def parting(self) -> Parting | None:
+        return None
+
+    def metadata(self) -> Iterator[FetchedMetadata]:
+        return iter(())
+
+    def acknowledged_by_master(self) -> Offset | None:
+        return None
+
+
 @dataclass(frozen=True, slots=True)
-class MemoryMaster:
+class MemoryMaster(Peaceful):
     """Records of `sizes` bytes from `start` on; everything about a record follows from its offset and its number."""
 
     sizes: tuple[int, ...]
@@ -53,18 +81,6 @@ class MemoryMaster:
             rows.append(_blank(offset, size) if number % 11 == 10 else self._message(number, offset, size))
             offset += size
         return rows
-
-    def check(self, *, is_replica: bool = True) -> None:
-        """Nothing stands against it."""
-
-    def is_waited_for(self) -> bool:
-        return False
-
-    def counted_for_s(self) -> float | None:
-        return None
-
-    def drops_records(self) -> bool:
-        return False
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.start + sum(self.sizes)))
@@ -92,9 +108,6 @@ class MemoryMaster:
     def continuing(self, known: Known) -> MemoryMaster:
         return self
 
-    def parting(self) -> Parting | None:
-        return None
-
     def hurried(self, patience_s: float) -> MemoryMaster:
         """It has nothing to wait for."""
         return self
@@ -112,7 +125,6 @@ class MemoryMaster:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
 
     measured_by = ("size",)
-    keyed_state: KeyedState | None = None
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         lengths: npt.NDArray[np.int64] = records.column("size").to_numpy()
@@ -131,9 +143,6 @@ class MemoryMaster:
             common = covered.end
         return common
 
-    def metadata(self) -> Iterator[FetchedMetadata]:
-        return iter(())
-
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         rows = self.records()
         whole = b"".join(raw_bytes(row) for row in rows)
@@ -141,9 +150,6 @@ class MemoryMaster:
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         return RecordingSession()
-
-    def acknowledged_by_master(self) -> Offset | None:
-        return None
 
     def _message(self, number: int, offset: int, size: int) -> dict[str, Any]:
         stored = FIRST_STORED + timedelta(milliseconds=250 * number)

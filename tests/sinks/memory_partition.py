@@ -12,15 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.bounds import check_within
-from sources.epochs import Parting
 from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
 from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
-from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
-from tests.sinks.memory_master import RecordingSession
+from tests.sinks.memory_master import Peaceful, RecordingSession
 
 ORDERS = LogId("kafka", "prod/orders")
 TOPIC_ID = "11111111-2222-3333-4444-555555555555"
@@ -28,7 +26,7 @@ FIRST_SENT = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPartition:
+class MemoryPartition(Peaceful):
     """Records at `offsets`, of a log that ends at `end`; everything about one follows from its offset.
 
     A leader stays for ten offsets, so the epoch of an offset is a tenth of the one before it. `topic_id` is the id of
@@ -55,7 +53,6 @@ class MemoryPartition:
     role = "consumer"
     proves_all = False
     overrules = False
-    keyed_state = None
     restored_from = tuple(UNLOCATED_SCHEMA.names)
     measured_by = ("key", "value", "headers")
 
@@ -95,15 +92,6 @@ class MemoryPartition:
     def look(self) -> MasterView:
         return MasterView(role=None, bounds=self.bounds(), retention=None)
 
-    def check(self, *, is_replica: bool = True) -> None:
-        """Nothing stands against it."""
-
-    def counted_for_s(self) -> float | None:
-        return None
-
-    def is_waited_for(self) -> bool:
-        return False
-
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size * self.record_bytes
 
@@ -123,14 +111,8 @@ class MemoryPartition:
     def identity(self) -> str:
         return self.topic_id
 
-    def drops_records(self) -> bool:
-        return False
-
     def continuing(self, known: Known) -> Self:
         return replace(self, known=known)
-
-    def parting(self) -> Parting | None:
-        return None
 
     def hurried(self, patience_s: float) -> Self:
         return replace(self, patience_s=patience_s)
@@ -144,14 +126,8 @@ class MemoryPartition:
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
         return None
 
-    def metadata(self) -> Iterator[FetchedMetadata]:
-        return iter(())
-
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         return MarkedSession()
-
-    def acknowledged_by_master(self) -> Offset | None:
-        return None
 
     def _check_identity(self) -> None:
         if self.known.identity not in (None, self.topic_id):
