@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 from pyspark.sql import SparkSession
@@ -20,6 +19,7 @@ from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import Offset
 from tests.patience import wait_until
+from tests.sinks.at_once import at_once
 from tests.sinks.groups import Tables, named
 from tests.sinks.memory_master import MemoryMaster, RecordingSession
 
@@ -45,18 +45,15 @@ class Job:
 
     def open(self) -> dict[str, type[Exception] | None]:
         """What kept each from it."""
-        together = Barrier(len(NAMES))
 
         def one(name: str) -> type[Exception] | None:
-            together.wait(10)
             try:
                 self._opening.open(self.replicas[name])
             except ReplicaError as error:
                 return type(error)
             return None
 
-        with ThreadPoolExecutor(len(NAMES)) as pool:
-            return dict(zip(NAMES, pool.map(one, NAMES), strict=True))
+        return dict(zip(NAMES, at_once([partial(one, name) for name in NAMES]), strict=True))
 
     def owners(self) -> dict[str, str | None]:
         held = {name: self.tables.held(name).state for name in NAMES}
