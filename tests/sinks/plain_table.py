@@ -90,7 +90,7 @@ class PlainTable:
         }
         protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": _FEATURES}
         layout = {"clusteringColumns": [[name] for name in clustering]}
-        clustered = [] if partitioning else [_domain("delta.clustering", json.dumps(layout))]
+        clustered = [] if partitioning else [_domain("delta.clustering", json.dumps(layout, separators=(",", ":")))]
         self._log.mkdir(parents=True, exist_ok=True)
         if not self._put(0, [{"protocol": protocol}, {"metaData": metadata}, *clustered]):
             raise KernelConflict(f"TableAlreadyExistsException: {self.path}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,12 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.delta.delta_log import newest
-from sinks.delta.kernel import KernelTable
 from sinks.delta.log_checks import engine_info
-from sinks.state.fence import state_at
-from sinks.state.position import LogTable, holes_at
 from sources.errors import ReplicaError
-from sources.offsets import LogId
 from tests.sinks.batches import opened, ranges
-from tests.sinks.memory_master import BROKER_A, MemoryMaster
+from tests.sinks.memory_master import MemoryMaster
 from tests.sinks.upkeep.test_log_entries import commits
 
-BROKER_B = LogId("rocketmq", "broker-b")
 ADD = {"partitionValues": {}, "size": 1, "modificationTime": 2, "dataChange": True, "stats": None}
 
 
@@ -244,32 +238,3 @@ def test_no_line_of_a_replicas_log_can_be_lost(plain: SparkSession, tmp_path: Pa
                 newest(path)
         commit.write_bytes(whole)
     assert newest(path) is not None
-
-
-@pytest.mark.spark
-def test_a_replica_is_what_kernel_says_it_is(spark: SparkSession, tmp_path: Path) -> None:
-    """Through commits, checkpoints and the removal of what lies below them."""
-    masters = [MemoryMaster((100,) * 60), MemoryMaster((100,) * 60, log_id=BROKER_B)]
-    replicas = [opened(spark, tmp_path, one) for one in masters]
-    chance = random.Random(3)
-    positions = [0, 0]
-    table = KernelTable(spark, str(tmp_path / "log"))
-    for _ in range(12):
-        number = chance.randrange(2)
-        end = positions[number] + 100 * chance.randrange(1, 4)
-        replicas[number](ranges(positions[number], end, log_id=str(masters[number].log_id)))
-        positions[number] = end
-        by_kernel, found = table.snapshot(), newest(table.path)
-        assert by_kernel is not None
-        assert found is not None
-        assert found.version == by_kernel.version
-        assert found.domains() == by_kernel.domains()
-        assert json.loads(found.schema_json()) == json.loads(by_kernel.schema_json())
-        for log_id in (BROKER_A, BROKER_B):
-            held = LogTable(spark, table.path, log_id).held_in(by_kernel)
-            assert state_at(found, log_id) == held.state
-            assert holes_at(found, log_id, held.state) == held.holes
-        of_logs = (table.files(by_kernel, {"log_id": str(log_id)}) for log_id in (BROKER_A, BROKER_B))
-        files = {one.path: one.statistics() for several in of_logs for one in several}
-        assert {one.path: one.statistics() for one in found.files.values()} == files
-    assert [*(tmp_path / "log" / "_delta_log").glob("*.checkpoint*.parquet")]

@@ -115,7 +115,10 @@ def test_a_storage_that_arrow_cannot_open_is_named(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}", "file://localhost{}"])
+@pytest.mark.parametrize(
+    "form",
+    ["{}", *(pytest.param(uri, marks=pytest.mark.nightly) for uri in ("file:{}", "file://{}", "file://localhost{}"))],
+)
 def test_spark_kernel_and_arrow_meet_in_the_same_folder(spark: SparkSession, tmp_path: Path, form: str) -> None:
     lake = tmp_path / "ä b%20c#d?e"
     place = placed(form.format(lake))
