@@ -15,6 +15,7 @@ from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable
 from sinks.tables import LOG, QUARANTINE
+from sinks.upkeep import vacuum as module
 from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
@@ -56,13 +57,21 @@ def test_what_no_commit_named_lately_goes_and_all_else_stays(spark: SparkSession
         orphan.write_bytes(b"123")
         age(orphan, days=7.1)
     before = sorted(Path(path, "_delta_log").glob("*.json"))
-    for dry_run in (True, False):
-        assert len(parquet_files(path)) == 1104
-        done = vacuum(spark, path, WEEK_H, dry_run=dry_run)
-        assert (done.files, done.removed, done.removed_bytes) == (1104, 1100, 3300)
+    done = vacuum(spark, path, WEEK_H, dry_run=False)
+    assert (done.files, done.removed, done.removed_bytes) == (1104, 1100, 3300)
     assert parquet_files(path) == kept
     assert sorted(Path(path, "_delta_log").glob("*.json")) == before  # a commit of its own would take no lock
     assert offsets(tmp_path) == [at * 100 for at in range(10)]
+
+
+def test_a_dry_run_counts_and_leaves_all(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.parquet").write_bytes(b"123")
+    monkeypatch.setattr(module, "_unnamed", lambda *_: ["a.parquet", "b.parquet"])
+    for dry_run, left in ((True, {"a", "b", "c"}), (False, {"c"})):
+        done = vacuum(plain, str(tmp_path), WEEK_H, dry_run=dry_run)
+        assert (done.files, done.bytes, done.removed, done.removed_bytes) == (3, 9, 2, 6)
+        assert parquet_files(str(tmp_path)) == {f"{name}.parquet" for name in left}
 
 
 def test_quarantined_bytes_that_a_commit_owes_are_committed(plain: SparkSession, tmp_path: Path) -> None:
