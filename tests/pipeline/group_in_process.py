@@ -24,11 +24,7 @@ class InProcess:
     """`pipeline.job.stream.Stream`, in a thread of this process."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        name: str,
-        options: Mapping[str, str],
-        apply: Callable[[Sequence[Planned]], None],
+        self, spark: SparkSession, name: str, options: Mapping[str, str], apply: Callable[[Sequence[Planned]], None]
     ) -> None:
         self._options = options
         self._apply = apply

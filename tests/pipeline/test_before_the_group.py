@@ -146,6 +146,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.peer
+@pytest.mark.nightly
 def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
     before = topics_held(str(found.lake))[LogId("kafka", "test/orders")]  # all in one piece
     for_ever = {"log.retention.ms": -1}

@@ -127,6 +127,7 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
         assert_complete(folder, masters)
 
 
+@pytest.mark.nightly
 def test_a_worker_dies(tmp_path: Path, wheel: Path) -> None:
     replicate_while_workers_die(tmp_path, wheel, 8_000_000, [0.25])
 

@@ -45,11 +45,7 @@ def job(tmp_path: Path) -> Path:
 
 def asking(line: str) -> dict[str, str]:
     """The environment in which bash asks, the cursor behind the last letter of `line`."""
-    return {
-        "_LOGTWIN_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split(" ")) - 1),
-    }
+    return {"_LOGTWIN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
 
 
 def offered(line: str) -> list[str]:

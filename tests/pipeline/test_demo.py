@@ -1,4 +1,5 @@
-"""``make run`` as a newcomer runs it, shortened. Only the first run is a process of its own."""
+"""``make run`` as a newcomer runs it, shortened. Only the first run is a process of its own. In `make test` a demo runs
+in `tests/test_documents.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.pipeline.demos import DemoHere, ctrl_c_beyond, demo, finish
 
 PROJECT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 
 @pytest.fixture
@@ -78,7 +79,6 @@ def logtwin(*arguments: str) -> str:
     return subprocess.run(program, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.soak  # the demo is shown above, a warehouse on S3 in tests/objectstore
 def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere) -> None:
     out, err = demo_here(tmp_path, "--warehouse", "s3", "--duration-s", "2", "--rate-per-s", "500")
     _, end, acknowledged = offsets_of(out)
@@ -97,7 +97,6 @@ def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere
     assert not (tmp_path / "store" / "s3").exists()
 
 
-@pytest.mark.soak  # the job: tests/dister/test_scenarios_fix.py
 def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(
     tmp_path: Path, demo_here: DemoHere, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.pipeline.demos import DemoHere, demo, finish, interrupted_beyond
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+)$", re.M)
 """Of the last table: partition, position, group, and three counts."""

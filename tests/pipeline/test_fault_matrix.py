@@ -93,12 +93,7 @@ def test_a_master_of_files_that_was_rewritten_is_refused_and_repaired(
 
 @pytest.mark.parametrize(("fault", "code", "error"), DIVERGED, ids=lambda one: getattr(one, "__name__", ""))
 def test_a_master_that_diverged_is_told_nothing_wrong_and_repaired_over_ha(
-    spark: SparkSession,
-    operator: Operator,
-    log: FaultyLog,
-    fault: Callable[[FaultyLog], int],
-    code: int,
-    error: str,
+    spark: SparkSession, operator: Operator, log: FaultyLog, fault: Callable[[FaultyLog], int], code: int, error: str
 ) -> None:
     """Over HA. Below the common point it may be told that we have what both have."""
     with served(operator, log):

@@ -21,7 +21,7 @@ from tests.patience import wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.sources.rocketmq.scripted_master import ScriptedBroker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 PROJECT = Path(__file__).parents[2]
 WITHOUT_AN_END = b'"' + b'\\"' * 2_500_000

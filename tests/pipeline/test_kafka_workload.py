@@ -51,6 +51,7 @@ def test_some_come_in_transactions_of_which_some_are_aborted() -> None:
 
 
 @pytest.mark.peer
+@pytest.mark.nightly  # the broker is its own: the demo's version
 def test_a_consumer_is_given_what_the_sender_counts(tmp_path: Path) -> None:
     with KafkaBroker(VERSION, tmp_path) as broker:
         create_topic(broker, "orders", 3)

@@ -13,7 +13,7 @@ import pytest
 from pipeline.system.cache import cache_folder
 from tests.truth import Fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 PROJECT = Path(__file__).parents[2]
 
