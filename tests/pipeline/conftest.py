@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
 from pipeline.sql.reader import Reader
+from tests.pipeline import group_in_process
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.sql.small_replica import small_replica
 from tests.pipeline.standalone import build_wheel
@@ -41,3 +42,9 @@ def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rea
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """logtwin, as a cluster gets it."""
     return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs plan, read and commit in this process; verbs have no tasks elsewhere."""
+    group_in_process.use(monkeypatch)

@@ -1,7 +1,7 @@
 """A job's group of logs without Spark's streaming and without its tasks: planned, read and committed in this process.
 
-Everything is the job's own but the two hops between processes. So a job of a few small logs takes a second instead of
-several, and hundreds of histories can be tried.
+Everything is the job's own but the two hops between processes; so are the tasks of verbs. So a job of a few small logs
+takes a second instead of several, and hundreds of histories can be tried.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sinks.delta.spark_jobs import JobFacts
+from pipeline.config.configuration import Config
+from sinks.delta.spark_jobs import JobFacts, job_failure
 from sources.errors import LogtwinError
 from sources.group.stream import GroupSource
 from sources.master import Planned
+from tests.pipeline.running import replicate_now
 
 
 class InProcess:
@@ -87,10 +89,34 @@ def run_shares(
     facts: JobFacts,
 ) -> list[Any]:
     """`sinks.delta.spark_jobs.run_shares`, one after the other."""
-    return [made for share in shares for made in work(share)]
+    try:
+        return [made for share in shares for made in work(share)]
+    except RuntimeError as error:  # what a task raises, as text
+        raise job_failure(error, facts) from error
+
+
+def run_tasks(
+    spark: SparkSession,
+    work: Callable[[Iterable[Any]], Iterable[Any]],
+    given: Sequence[Any],
+    facts: JobFacts,
+    *,
+    tasks: int | None = None,
+) -> list[Any]:
+    """`sinks.delta.spark_jobs.run_tasks`, as one."""
+    return run_shares(spark, work, [given] if given else [], facts)
+
+
+def replicate(spark: SparkSession, config: Config) -> None:
+    """`running.replicate_now` like this, for what a module's tests share."""
+    with pytest.MonkeyPatch.context() as meanwhile:
+        use(meanwhile)
+        replicate_now(spark, config)
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on jobs run like this."""
+    """From here on jobs and verbs run like this."""
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
     monkeypatch.setattr("sinks.batch.split_job.run_shares", run_shares)
+    for module in ("pipeline.spark.warm_up", "pipeline.verify.run", "sinks.upkeep.compaction"):
+        monkeypatch.setattr(f"{module}.run_tasks", run_tasks)

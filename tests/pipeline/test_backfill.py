@@ -28,12 +28,13 @@ from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, bytes_of, job_config, ledger_table, rows_of
+from tests.pipeline.read_back import assert_whole, rebuilt, table_of
+from tests.pipeline.running import job_config
 from tests.pipeline.test_fixture_logs import assert_truth
 from tests.sinks.batches import Solo, opened, ranges
 from tests.truth import Fixture
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_process")]
 
 LOG = LogId.parse("rocketmq/test")
 MIB = 1 << 20
@@ -66,16 +67,11 @@ class Replicated:
     def replicate(self, spark: SparkSession, lake: Path) -> None:
         replica = self.opened(spark, lake)
         replica(ranges(self.first, self.hole.start, log_id=str(LOG)))
-        replica.skip(
-            Incident(
-                condition=Condition.BELOW_MINIMUM,
-                start=self.hole.start,
-                end=self.hole.end,
-                cause="retention",
-                action=Action.SKIPPED,
-                detected_at=1,
-            )
-        )
+        lost = Incident(
+            condition=Condition.BELOW_MINIMUM, start=self.hole.start, end=self.hole.end, cause="retention",
+            action=Action.SKIPPED, detected_at=1,
+        )  # fmt: skip
+        replica.skip(lost)
         replica(ranges(self.hole.end, self.upto, log_id=str(LOG)))
 
     def opened(self, spark: SparkSession, lake: Path) -> Solo:
@@ -130,7 +126,7 @@ def version(lake: Path) -> int:
     return int(DeltaTable(str(lake / "log")).version())
 
 
-def assert_accounted(spark: SparkSession, config: Config, missing: tuple[OffsetRange, ...] = ()) -> None:
+def assert_accounted(config: Config, missing: tuple[OffsetRange, ...] = ()) -> None:
     """Coverage agrees, and lacks just this."""
     (found,) = coverages(config)
     assert found.problem is None
@@ -150,15 +146,14 @@ def test_a_replica_becomes_whole_and_then_there_is_nothing_to_do(
     spark: SparkSession, replicated: Replicated, lake: Path
 ) -> None:
     config = config_of(lake, replicated.fixture, max_bytes_per_trigger=350_000)
-    assert_accounted(spark, config, replicated.holes)
+    assert_accounted(config, replicated.holes)
     result = backfill(spark, config)
     assert (result.holes, result.filled, result.remaining) == (replicated.holes, replicated.holes, ())
-    rows = rows_of(spark, lake)
-    assert_truth(rows, _Cut(replicated))
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_truth(lake, _Cut(replicated))
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
 
-    written = ledger_table(spark, lake).where("origin = 'backfill'").collect()
+    written = [row for row in table_of(lake, "ledger").to_pylist() if row["origin"] == "backfill"]
     assert {row["end"] for row in written} >= {replicated.first, replicated.hole.end}
     assert len(written) > 6  # splits of 100,000 bytes
     assert result.records == sum(row["records"] for row in written)
@@ -186,8 +181,8 @@ def test_over_ha_from_the_live_master(spark: SparkSession, replicated: Replicate
         config = job_config(lake, **master.options, max_bytes_per_trigger=400_000)
         result = backfill(spark, config)
     assert (result.filled, result.remaining) == (replicated.holes, ())
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
 
 
 @pytest.mark.parametrize("step", [FillStep.FILES, FillStep.COMMIT])
@@ -205,8 +200,8 @@ def test_two_at_once(spark: SparkSession, replicated: Replicated, lake: Path, st
     assert theirs.filled == (replicated.holes if step is FillStep.FILES else replicated.holes[1:])
     assert mine.filled == (() if step is FillStep.FILES else replicated.holes[:1])
     assert (mine.remaining, theirs.remaining) == ((), ())
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
 
 
 def test_the_stream_goes_on_meanwhile(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
@@ -225,8 +220,8 @@ def test_the_stream_goes_on_meanwhile(spark: SparkSession, replicated: Replicate
     assert steps == [FillStep.FILES, FillStep.COMMIT, FillStep.LEDGER] * 2
     assert result.filled == replicated.holes
     assert replica.position() == end
-    assert_complete(spark, lake, replicated.fixture.log)
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.fixture.log)
+    assert_accounted(config)
 
 
 @pytest.mark.parametrize("step", list(FillStep))
@@ -243,13 +238,13 @@ def test_killed_after_each_step_and_run_again(
         backfill(spark, config, on_step=kill)
     left = replicated.holes if step is FillStep.FILES else replicated.holes[1:]
     assert held(spark, lake).holes.ranges == left
-    assert_accounted(spark, config, left)  # also while the ledger lacks a row
+    assert_accounted(config, left)  # also while the ledger lacks a row
     with pytest.raises(Killed):
         backfill(spark, config, on_step=kill)
     result = backfill(spark, config)
     assert result.remaining == ()
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
     assert {row.state for row in IncidentsTable(spark, str(lake), LOG).all()} == {State.HEALED}
 
 
@@ -295,10 +290,10 @@ def test_a_source_that_holds_a_part_fills_that(
     left = span(0, replicated.first), span(replicated.hole.start, MIB)
     assert result.filled == (span(MIB, replicated.hole.end),)
     assert (result.remaining, result.healed) == (left, ())
-    assert_accounted(spark, config, left)
+    assert_accounted(config, left)
     assert IncidentsTable(spark, str(lake), LOG).open()
     assert backfill(spark, config).remaining == ()
-    assert_complete(spark, lake, replicated.truth())
+    assert_whole(lake, replicated.truth())
 
 
 def test_offsets_choose_parts_and_cut_them_at_records(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
@@ -313,7 +308,7 @@ def test_offsets_choose_parts_and_cut_them_at_records(spark: SparkSession, repli
         span(replicated.hole.start, part.start),
         span(part.end, replicated.hole.end),
     )
-    assert_accounted(spark, config, held(spark, lake).holes.ranges)
+    assert_accounted(config, held(spark, lake).holes.ranges)
     assert backfill(spark, config, "999999999").holes == ()
 
 
@@ -340,13 +335,13 @@ def test_what_a_retention_deleted_comes_back_only_when_it_is_asked_for(
     config = config_of(lake, replicated.fixture)
     LogTable(spark, f"{lake}/log", LOG).forget(Offset(replicated.hole.start))
     begun, lost = span(0, replicated.first), replicated.hole
-    assert_accounted(spark, config, (begun, span(begun.end, lost.start), lost))
+    assert_accounted(config, (begun, span(begun.end, lost.start), lost))
     assert backfill(spark, config).filled == (begun, lost)
     result = backfill(spark, config, "0")
     assert (result.filled, result.remaining) == ((span(begun.end, lost.start),), ())
-    assert_accounted(spark, config)
-    assert bytes_of(spark, lake) == replicated.truth()
-    deleted = ledger_table(spark, lake).where("deleted_at is not null").collect()
+    assert_accounted(config)
+    assert rebuilt(lake) == replicated.truth()
+    deleted = [row for row in table_of(lake, "ledger").to_pylist() if row["deleted_at"] is not None]
     assert [(row["start"], row["end"], row["origin"]) for row in deleted] == [(begun.end, lost.start, "stream")]
 
 

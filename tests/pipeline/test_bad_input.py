@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
+from tests.pipeline.read_back import count_of
 from tests.truth import Fixture
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_process")]
 
 
 def run(capsys: pytest.CaptureFixture[str], job: Path) -> tuple[int, str]:
@@ -33,10 +33,7 @@ def job_file(folder: Path, log: str) -> Path:
 
 
 def rows_written(folder: Path) -> int:
-    table = folder / "lake" / "log"
-    if not (table / "_delta_log").exists():
-        return 0
-    return int(DeltaTable(str(table)).to_pyarrow_dataset().count_rows())
+    return count_of(folder / "lake")
 
 
 def copy_of(fixture: Fixture, folder: Path) -> Path:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load
@@ -18,7 +16,6 @@ from sinks.state.topic_states import topics_held
 from sources.datasource import register
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import LogId
-from sources.registry import open_log
 from tests.dister.twin import Twin
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, producer, send
@@ -27,10 +24,11 @@ from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
 from tests.pipeline.before_the_group import ARCHIVE, MESSAGES
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.operator_at_work import Operator
+from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import replicate_now
 from tests.truth import unpack
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("in_process")]
 
 MORE = 20
 NAMES = ("damaged", "repaired")
@@ -77,26 +75,11 @@ class Found:
         return state
 
     def rebuilt(self, name: str) -> bytes:
-        """The bytes of a log, from the table alone."""
-        log = open_log(next(one for one in self.config.logs if one.id == f"rocketmq/{name}"))
-        rows = DeltaTable(self.lake / "log").to_pyarrow_table(filters=[("log_id", "=", f"rocketmq/{name}")])
-        whole = rows.sort_by("offset").select([*log.restored_from]).combine_chunks()
-        return b"".join(log.restore(batch) for batch in whole.to_batches())
-
-    def ledger(self, name: str) -> list[tuple[int, int, str]]:
-        rows = DeltaTable(self.lake / "ledger").to_pyarrow_table(filters=[("log_id", "=", f"rocketmq/{name}")])
-        kept = [row for row in rows.to_pylist() if row["deleted_at"] is None]
-        return sorted((row["start"], row["end"], row["checksum"]) for row in kept)
+        return rebuilt(self.lake, f"rocketmq/{name}")
 
     def assert_whole(self, name: str) -> None:
         """The table is the master's log, once, and so says the ledger."""
-        log = self.logs[name].data()
-        assert self.rebuilt(name) == log
-        reached = 0
-        for start, end, checksum in self.ledger(name):
-            assert (start, checksum) == (reached, f"sha256:{hashlib.sha256(log[start:end]).hexdigest()}")
-            reached = end
-        assert reached == len(log)
+        assert_whole(self.lake, self.logs[name].data(), f"rocketmq/{name}")
 
 
 @pytest.fixture
@@ -107,8 +90,8 @@ def found(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_the_logs_go_on_and_every_proof_holds(found: Found) -> None:
     before = {name: found.state(f"rocketmq/{name}") for name in NAMES}
     assert {name: state.epoch for name, state in before.items()} == {"damaged": 0, "repaired": 1}
-    owed = found.ledger("damaged")[-1][1]
-    assert owed < (before["damaged"].offset or 0)  # its run was killed before the ledger
+    claimed = table_of(found.lake, "ledger", "rocketmq/damaged")["end"].to_pylist()[-1]
+    assert claimed < (before["damaged"].offset or 0)  # its run was killed before the ledger
     checkpoints = files_below(found.lake / "_checkpoints")
     damaged = found.rebuilt("damaged")
     hole = found.logs["damaged"].data().find(damaged[-50:]) + 50 - len(damaged)

@@ -42,7 +42,7 @@ from tests.pipeline.repair_bench import Killed, dying_after
 from tests.pipeline.running import replicate_now, run_until
 from tests.sinks.batches import Solo, ranges
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("in_process")]
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ CASES = {
     "42-gaps": Case(leader(20) + leader(3, first=25), leader(20) + leader(20, first=22), 20),
 }
 ALWAYS = ("21-safe", "33-safe", "36a-safe")
-"""The others take minutes; what they find is in the table of the two rules (`tests/sources/dister`), too, and the job
-meets most of them in the scenarios of `tests/dister`."""
+"""What the others find is in the table of the two rules (`tests/sources/dister`), too, and most are scenarios of
+`tests/dister`."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def bench(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Benc
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.soak) for name in CASES]
+    "name", [name if name in ALWAYS else pytest.param(name, marks=pytest.mark.nightly) for name in CASES]
 )
 def test_the_replica_is_the_leaders_log_again(bench: Bench, name: str) -> None:
     case = CASES[name]
@@ -320,7 +320,7 @@ def test_with_off_a_person_decides(spark: SparkSession, tmp_path: Path) -> None:
 # --- killed
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 @pytest.mark.parametrize("step", RepairStep)
 def test_40_killed_after_any_step_it_is_taken_to_its_end(bench: Bench, step: RepairStep) -> None:
     """By the job that starts next, as with the one that died. `make test` has 40 in `tests/dister`."""

@@ -142,6 +142,7 @@ def test_replicate_then_status(
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("in_process")
 def test_a_log_that_another_job_replicates_is_refused_unless_it_shall_be_taken_over(
     spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

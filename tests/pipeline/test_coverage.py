@@ -22,6 +22,10 @@ pytestmark = pytest.mark.spark
 LOG = LogId.parse("rocketmq/test")
 # a record every 250 ms; every eleventh is a blank, which has no time
 MASTER = MemoryMaster((10, 90, 300, 5, 5, 90) * 4, log_id=LOG)
+LOST = Incident(
+    condition=Condition.BELOW_MINIMUM, start=Offset(500), end=Offset(600), cause="", action=Action.SKIPPED,
+    detected_at=1,
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -31,15 +35,7 @@ def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[
     operator.configure(path=str(tmp_path))
     replica = opened(spark, operator.lake, MASTER)
     replica(ranges(100, 500, log_id=str(LOG)))
-    lost = Incident(
-        condition=Condition.BELOW_MINIMUM,
-        start=Offset(500),
-        end=Offset(600),
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
-    )
-    replica.skip(lost)
+    replica.skip(LOST)
     replica(ranges(600, 1500, log_id=str(LOG)))
     return operator
 
@@ -47,67 +43,28 @@ def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_what_is_whole_what_is_missing_and_an_overlap(spark: SparkSession, operator: Operator) -> None:
     said = operator.must("coverage", "--json")
     (found,) = json.loads(said.out)["logs"]
-    lost = Incident(
-        condition=Condition.BELOW_MINIMUM,
-        start=Offset(500),
-        end=Offset(600),
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
-    )
     assert (found["log"], found["epoch"], found["position"]) == ("rocketmq/test", 0, 1500)
+    times = [f"2024-02-29T23:59:{seconds}+00:00" for seconds in ("30.500", "31.250", "32.000", "34.250")]
     assert found["whole"] == [
-        {
-            "start": 100,
-            "end": 500,
-            "first_stored": "2024-02-29T23:59:30.500+00:00",
-            "last_stored": "2024-02-29T23:59:31.250+00:00",
-        },
-        {
-            "start": 600,
-            "end": 1500,
-            "first_stored": "2024-02-29T23:59:32.000+00:00",
-            "last_stored": "2024-02-29T23:59:34.250+00:00",
-        },
+        {"start": 100, "end": 500, "first_stored": times[0], "last_stored": times[1]},
+        {"start": 600, "end": 1500, "first_stored": times[2], "last_stored": times[3]},
     ]
+    before = {"start": 0, "end": 100, "reason": "before the beginning", "stored_after": None, "stored_before": times[0]}
+    lost = {"start": 500, "end": 600, "reason": "incident", "stored_after": times[1], "stored_before": times[2]}
     assert found["missing"] == [
-        {
-            "start": 0,
-            "end": 100,
-            "reason": "before the beginning",
-            "incident": None,
-            "condition": None,
-            "state": None,
-            "stored_after": None,
-            "stored_before": "2024-02-29T23:59:30.500+00:00",
-        },
-        {
-            "start": 500,
-            "end": 600,
-            "reason": "incident",
-            "incident": lost.id_in(LOG, 0),
-            "condition": "below_minimum",
-            "state": "open",
-            "stored_after": "2024-02-29T23:59:31.250+00:00",
-            "stored_before": "2024-02-29T23:59:32.000+00:00",
-        },
+        before | {"incident": None, "condition": None, "state": None},
+        lost | {"incident": LOST.id_in(LOG, 0), "condition": "below_minimum", "state": "open"},
     ]
     assert (found["overlaps"], found["problem"]) == ([], None)
     text = operator.must("coverage", "--log", "rocketmq/test").out
     assert "100 to 500" in text
     assert "before the beginning" in text
-    assert lost.id_in(LOG, 0) in text
+    assert LOST.id_in(LOG, 0) in text
 
     doubled = LedgerRow(
-        start=Offset(300),
-        end=Offset(400),
-        records=1,
-        bytes=100,
-        checksum="sha256:00",
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=1,
-    )
+        start=Offset(300), end=Offset(400), records=1, bytes=100, checksum="sha256:00", first_store_timestamp=None,
+        last_store_timestamp=None, committed_at=1,
+    )  # fmt: skip
     Ledger(spark, f"{operator.lake}/ledger").append(Position(LOG, 7, Offset(400)), [doubled])
     said = operator.does("coverage", "--json")
     (found,) = json.loads(said.out)["logs"]

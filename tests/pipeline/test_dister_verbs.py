@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -31,9 +29,11 @@ from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import ConfigurationError, Divergent, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
-from tests.pipeline.running import job_config, ledger_table, replicate_now
+from tests.pipeline import group_in_process
+from tests.pipeline.read_back import count_of, table_of
+from tests.pipeline.running import job_config
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_process")]
 
 LOG_ID = LogId("dister", "test")
 BATCHES = (1, 100_000, 200_000)
@@ -73,7 +73,7 @@ def ids(leader: Path) -> list[int]:
 def replicated(spark: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its replica, in several ranges of the ledger. To be copied, not changed."""
     lake = tmp_path_factory.mktemp("replicated")
-    replicate_now(spark, job(lake, leader))
+    group_in_process.replicate(spark, job(lake, leader))
     return lake
 
 
@@ -93,7 +93,7 @@ def holed(spark: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFa
     """A replica of it that lacks the second batch file, as its leader did. To be copied, not changed."""
     folder = shutil.copytree(leader, tmp_path_factory.mktemp("holed") / "leader")
     (folder / "dister.entry.log/0/1").unlink()
-    replicate_now(spark, without_a_file(folder.parent))
+    group_in_process.replicate(spark, without_a_file(folder.parent))
     return folder.parent
 
 
@@ -139,13 +139,12 @@ def of(ids: list[int], number: int, kind: DifferenceKind) -> Difference:
 def test_rows_of_the_replica_are_changed(spark: SparkSession, leader: Path, ids: list[int], lake: Path) -> None:
     """Each in a range of its own: another value, a longer one, a row that is gone, one that is there twice."""
     changed, longer, gone, doubled = 3, 33, 63, 93
-    table = DeltaTable.forPath(spark, f"{lake}/log")
-    is_entry: Callable[[int], Any] = lambda number: F.col("queue_offset") == ids[number]  # noqa: E731
+    table, queue_offset = spark.read.format("delta").load(f"{lake}/log"), F.col("queue_offset")
     other = F.translate(F.col("body").cast("string"), "x", "y").cast("binary")
-    body = F.when(is_entry(changed), other).otherwise(F.lit(b'{"key":"of another length"}'))
-    table.update(is_entry(changed) | is_entry(longer), {"body": body})
-    table.delete(is_entry(gone))
-    table.toDF().where(is_entry(doubled)).write.format("delta").mode("append").save(f"{lake}/log")
+    body = F.when(queue_offset == ids[changed], other).otherwise(F.col("body"))
+    body = F.when(queue_offset == ids[longer], F.lit(b'{"key":"of another length"}')).otherwise(body)
+    kept = table.where(queue_offset != ids[gone]).unionByName(table.where(queue_offset == ids[doubled]))
+    kept.withColumn("body", body).write.format("delta").mode("overwrite").save(f"{lake}/log")
     config = job(lake, leader)
     summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
     assert {one.verdict for one in summary.differences} == {Verdict.REPLICA_DAMAGED}
@@ -211,7 +210,7 @@ def test_a_copy_of_another_log_fills_nothing(spark: SparkSession, holed: Path, t
             log.set_many({"other": str(number)} for number in range(PER_FILE))
     with pytest.raises(Rewritten):
         run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(tmp_path / "other"))
-    assert ledger_table(spark, tmp_path / "holed/lake").where(F.col("origin") == BACKFILL).isEmpty()
+    assert BACKFILL not in table_of(tmp_path / "holed/lake", "ledger", str(LOG_ID))["origin"].to_pylist()
 
 
 def test_what_exceeds_so_many_bytes_goes(spark: SparkSession, leader: Path, lake: Path) -> None:
@@ -236,6 +235,6 @@ def test_nothing_is_deleted_of_a_log_whose_map_is_made_of_all_of_it(
     spark: SparkSession, leader: Path, lake: Path, ids: list[int]
 ) -> None:
     config = job(lake, leader).maintained_with({"keep_gb": 1e-9, "keep_days": 1e-9}, "test")
-    steps = {one.step: one for one in Maintenance(spark, config, dry_run=False).run() if one.log is not None}
-    assert steps["retain"].records == 0
-    assert spark.read.format("delta").load(f"{lake}/log").count() == len(ids)
+    retained = next(one for one in Maintenance(spark, config, dry_run=False).run() if one.step == "retain")
+    assert (retained.log, retained.records) == (str(LOG_ID), 0)
+    assert count_of(lake) == len(ids)

@@ -31,13 +31,9 @@ NOON = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC
 
 def lost(condition: Condition = Condition.UNDECODABLE, start: int = 100, end: int = 1300) -> Incident:
     return Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
+        condition=condition, start=Offset(start), end=Offset(end), action=Action.QUARANTINED, detected_at=NOON,
         cause="no record starts here; expected a magic number, found 7",
-        action=Action.QUARANTINED,
-        detected_at=NOON,
-    )
+    )  # fmt: skip
 
 
 def listed(name: str, condition: Condition = Condition.GAP, state: State = State.OPEN) -> Listed:

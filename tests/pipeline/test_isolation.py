@@ -27,7 +27,7 @@ from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.isolation import FAULT_S, World, settled_world
 from tests.pipeline.running import log_table
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 VERB_S = 11.0
 """The bound where a verb works. It is a process of its own, but here it shares the job's JVM and Spark's two cores."""
@@ -48,10 +48,10 @@ def test_a_log_that_is_configured_wrongly_fails_alone(world: World) -> None:
 @pytest.mark.parametrize(
     ("fault", "is_of_all"),
     [
-        pytest.param(Fault.SILENT, True, marks=pytest.mark.soak),
+        (Fault.SILENT, True),
         (Fault.SILENT, False),  # it says what it holds, and does not send it: each batch has to find out anew
         (Fault.DRIPPING, True),
-        pytest.param(Fault.DRIPPING, False, marks=pytest.mark.soak),
+        (Fault.DRIPPING, False),
         (Fault.GONE, True),
     ],
     ids=lambda one: one.value if isinstance(one, Fault) else "everywhere" if one else "where it sends",

@@ -22,6 +22,8 @@ from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
 
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_process")]
+
 TEXT = ":smile: [bold]ключ[/]\nline 2"
 
 
@@ -68,7 +70,6 @@ def ask(capsys: pytest.CaptureFixture[str], job: Path, log: str, *arguments: obj
     return run(capsys, *arguments, "--config", job, "--log", log)
 
 
-@pytest.mark.spark
 def test_118_get_prints_the_value_as_it_is(replicated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DI-118."""
     code, out, err = ask(capsys, replicated, "dister/small", "get", "a")
@@ -76,7 +77,6 @@ def test_118_get_prints_the_value_as_it_is(replicated: Path, capsys: pytest.Capt
     assert err == "dister/small: as of offset 20002, epoch 0\n"
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("key", ["gone", "never there", ""])
 def test_118_a_missing_key_prints_nothing_and_fails(
     replicated: Path, capsys: pytest.CaptureFixture[str], key: str
@@ -86,7 +86,6 @@ def test_118_a_missing_key_prints_nothing_and_fails(
     assert (code, out) == (1, "")
 
 
-@pytest.mark.spark
 def test_118_get_all_prints_the_map_by_key(replicated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DI-118."""
     code, out, err = ask(capsys, replicated, "dister/small", "get-all")
@@ -96,7 +95,6 @@ def test_118_get_all_prints_the_map_by_key(replicated: Path, capsys: pytest.Capt
     assert json.loads(out) == {"a": TEXT, "b": "2"}
 
 
-@pytest.mark.spark
 def test_118_more_than_1000_keys_are_refused_unless_told_otherwise(
     replicated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,14 +107,12 @@ def test_118_more_than_1000_keys_are_refused_unless_told_otherwise(
     assert (code, len(out.splitlines())) == (0, 1001)
 
 
-@pytest.mark.spark
 def test_maintenance_leaves_the_files_of_the_map_to_the_job(spark: SparkSession, replicated: Path) -> None:
     steps = Maintenance(spark, load(replicated), dry_run=True).run()
     merged = {one.table for one in takewhile(lambda one: one.step == "merge", steps)}
     assert merged == {"log", "ledger"}
 
 
-@pytest.mark.spark
 def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "get", "a", "--config", replicated)
     assert (code, out) == (2, "")
@@ -126,14 +122,12 @@ def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pyt
     assert run(capsys, "get", "a", "--config", job)[0] == 2
 
 
-@pytest.mark.spark
 def test_before_anything_is_replicated(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "get", "a", "--config", job_file(tmp_path, test=tmp_path / "leader"))
     assert (code, out) == (2, "")
     assert "nothing of this log is replicated yet" in err
 
 
-@pytest.mark.spark
 def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     spark: SparkSession, tmp_path: Path, leader: LeaderLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,7 +150,6 @@ def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     assert live(tmp_path / "lake") == replayed(leader) == {"a": "2", "b": "3"}
 
 
-@pytest.mark.spark
 def test_after_a_repair_by_hand_the_map_is_the_leader_s(spark: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1"}, rnd=7)
     leader.set({"a": "dirty", "b": "dirty"}, rnd=1)
@@ -167,7 +160,6 @@ def test_after_a_repair_by_hand_the_map_is_the_leader_s(spark: SparkSession, tmp
     assert entries(tmp_path / "lake") == {"a": ("1", 10007, False)}
 
 
-@pytest.mark.spark
 def test_what_a_backfill_brings_is_older_than_what_is_there(
     spark: SparkSession, tmp_path: Path, leader: LeaderLog
 ) -> None:

@@ -25,15 +25,9 @@ def claim(start: int, end: int) -> Claim:
 
 def row(start: int, end: int) -> LedgerRow:
     return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum=f"sha256:{start}",
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=0,
-    )
+        start=Offset(start), end=Offset(end), records=1, bytes=end - start, checksum=f"sha256:{start}",
+        first_store_timestamp=None, last_store_timestamp=None, committed_at=0,
+    )  # fmt: skip
 
 
 def part(start: int, end: int, size_bytes: int = 100) -> Part:

@@ -35,21 +35,10 @@ DAMAGED = Compared(
     differing=12,
 )
 SUMMARY = VerifySummary(
-    log_id=LogId("rocketmq", "broker-a"),
-    master="/log",
-    position=Offset(2000),
-    seed=None,
-    seconds=2.0,
-    bytes=4_000_000,
-    claims=2,
-    earlier_bytes=0,
-    without_master_bytes=0,
-    compacted=0,
-    holes=0,
-    differing=0,
-    differences=(),
-    jumps=(),
-)
+    log_id=LogId("rocketmq", "broker-a"), master="/log", position=Offset(2000), seed=None, seconds=2.0,
+    bytes=4_000_000, claims=2, earlier_bytes=0, without_master_bytes=0, compacted=0, holes=0, differing=0,
+    differences=(), jumps=(),
+)  # fmt: skip
 LOST = Jump(topic="orders", queue_id=3, after=Offset(5), at=Offset(90), expected=7, found=9, why=Why.MISSING)
 
 
