@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs plan, read and commit in this process; verbs have no tasks elsewhere."""
-    group_in_process.use(monkeypatch)
+@pytest.fixture(scope="module", params=["plain", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.nightly])])
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """To replicate and to heal with: without Spark, in this process; and in the night with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        plain: bool = request.param == "plain"
+        yield group_in_process.use_plain(patch) if plain else request.getfixturevalue("spark")

@@ -1,7 +1,7 @@
 """A job's group of logs without Spark's streaming and without its tasks: planned, read and committed in this process.
 
-Everything is the job's own but the two hops between processes; so are the tasks of verbs. So a job of a few small logs
-takes a second instead of several, and hundreds of histories can be tried.
+Everything is the job's own but the two hops between processes. So a job of a few small logs takes a second instead of
+several, and hundreds of histories can be tried.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pipeline.config.configuration import Config
-from sinks.delta.spark_jobs import JobFacts, job_failure
+from sinks.delta.spark_jobs import JobFacts
 from sources.errors import LogtwinError
 from sources.group.stream import GroupSource
 from sources.master import Planned
-from tests.pipeline.running import replicate_now
+from tests.sinks.plain_session import make_plain
 
 
 class InProcess:
@@ -89,34 +88,25 @@ def run_shares(
     facts: JobFacts,
 ) -> list[Any]:
     """`sinks.delta.spark_jobs.run_shares`, one after the other."""
-    try:
-        return [made for share in shares for made in work(share)]
-    except RuntimeError as error:  # what a task raises, as text
-        raise job_failure(error, facts) from error
-
-
-def run_tasks(
-    spark: SparkSession,
-    work: Callable[[Iterable[Any]], Iterable[Any]],
-    given: Sequence[Any],
-    facts: JobFacts,
-    *,
-    tasks: int | None = None,
-) -> list[Any]:
-    """`sinks.delta.spark_jobs.run_tasks`, as one."""
-    return run_shares(spark, work, [given] if given else [], facts)
-
-
-def replicate(spark: SparkSession, config: Config) -> None:
-    """`running.replicate_now` like this, for what a module's tests share."""
-    with pytest.MonkeyPatch.context() as meanwhile:
-        use(meanwhile)
-        replicate_now(spark, config)
+    return [made for share in shares for made in work(share)]
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on jobs and verbs run like this."""
+    """From here on jobs run like this."""
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
     monkeypatch.setattr("sinks.batch.split_job.run_shares", run_shares)
-    for module in ("pipeline.spark.warm_up", "pipeline.verify.run", "sinks.upkeep.compaction"):
-        monkeypatch.setattr(f"{module}.run_tasks", run_tasks)
+
+
+def use_plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """From here on jobs and verbs run like this, and without Spark altogether: in the session that this returns.
+
+    What only queries of Spark's tell is not asked: a verification does not look at the queues.
+    """
+    session = make_plain(monkeypatch)
+    monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
+    monkeypatch.setattr("pipeline.job.replicate.prepare_for_many_files", lambda _: None)
+    monkeypatch.setattr("pipeline.verify.run.jumps", lambda *_: ())
+    monkeypatch.setattr("tests.pipeline.running.register", lambda _: None)
+    for module in ("pipeline.spark.session", "pipeline.operate.repair", "pipeline.verify.run"):
+        monkeypatch.setattr(f"{module}.session_for", lambda *_, **__: session)
+    return session

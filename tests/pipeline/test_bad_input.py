@@ -9,13 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
 from tests.pipeline.read_back import count_of
 from tests.truth import Fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_process")]
+pytestmark = pytest.mark.usefixtures("session")
 
 
 def run(capsys: pytest.CaptureFixture[str], job: Path) -> tuple[int, str]:
@@ -77,7 +76,6 @@ def flip_length(fixture: Fixture, log: Path) -> int:
 
 @pytest.mark.parametrize("damage", [flip_body, flip_magic, flip_length])
 def test_a_flipped_byte(
-    spark: SparkSession,
     fixture_550: Fixture,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -95,9 +93,7 @@ def test_a_flipped_byte(
     assert rows_written(tmp_path) == records_before(fixture_550, offset)
 
 
-def test_a_truncated_file(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_truncated_file(fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = copy_of(fixture_550, tmp_path)
     last = sorted(log.iterdir())[-1]
     with last.open("r+b") as file:
@@ -109,9 +105,7 @@ def test_a_truncated_file(
     assert rows_written(tmp_path) == 0
 
 
-def test_a_missing_middle_file(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_middle_file(fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = copy_of(fixture_550, tmp_path)
     (log / "00000000000001048576").unlink()
     code, said = run(capsys, job_file(tmp_path, f'path = "{log}"'))
@@ -120,9 +114,7 @@ def test_a_missing_middle_file(
     assert rows_written(tmp_path) == records_before(fixture_550, 1048576)
 
 
-def test_a_start_beyond_the_end(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_start_beyond_the_end(fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = job_file(tmp_path, f'path = "{fixture_550.commitlog_path}"\nstarting_offset = 99999999')
     code, said = run(capsys, job)
     assert code == 3
@@ -131,7 +123,7 @@ def test_a_start_beyond_the_end(
     assert rows_written(tmp_path) == 0
 
 
-def test_an_unreachable_master(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_master(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it, nobody answers
         port = taken.getsockname()[1]
@@ -143,7 +135,7 @@ def test_an_unreachable_master(spark: SparkSession, tmp_path: Path, capsys: pyte
     assert rows_written(tmp_path) == 0
 
 
-def test_a_host_that_does_not_exist(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_host_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = 'master = "no-such-host.invalid:10912"\nremoting = "no-such-host.invalid:10911"\nconnect_attempts = 1'
     code, said = run(capsys, job_file(tmp_path, log))
     assert code == 3
@@ -161,7 +153,7 @@ def test_a_host_that_does_not_exist(spark: SparkSession, tmp_path: Path, capsys:
     ],
 )
 def test_a_configuration_mistake(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, words: list[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], log: str, words: list[str]
 ) -> None:
     code, said = run(capsys, job_file(tmp_path, log))
     assert code == 2

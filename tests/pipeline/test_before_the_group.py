@@ -13,7 +13,6 @@ from pipeline.config.configuration import Config, load
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sinks.state.topic_states import topics_held
-from sources.datasource import register
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import LogId
 from tests.dister.twin import Twin
@@ -28,7 +27,7 @@ from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import replicate_now
 from tests.truth import unpack
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("in_process")]
+pytestmark = pytest.mark.timeout(300)
 
 MORE = 20
 NAMES = ("damaged", "repaired")
@@ -37,15 +36,14 @@ NAMES = ("damaged", "repaired")
 class Found:
     """What was unpacked, and is replicated on."""
 
-    def __init__(self, spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, session: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         unpack(ARCHIVE, folder)
-        self.spark = spark
+        self.session = session
         self.folder = folder
         self.lake = folder / "lake"
         self.operator = Operator(folder, capsys)
         self.logs = {name: FaultyLog(folder / name) for name in NAMES}
-        self.shop = Twin(spark, folder / "shop", self.lake, "shop")
-        register(spark)
+        self.shop = Twin(session, folder / "shop", self.lake, "shop")
         self.configure()
 
     def configure(self, topic: str = "") -> None:
@@ -70,7 +68,7 @@ class Found:
                 leader.write({f"key-{number % 7}": f"new {number}"})
 
     def state(self, name: str) -> LogState:
-        state = LogTable(self.spark, f"{self.lake}/log", LogId.parse(name)).read().state
+        state = LogTable(self.session, f"{self.lake}/log", LogId.parse(name)).read().state
         assert state is not None
         return state
 
@@ -83,8 +81,8 @@ class Found:
 
 
 @pytest.fixture
-def found(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Found:
-    return Found(spark, tmp_path, capsys)
+def found(session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Found:
+    return Found(session, tmp_path, capsys)
 
 
 def test_the_logs_go_on_and_every_proof_holds(found: Found) -> None:
@@ -129,7 +127,9 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.peer
+@pytest.mark.spark
 @pytest.mark.nightly
+@pytest.mark.parametrize("session", ["spark"], indirect=True)
 def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
     before = topics_held(str(found.lake))[LogId("kafka", "test/orders")]  # all in one piece
     for_ever = {"log.retention.ms": -1}

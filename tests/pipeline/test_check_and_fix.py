@@ -28,7 +28,6 @@ from sinks.healing.repair_steps import RepairStep
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
-from sources.datasource import register
 from sources.dister.files.layout import ENTRY_LOG
 from sources.dister.format import columns
 from sources.dister.log import DisterLog
@@ -38,11 +37,12 @@ from sources.offsets import LogId, Offset
 from sources.options import CheckAndFix
 from sources.registry import open_log
 from tests.dister_folders import dirty, leader, line, write_log
+from tests.pipeline import running
 from tests.pipeline.repair_bench import Killed, dying_after
 from tests.pipeline.running import replicate_now, run_until
 from tests.sinks.batches import Solo, ranges
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("in_process")]
+pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ ALWAYS = ("21-safe", "33-safe", "36a-safe")
 class Bench:
     """Logs by name in one warehouse; of each a leader's folder, which the configuration names."""
 
-    spark: SparkSession
+    session: SparkSession
     folder: Path
 
     @property
@@ -111,7 +111,7 @@ class Bench:
         return parse({"warehouse": str(self.lake), "trigger_interval_s": 0.1, "logs": wanted}, where="test")
 
     def replicate(self, **logs: dict[str, Any]) -> None:
-        replicate_now(self.spark, self.config(**logs))
+        replicate_now(self.session, self.config(**logs))
 
     def repair(
         self, name: str, step: RepairStep | None = None, *, accept_master: bool = False, mode: str = "safe"
@@ -119,15 +119,15 @@ class Bench:
         """By hand, killed after `step`."""
         (one,) = self.config(**{name: {"check_and_fix": mode}}).logs
         on_step = (lambda done: None) if step is None else dying_after(step)
-        return Repair(self.spark, str(self.lake), open_log(one), on_step=on_step).run(accept_master=accept_master)
+        return Repair(self.session, str(self.lake), open_log(one), on_step=on_step).run(accept_master=accept_master)
 
     def state(self, name: str) -> LogState:
-        state = LogTable(self.spark, f"{self.lake}/log", LogId("dister", name)).read().state
+        state = LogTable(self.session, f"{self.lake}/log", LogId("dister", name)).read().state
         assert state is not None
         return state
 
     def incidents(self, name: str) -> list[tuple[Condition, State]]:
-        rows = IncidentsTable(self.spark, str(self.lake), LogId("dister", name)).all()
+        rows = IncidentsTable(self.session, str(self.lake), LogId("dister", name)).all()
         return [(row.found.condition, row.state) for row in rows]
 
     def table(self, table: str, name: str, order: str = "offset") -> Any:
@@ -170,7 +170,7 @@ class Follower:
         )
         self._writer = this_writer()
         self.replica = Solo(
-            self.bench.spark, str(self.bench.lake), self.master, self.master.open_session(), self._writer
+            self.bench.session, str(self.bench.lake), self.master, self.master.open_session(), self._writer
         )
         self.replica.open()
 
@@ -183,13 +183,13 @@ class Follower:
 
     def mend(self) -> None:
         """What the job does when the proof failed."""
-        mend(self.bench.spark, str(self.bench.lake), self.master, self._writer, is_owner=True)
+        mend(self.bench.session, str(self.bench.lake), self.master, self._writer, is_owner=True)
         self.replica.open()
 
 
 @pytest.fixture(scope="module")
-def bench(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    return Bench(spark, tmp_path_factory.mktemp("logs"))
+def bench(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(session, tmp_path_factory.mktemp("logs"))
 
 
 @pytest.mark.parametrize(
@@ -276,8 +276,8 @@ def test_a_job_that_lost_its_log_mends_nothing(bench: Bench) -> None:
 # --- refused
 
 
-def test_19_an_empty_leader_has_to_be_accepted(spark: SparkSession, tmp_path: Path) -> None:
-    bench = Bench(spark, tmp_path)
+def test_19_an_empty_leader_has_to_be_accepted(session: SparkSession, tmp_path: Path) -> None:
+    bench = Bench(session, tmp_path)
     write_log(bench.leader("a"), leader(10))
     bench.replicate(a={})
     shutil.rmtree(bench.leader("a") / ENTRY_LOG)
@@ -296,8 +296,8 @@ def test_19_an_empty_leader_has_to_be_accepted(spark: SparkSession, tmp_path: Pa
     bench.check("a", dirty(1, 7, 3))
 
 
-def test_with_off_a_person_decides(spark: SparkSession, tmp_path: Path) -> None:
-    bench, off = Bench(spark, tmp_path), {"check_and_fix": "off"}
+def test_with_off_a_person_decides(session: SparkSession, tmp_path: Path) -> None:
+    bench, off = Bench(session, tmp_path), {"check_and_fix": "off"}
     mine = leader(10) + dirty(11, 5, 3)
     write_log(bench.leader("a"), mine)
     bench.replicate(a=off)
@@ -347,10 +347,10 @@ def test_40_killed_after_any_step_it_is_taken_to_its_end(bench: Bench, step: Rep
 
 
 def test_43_a_log_that_is_rewritten_under_a_running_job(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it is longer than before; a repair that fails is tried again, after a wait."""
-    bench, failures = Bench(spark, tmp_path), [MasterSilent("gone for a moment")]
+    bench, failures = Bench(session, tmp_path), [MasterSilent("gone for a moment")]
 
     def failing_once(*given: Any, **named: Any) -> None:
         if failures:
@@ -359,8 +359,8 @@ def test_43_a_log_that_is_rewritten_under_a_running_job(
 
     monkeypatch.setattr("pipeline.job.log_replication.mend", failing_once)
     write_log(bench.leader("a"), leader(30))
-    register(spark)
-    job = Job(spark, bench.config(a={}), available_now=False)
+    running.register(session)
+    job = Job(session, bench.config(a={}), available_now=False)
     job.start()
     try:
         run_until(job, lambda now: now.records == 30)

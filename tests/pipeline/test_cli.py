@@ -24,7 +24,9 @@ from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.read_back import assert_whole
 from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.test_fixture_logs import assert_truth
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
@@ -119,6 +121,8 @@ def test_replicate_then_status(
         code, out, _ = run(capsys, "replicate", "--config", str(job), "--available-now")
         after = status(capsys, job)
     assert code == 0
+    assert_truth(tmp_path / "lake", fixture_550)
+    assert_whole(tmp_path / "lake", fixture_550.log)
     assert f"done at offset {fixture_550.max_offset}, {len(fixture_550.rows):,} records" in out
     assert (before["position"], before["lag_bytes"]) == (None, fixture_550.max_offset)
     assert (before["master_minimum"], before["master_maximum"]) == (0, fixture_550.max_offset)
@@ -141,10 +145,9 @@ def test_replicate_then_status(
     assert "rocketmq/test: its master cannot be asked" in said
 
 
-@pytest.mark.spark
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.parametrize("session", ["plain"], indirect=True)
 def test_a_log_that_another_job_replicates_is_refused_unless_it_shall_be_taken_over(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    session: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = tmp_path / "job.toml"
     job.write_text(

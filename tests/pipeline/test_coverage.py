@@ -17,8 +17,6 @@ from tests.pipeline.operator_at_work import Operator
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import MemoryMaster
 
-pytestmark = pytest.mark.spark
-
 LOG = LogId.parse("rocketmq/test")
 # a record every 250 ms; every eleventh is a blank, which has no time
 MASTER = MemoryMaster((10, 90, 300, 5, 5, 90) * 4, log_id=LOG)
@@ -29,18 +27,18 @@ LOST = Incident(
 
 
 @pytest.fixture
-def operator(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+def operator(session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
     """Of a replica that began at 100, lost [500, 600), and is at 1500."""
     operator = Operator(tmp_path, capsys)
     operator.configure(path=str(tmp_path))
-    replica = opened(spark, operator.lake, MASTER)
+    replica = opened(session, operator.lake, MASTER)
     replica(ranges(100, 500, log_id=str(LOG)))
     replica.skip(LOST)
     replica(ranges(600, 1500, log_id=str(LOG)))
     return operator
 
 
-def test_what_is_whole_what_is_missing_and_an_overlap(spark: SparkSession, operator: Operator) -> None:
+def test_what_is_whole_what_is_missing_and_an_overlap(session: SparkSession, operator: Operator) -> None:
     said = operator.must("coverage", "--json")
     (found,) = json.loads(said.out)["logs"]
     assert (found["log"], found["epoch"], found["position"]) == ("rocketmq/test", 0, 1500)
@@ -65,7 +63,7 @@ def test_what_is_whole_what_is_missing_and_an_overlap(spark: SparkSession, opera
         start=Offset(300), end=Offset(400), records=1, bytes=100, checksum="sha256:00", first_store_timestamp=None,
         last_store_timestamp=None, committed_at=1,
     )  # fmt: skip
-    Ledger(spark, f"{operator.lake}/ledger").append(Position(LOG, 7, Offset(400)), [doubled])
+    Ledger(session, f"{operator.lake}/ledger").append(Position(LOG, 7, Offset(400)), [doubled])
     said = operator.does("coverage", "--json")
     (found,) = json.loads(said.out)["logs"]
     assert (said.code, found["overlaps"]) == (5, [{"start": 300, "end": 400}])
@@ -73,7 +71,7 @@ def test_what_is_whole_what_is_missing_and_an_overlap(spark: SparkSession, opera
     assert "overlap" in operator.fails(5, "CoverageError", "coverage").out
 
 
-def test_the_holes_that_a_backfill_would_fill(spark: SparkSession, operator: Operator) -> None:
+def test_the_holes_that_a_backfill_would_fill(session: SparkSession, operator: Operator) -> None:
     def dry(*bounds: str) -> list[dict[str, int]]:
         said = operator.must("backfill", "--log", "rocketmq/test", "--dry-run", "--json", *bounds)
         holes: list[dict[str, int]] = json.loads(said.out)["holes"]

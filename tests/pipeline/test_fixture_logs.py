@@ -15,8 +15,6 @@ from tests.pipeline.read_back import assert_whole, table_of
 from tests.pipeline.running import job_config, replicate_now
 from tests.truth import Fixture
 
-pytestmark = pytest.mark.spark
-
 SAME_NAME = ("queue_id", "queue_offset", "magic", "body_crc", "flag", "sys_flag", "size", "topic", "reconsume_times",
              "prepared_transaction_offset", "born_host", "store_host", "properties", "tags_code")  # fmt: skip
 
@@ -60,19 +58,17 @@ def assert_truth(lake: Path, fixture: Fixture) -> None:
 
 
 @pytest.mark.parametrize("max_bytes", [pytest.param(1 << 30, marks=pytest.mark.nightly), 1_000_000])
-def test_by_path(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
-    """In batches of many splits: the files are read by Spark's Python workers."""
+def test_by_path(session: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
     sizes = {"max_bytes_per_trigger": max_bytes, "split_bytes": 123_457}
-    replicate_now(spark, job_config(tmp_path, path=str(fixture_log.commitlog_path), **sizes))
+    replicate_now(session, job_config(tmp_path, path=str(fixture_log.commitlog_path), **sizes))
     assert_truth(tmp_path, fixture_log)
     assert_whole(tmp_path, fixture_log.log)
 
 
-@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("max_bytes", [1 << 30, pytest.param(1_000_000, marks=pytest.mark.nightly)])
-def test_over_ha(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
+def test_over_ha(session: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
     with embedded_master(tmp_path / "store", commitlog=fixture_log.commitlog_path) as master:
         config = job_config(tmp_path / "lake", **master.options, max_bytes_per_trigger=max_bytes)
-        replicate_now(spark, config)
+        replicate_now(session, config)
     assert_truth(tmp_path / "lake", fixture_log)
     assert_whole(tmp_path / "lake", fixture_log.log)

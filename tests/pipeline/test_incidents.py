@@ -170,15 +170,14 @@ def ids(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
     return [one["id"] for one in json.loads(out)["incidents"]]
 
 
-@pytest.mark.spark
 def test_a_loss_is_listed_explained_and_accepted(
-    spark: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
+    session: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, config = tmp_path / "lake", ("--config", str(job))
     assert run(capsys, "list", *config)[:2] == (0, "no open incidents\n")
-    IncidentsTable(spark, str(lake), BROKER_A).record(0, [lost()])
-    IncidentsTable(spark, str(lake), replace(BROKER_A, name="broker-b")).record(0, [lost(Condition.GAP)])
-    put(spark, lake, BROKER_A, (100, b"\xca\xfe" + bytes(998)), (1100, bytes(200)))
+    IncidentsTable(session, str(lake), BROKER_A).record(0, [lost()])
+    IncidentsTable(session, str(lake), replace(BROKER_A, name="broker-b")).record(0, [lost(Condition.GAP)])
+    put(session, lake, BROKER_A, (100, b"\xca\xfe" + bytes(998)), (1100, bytes(200)))
     name = lost().id_in(BROKER_A, 0)
     assert len(ids(capsys, *config)) == 2
     assert ids(capsys, *config, "--log", "rocketmq/broker-a") == [name]
@@ -207,7 +206,7 @@ def test_a_loss_is_listed_explained_and_accepted(
     assert code == 0
     assert f"{name}: closed, a test broker, nobody needs it (" in out
     assert name not in ids(capsys, *config)
-    (row,) = IncidentsTable(spark, str(lake), BROKER_A).all()
+    (row,) = IncidentsTable(session, str(lake), BROKER_A).all()
     assert row.state is State.CLOSED
     assert before * 1e6 <= (row.ended_at or 0) <= time.time() * 1e6
     assert name in ids(capsys, *config, "--all")
@@ -215,11 +214,10 @@ def test_a_loss_is_listed_explained_and_accepted(
     assert (code, "again" in out) == (0, False)  # what was said first stays
 
 
-@pytest.mark.spark
 def test_an_unknown_incident_is_the_operators_error(
-    spark: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
+    session: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    IncidentsTable(spark, str(tmp_path / "lake"), BROKER_A).record(0, [lost()])
+    IncidentsTable(session, str(tmp_path / "lake"), BROKER_A).record(0, [lost()])
     code, _, err = run(capsys, "explain", "zzz", "--config", str(job))
     assert code == 2
     assert lost().id_in(BROKER_A, 0) in err

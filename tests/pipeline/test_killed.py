@@ -1,6 +1,6 @@
 """``kill -9`` of the driver after each step of a batch: a restart gives exactly one copy of everything.
 
-The driver that dies is a process of its own, with Spark; the one that goes on is this process, without its streaming.
+The driver that dies is a process of its own, with Spark; the job that goes on runs in this process, without.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.pipeline.read_back import assert_whole, count_of, table_of
 from tests.pipeline.running import replicate_now
 from tests.truth import Fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600), pytest.mark.usefixtures("in_process")]
+pytestmark = pytest.mark.timeout(600)
 
 IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True}
 ALWAYS = ("commit",)  # a start takes a quarter of a minute. Each step within one process: tests/sinks/test_replica.py
@@ -52,8 +52,8 @@ def config_file(folder: Path, master: Served) -> Path:
     return path
 
 
-def position(spark: SparkSession, config: Config) -> int:
-    state = LogTable(spark, f"{config.warehouse}/log", LogId.parse("rocketmq/test")).read().state
+def position(session: SparkSession, config: Config) -> int:
+    state = LogTable(session, f"{config.warehouse}/log", LogId.parse("rocketmq/test")).read().state
     return 0 if state is None or state.offset is None else state.offset
 
 
@@ -74,11 +74,13 @@ def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterat
         wait_until(are_gone, "what a killed driver leaves to go at a start", look_every_s=0.5)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("session", ["plain"], indirect=True)
 @pytest.mark.parametrize(
     "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.nightly) for step in STEPS]
 )
 def test_a_restart_gives_exactly_one_copy(
-    spark: SparkSession,
+    session: SparkSession,
     master: Served,
     fixture_550: Fixture,
     tmp_path: Path,
@@ -97,7 +99,7 @@ def test_a_restart_gives_exactly_one_copy(
     assert (said.phase, said.is_live(said.updated_at)) == (Phase.RUNNING, False)
 
     # what the dead driver left: all of its second batch or nothing of it
-    reached = position(spark, config)
+    reached = position(session, config)
     assert 1_000_000 <= reached < 3_000_000
     assert (reached >= 2_000_000) == IS_COMMITTED[step]
     assert max(table_of(lake, "log")["offset"].to_pylist()) < reached
@@ -105,18 +107,18 @@ def test_a_restart_gives_exactly_one_copy(
     assert 1_000_000 <= max(acknowledged) <= reached
 
     assert not (lake / "_checkpoints").exists()  # what the query kept for itself died with its process
-    replicate_now(spark, config)
+    replicate_now(session, config)
     assert_whole(lake, fixture_550.log)
 
 
 def test_the_table_alone_says_where_a_log_goes_on(
-    spark: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path
+    session: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path
 ) -> None:
     config = load(config_file(tmp_path, master))
     lake = Path(config.warehouse)
-    replicate_now(spark, config)
+    replicate_now(session, config)
     shutil.rmtree(lake / "log")
     shutil.rmtree(lake / "ledger")
-    replicate_now(spark, config)  # the table is empty again, whatever another query has read
+    replicate_now(session, config)  # the table is empty again, whatever another query has read
     assert_whole(lake, fixture_550.log)
     assert not (lake / "_checkpoints").exists()

@@ -1,5 +1,5 @@
-"""What ends one log ends no other log of its job: many at once, in one run. While a job goes on, and how fresh the other
-logs stay meanwhile: `test_isolation.py`."""
+"""What ends one log ends no other log of its job. While a job goes on, and how fresh the others stay meanwhile:
+`test_isolation.py`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MasterError, OffsetOutOfRange, Rewritten
 from sources.offsets import Offset
-from tests.pipeline import group_in_process
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.read_back import assert_whole, rebuilt
+from tests.pipeline.running import replicate_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300), pytest.mark.usefixtures("in_process")]
+pytestmark = pytest.mark.timeout(300)
 
 SOUND = ("rocketmq/a", "rocketmq/b")
 
@@ -31,13 +31,13 @@ def config_of(lake: Path, logs: dict[str, FaultyLog], **others: dict[str, object
     return parse({"warehouse": str(lake), **settings, "logs": given}, where="test")
 
 
-def test_what_ends_one_log_ends_no_other(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_ends_one_log_ends_no_other(session: SparkSession, tmp_path: Path) -> None:
     names = (*SOUND, "rocketmq/cut", "rocketmq/rewritten", "rocketmq/damaged")
     logs = {log_id: FaultyLog(tmp_path / log_id) for log_id in names}
     for log_id, log in logs.items():
         log.append(random.Random(log_id), 20)
     lake = tmp_path / "lake"
-    group_in_process.replicate(spark, config_of(lake, logs))
+    replicate_now(session, config_of(lake, logs))
 
     cut, rewritten, damaged = (logs[log_id] for log_id in names[2:])
     cut.lose_a_record()
@@ -52,7 +52,7 @@ def test_what_ends_one_log_ends_no_other(spark: SparkSession, tmp_path: Path) ->
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         gone = {"master": address, "remoting": address, "connect_attempts": 1}
         config = config_of(lake, logs, wrong={"path": str(tmp_path / "nowhere")}, gone=gone)
-        job = Job(spark, config, available_now=True)
+        job = Job(session, config, available_now=True)
         with pytest.raises(LogtwinError):
             job.start(poll_interval_s=0.01)
             job.run(poll_interval_s=0.01)
