@@ -48,7 +48,7 @@ class World:
         }
         linked = self.masters["linked"].master
         self.ha, self.remoting = (stack.enter_context(Link(to)) for to in (linked.ha_address, linked.address))
-        self.files = {name: FaultyLog(folder / name) for name in ("taken", "holed", "cut", "damaged")}
+        self.files = {name: FaultyLog(folder / name) for name in ("taken", "holed")}
         for number, log in enumerate(self.files.values()):
             log.append(random.Random(number), 80 if log is self.files["holed"] else 20)
         holed = self.files["holed"]
@@ -76,9 +76,7 @@ class World:
         self.quiet_s = self._worst_s(began_s)
 
     def _have_begun(self) -> bool:
-        """Every log that can be replicated is."""
-        wanted = [one for one in self.job.logs if one.id != "rocketmq/wrong"]
-        return all(one.phase is Phase.RUNNING and one.progress().position for one in wanted)
+        return all(one.phase is Phase.RUNNING and one.progress().position for one in self.job.logs)
 
     def member(self, log_id: str) -> Replication:
         return next(one for one in self.job.logs if one.id == log_id)
@@ -88,7 +86,7 @@ class World:
 
     def write(self, name: str, count: int = 1) -> None:
         for _ in range(count):
-            self._producers[name].send(OutgoingMessage("orders", random.randbytes(300), queue_id=0))
+            self._producers[name].send(OutgoingMessage("orders", bytes(300), queue_id=0))
 
     def config_of(self, *log_ids: str) -> Config:
         whole = self._config()
@@ -100,7 +98,6 @@ class World:
         ]
         logs += [{"id": f"rocketmq/{name}", "path": str(log.path)} for name, log in self.files.items()]
         logs.append({"id": "rocketmq/linked", "master": str(self.ha.address), "remoting": str(self.remoting.address)})
-        logs.append({"id": "rocketmq/wrong", "path": str(self.folder / "nowhere")})
         for one in logs:
             one["on_loss"] = "record" if one["id"] == "rocketmq/holed" else "fail"
         settings = {"trigger_interval_s": 0.2, "retry_wait_max_s": 1.0, "metadata": {"enabled": False}}

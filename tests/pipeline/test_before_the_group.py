@@ -20,16 +20,16 @@ from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, producer, send
 from tests.peers.kafka_twin import assert_accounted, state_of
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.pipeline.before_the_group import ARCHIVE, MESSAGES
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import replicate_now
-from tests.truth import unpack
+from tests.truth import FIXTURES, unpack
 
 pytestmark = pytest.mark.timeout(300)
 
-MORE = 20
+ARCHIVE = FIXTURES / "before-the-group" / "before-the-group.tar.gz"
+MESSAGES, MORE = 14, 20
 NAMES = ("damaged", "repaired")
 
 

@@ -317,32 +317,6 @@ def test_with_off_a_person_decides(session: SparkSession, tmp_path: Path) -> Non
     bench.check("a", leader(20))
 
 
-# --- killed
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("step", RepairStep)
-def test_40_killed_after_any_step_it_is_taken_to_its_end(bench: Bench, step: RepairStep) -> None:
-    """By the job that starts next, as with the one that died. `make test` has 40 in `tests/dister`."""
-    name = f"40-{step.value}"
-    write_log(bench.leader(name), leader(20) + dirty(21, 9999, 5))
-    Follower(bench, name).catch_up()
-    write_log(bench.leader(name), leader(40))
-    with pytest.raises(Killed):
-        bench.repair(name, step)
-    if step is RepairStep.CUT:
-        bench.replicate(**{name: {}})
-    elif step is not RepairStep.FINISH:
-        with pytest.raises(RepairPending):
-            Follower(bench, name)
-        bench.repair(name)
-    Follower(bench, name).catch_up()
-    bench.check(name, leader(40))
-    assert (bench.state(name).epoch, bench.state(name).repair) == (1, None)
-    assert bench.table("removed", name)["queue_offset"].to_pylist() == dirty(21, 9999, 5)
-    assert bench.incidents(name) == [(Condition.REWRITTEN, State.HEALED)]
-
-
 # --- while it runs
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import _place, main
+from pipeline.cli.app import _place
 from pipeline.monitoring.progress import PartitionProgress, Phase
 from pipeline.monitoring.run_state import RunFile, RunState
 from sinks.state.fence import this_writer
@@ -24,6 +24,7 @@ from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.operator_at_work import run
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_fixture_logs import assert_truth
@@ -35,21 +36,6 @@ VERBS = (
     "coverage", "verify", "rebuild", "repair", "backfill", "maintain",
     "get", "get-all", "sql", "report",
 )  # fmt: skip
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    code = ended.value.code
-    said = capsys.readouterr()
-    return (code if isinstance(code, int) else 0), said.out, said.err
-
-
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "--help")
-    assert code == 0
-    for verb in VERBS:
-        assert verb in out
 
 
 def test_help_groups_the_verbs_and_cuts_no_summary(

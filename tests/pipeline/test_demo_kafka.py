@@ -1,4 +1,4 @@
-"""``make run MASTER=kafka`` shortened; in the soak as a newcomer runs it, twice, the second time until Ctrl-C."""
+"""``make run MASTER=kafka``, shortened. Run again, and until Ctrl-C: `test_demo.py`, `test_kafka_broker.py`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tests.pipeline.demos import DemoHere, demo, finish, interrupted_beyond
+from tests.pipeline.demos import DemoHere
+from tests.pipeline.read_back import count_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(400)]
 
@@ -21,11 +21,6 @@ PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]
 def shown_partitions(out: str) -> dict[int, list[int]]:
     rows = [[int(text.replace(",", "")) for text in found] for found in PARTITION.findall(out)]
     return {number: rest for number, *rest in rows}
-
-
-def records_in(table: Path) -> int:
-    count: int = DeltaTable(str(table)).to_pyarrow_dataset().count_rows()
-    return count
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -46,19 +41,11 @@ def check_shown(out: str) -> tuple[int, int]:
     return sum(position for position, *_ in shown.values()), records
 
 
-ARGUMENTS = ("--master", "kafka", "--rate-per-s", "700")
-ONCE = (*ARGUMENTS, "--duration-s", "6")
-
-
-@pytest.mark.soak  # the job: tests/peers/test_kafka_replication.py
 def test_it_ends_by_itself(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_once(tmp_path, *DemoHere(capsys, monkeypatch)(tmp_path, *ONCE))
-
-
-def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
-    """Returns what `check_shown` does."""
+    here = DemoHere(capsys, monkeypatch)
+    out, err = here(tmp_path, "--master", "kafka", "--rate-per-s", "700", "--duration-s", "6")
     end, records = check_shown(out)
     assert "the table is empty" in out
     unwrapped = " ".join(out.split())
@@ -67,20 +54,6 @@ def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
     assert out.count("complete  0 to") == 8
     assert "missing" not in out.replace("is anything missing?", "")
     assert "Traceback" not in err
-    assert records_in(tmp_path / "warehouse" / "kafka_log") == records > 3000
+    assert count_of(tmp_path / "warehouse", "kafka_log") == records > 3000
     assert records < end  # aborted records, and the marks of transactions, have offsets too
-    assert processes_of(tmp_path) == []
-    return end, records
-
-
-@pytest.mark.soak
-def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
-    end, records = check_once(tmp_path, *finish(demo(tmp_path, *ONCE)))
-    again = demo(tmp_path, *ARGUMENTS, "--keep")
-    out, err = interrupted_beyond(end, again)
-    assert "Traceback" not in err
-    assert f"complete up to {end:,} offsets" in out
-    again_end, again_records = check_shown(out)
-    assert again_end > end
-    assert records_in(tmp_path / "warehouse" / "kafka_log") == again_records > records
     assert processes_of(tmp_path) == []

@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import OneLog
@@ -31,6 +30,7 @@ from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import ConfigurationError, Divergent, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.pipeline.operator_at_work import run
 from tests.pipeline.read_back import count_of, table_of
 from tests.pipeline.running import job_config, replicate_now
 
@@ -101,10 +101,9 @@ def without_a_file(folder: Path) -> Config:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--json"])
-    assert not ended.value.code
-    (found,) = json.loads(capsys.readouterr().out)["logs"]
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0
+    (found,) = json.loads(out)["logs"]
     assert isinstance(found, dict)
     return found
 
@@ -125,9 +124,7 @@ def test_coverage_status_and_verify_tell_the_same_log(
     verified = said(capsys, "verify", "--config", str(toml))
     assert (verified["equal"], verified["bytes"], verified["position"]) == (True, size_bytes, position)
     assert (verified["jumps"], verified["holes_bytes"], verified["holes_ids"]) == (None, None, 0)
-    with pytest.raises(SystemExit):
-        main(["coverage", "--config", str(toml)])
-    assert f"0 to {position:,}, {position:,} ids" in capsys.readouterr().out
+    assert f"0 to {position:,}, {position:,} ids" in run(capsys, "coverage", "--config", toml).out
 
 
 def of(ids: list[int], number: int, kind: DifferenceKind) -> Difference:

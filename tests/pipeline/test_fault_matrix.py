@@ -8,6 +8,7 @@ was acknowledged to it.
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -204,7 +205,8 @@ def test_a_byte_flipped_in_each_field_of_what_is_to_come(operator: Operator, log
     whole = log.everything()
     before = [at for at in log.boundaries[:-1] if at < position]
     chosen = _flip_each_field(log, position)
-    operator.fails(4, "CorruptRecord")
+    said = operator.fails(4, "CorruptRecord")
+    assert {"expected", "found"} <= set(re.findall(r"\w+", said.err))
     assert table_of(operator.lake, "log")["offset"].to_pylist()[: len(before)] == before
     assert max(table_of(operator.lake, "log")["offset"].to_pylist()) < chosen["size"]
 

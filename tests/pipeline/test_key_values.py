@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import load
 from pipeline.inspect.selection import OneLog
 from pipeline.operate.backfill import run_backfill
@@ -19,6 +18,7 @@ from pipeline.operate.maintain import Maintenance
 from pipeline.operate.repair import repair_logs
 from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
+from tests.pipeline.operator_at_work import Said, run
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
 
@@ -56,15 +56,7 @@ def leader(tmp_path: Path) -> Iterator[LeaderLog]:
         yield writer
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main([str(one) for one in arguments])
-    code = ended.value.code
-    said = capsys.readouterr()
-    return (code if isinstance(code, int) else 0), said.out, said.err
-
-
-def ask(capsys: pytest.CaptureFixture[str], job: Path, log: str, *arguments: object) -> tuple[int, str, str]:
+def ask(capsys: pytest.CaptureFixture[str], job: Path, log: str, *arguments: object) -> Said:
     return run(capsys, *arguments, "--config", job, "--log", log)
 
 

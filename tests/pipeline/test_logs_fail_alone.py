@@ -63,6 +63,7 @@ def test_what_ends_one_log_ends_no_other(session: SparkSession, tmp_path: Path) 
     assert errors.keys() == {f"rocketmq/{name}" for name in kinds}
     for name, kind in kinds.items():
         assert isinstance(errors[f"rocketmq/{name}"], kind), errors[f"rocketmq/{name}"]
+    assert errors["rocketmq/damaged"].offset == bad
     assert {one.id for one in job.logs if one.phase is Phase.FAILED} == errors.keys()
     for log_id in SOUND:
         assert_whole(lake, logs[log_id].data(), log_id)
