@@ -91,6 +91,12 @@ def run_shares(
     return [made for share in shares for made in work(share)]
 
 
+also_with_spark = pytest.mark.parametrize(
+    "session", ["plain", pytest.param("spark", marks=pytest.mark.spark)], indirect=True
+)
+"""Of those that take `session` what shows that a job, its verbs and Kernel do the same: each time, not only at night."""
+
+
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)

@@ -27,6 +27,7 @@ from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
+from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import job_config
@@ -140,6 +141,7 @@ def archive_of(fixture: Fixture, folder: Path, *starts: int) -> Path:
     return folder
 
 
+@also_with_spark
 def test_a_replica_becomes_whole_and_then_there_is_nothing_to_do(
     session: SparkSession, replicated: Replicated, lake: Path
 ) -> None:

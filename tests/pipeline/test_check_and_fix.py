@@ -38,6 +38,7 @@ from sources.options import CheckAndFix
 from sources.registry import open_log
 from tests.dister_folders import dirty, leader, line, write_log
 from tests.pipeline import running
+from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.repair_bench import Killed, dying_after
 from tests.pipeline.running import replicate_now, run_until
 from tests.sinks.batches import Solo, ranges
@@ -320,6 +321,7 @@ def test_with_off_a_person_decides(session: SparkSession, tmp_path: Path) -> Non
 # --- while it runs
 
 
+@also_with_spark
 def test_43_a_log_that_is_rewritten_under_a_running_job(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from sources.rocketmq.format.layout import LEAD
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
+from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.masters import Served
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.read_back import count_of, rebuilt, table_of
@@ -246,6 +247,7 @@ def entries(operator: Operator) -> list[Path]:
     return sorted((operator.lake / "log" / "_delta_log").glob("*.json"))
 
 
+@also_with_spark
 def test_the_newest_entry_of_the_delta_log_is_missing(operator: Operator, log: FaultyLog) -> None:
     """The table is what it was before that commit, position included; its ledger knows better."""
     newest = entries(operator)[-1]
