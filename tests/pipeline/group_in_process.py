@@ -94,7 +94,7 @@ def run_shares(
 also_with_spark = pytest.mark.parametrize(
     "session", ["plain", pytest.param("spark", marks=pytest.mark.spark)], indirect=True
 )
-"""Of those that take `session` what shows that a job, its verbs and Kernel do the same: each time, not only at night."""
+"""Those of `session` that show each time, and not only at night, that Kernel does what its stand-in does."""
 
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:

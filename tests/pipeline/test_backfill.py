@@ -31,7 +31,6 @@ from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import job_config
-from tests.pipeline.test_fixture_logs import assert_truth
 from tests.sinks.batches import Solo, opened, ranges
 from tests.truth import Fixture
 
@@ -142,14 +141,11 @@ def archive_of(fixture: Fixture, folder: Path, *starts: int) -> Path:
 
 
 @also_with_spark
-def test_a_replica_becomes_whole_and_then_there_is_nothing_to_do(
-    session: SparkSession, replicated: Replicated, lake: Path
-) -> None:
+def test_a_second_backfill_has_nothing_to_do(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     config = config_of(lake, replicated.fixture, max_bytes_per_trigger=350_000)
     assert_accounted(config, replicated.holes)
     result = backfill(session, config)
     assert (result.holes, result.filled, result.remaining) == (replicated.holes, replicated.holes, ())
-    assert_truth(lake, _Cut(replicated))
     assert_whole(lake, replicated.truth())
     assert_accounted(config)
 
@@ -165,15 +161,6 @@ def test_a_replica_becomes_whole_and_then_there_is_nothing_to_do(
     again = backfill(session, config)
     assert (again.holes, again.filled, again.records, again.healed) == ((), (), 0, ())
     assert version(lake) == before
-
-
-class _Cut(Fixture):
-    """A fixture up to where it was replicated."""
-
-    def __init__(self, replicated: Replicated) -> None:
-        super().__init__(replicated.fixture.version, replicated.fixture.path)
-        rows = [row for row in replicated.fixture.rows if row["physical_offset"] < replicated.upto]
-        self.__dict__["rows"] = rows
 
 
 def test_over_ha(session: SparkSession, replicated: Replicated, lake: Path, tmp_path: Path) -> None:
@@ -281,7 +268,7 @@ def test_another_log_is_refused(
     assert held(session, lake).holes.ranges == (span(0, replicated.hole.end),)
 
 
-def test_a_source_that_holds_a_part_fills_that(
+def test_a_partial_source_fills_its_part(
     session: SparkSession, replicated: Replicated, lake: Path, tmp_path: Path
 ) -> None:
     config = config_of(lake, replicated.fixture)
@@ -328,9 +315,7 @@ def test_times_choose_whole_holes(session: SparkSession, replicated: Replicated,
     assert (result.holes, result.filled) == ((replicated.hole,), (replicated.hole,))
 
 
-def test_what_a_retention_deleted_comes_back_only_when_it_is_asked_for(
-    session: SparkSession, replicated: Replicated, lake: Path
-) -> None:
+def test_deleted_ranges_come_back_only_on_demand(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     """The retention was killed before the ledger said what it had deleted."""
     config = config_of(lake, replicated.fixture)
     LogTable(session, f"{lake}/log", LOG).forget(Offset(replicated.hole.start))
@@ -345,7 +330,7 @@ def test_what_a_retention_deleted_comes_back_only_when_it_is_asked_for(
     assert [(row["start"], row["end"], row["origin"]) for row in deleted] == [(begun.end, lost.start, "stream")]
 
 
-def test_a_repair_comes_first(session: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_a_pending_repair_refuses_a_backfill(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     config = config_of(lake, replicated.fixture)
     table, found = LogTable(session, f"{lake}/log", LOG), held(session, lake)
     assert found.state is not None

@@ -252,7 +252,7 @@ def test_34_faithful_believes_what_lies_before_its_point(bench: Bench, name: str
     assert (bench.state(name).epoch, bench.state(name).offset) == (1, leader(120)[-1] + 1)
 
 
-def test_nothing_is_mended_where_nothing_differs(bench: Bench) -> None:
+def test_no_repair_without_a_difference(bench: Bench) -> None:
     """The leader was seen while it wrote its log anew: that is waited out."""
     write_log(bench.leader("still"), leader(10))
     follower = Follower(bench, "still")
@@ -297,7 +297,7 @@ def test_19_an_empty_leader_has_to_be_accepted(session: SparkSession, tmp_path: 
     bench.check("a", dirty(1, 7, 3))
 
 
-def test_with_off_a_person_decides(session: SparkSession, tmp_path: Path) -> None:
+def test_off_leaves_the_repair_to_a_person(session: SparkSession, tmp_path: Path) -> None:
     bench, off = Bench(session, tmp_path), {"check_and_fix": "off"}
     mine = leader(10) + dirty(11, 5, 3)
     write_log(bench.leader("a"), mine)

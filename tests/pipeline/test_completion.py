@@ -52,7 +52,7 @@ def offered(line: str) -> list[str]:
     return CliRunner().invoke(cli.app, env=asking(line), prog_name="logtwin").stdout.split()
 
 
-def test_without_a_name_it_is_the_configuration_of_the_folder(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_configuration_is_the_folders(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(job.parent)
     monkeypatch.delenv("LOGTWIN_CONFIG", raising=False)
     assert offered("logtwin verify --log rocketmq/broker-a") == []
@@ -142,7 +142,7 @@ def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["", "--config nowhere.toml ", "--config BAD "])
-def test_nothing_is_offered_and_nothing_said_where_nothing_is_known(tmp_path: Path, config: str) -> None:
+def test_no_configuration_offers_nothing_silently(tmp_path: Path, config: str) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text("warehose = 1")
     result = CliRunner().invoke(

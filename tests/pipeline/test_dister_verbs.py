@@ -216,7 +216,7 @@ def test_a_copy_of_another_log_fills_nothing(session: SparkSession, holed: Path,
     assert BACKFILL not in table_of(tmp_path / "holed/lake", "ledger", str(LOG_ID))["origin"].to_pylist()
 
 
-def test_what_exceeds_so_many_bytes_goes(session: SparkSession, leader: Path, lake: Path) -> None:
+def test_retention_by_bytes(session: SparkSession, leader: Path, lake: Path) -> None:
     held_bytes = sum(map(len, files(leader).values()))
     retention = ReplicaRetention(session, str(lake), LOG_ID)
     now = datetime.now(UTC)
@@ -228,16 +228,14 @@ def test_what_exceeds_so_many_bytes_goes(session: SparkSession, leader: Path, la
     assert retention.plan(Keep(), now).held_bytes == held_bytes - plan.out_bytes
 
 
-def test_segment_files_are_not_made_of_it(session: SparkSession, replicated: Path, leader: Path) -> None:
+def test_a_dister_log_cannot_be_rebuilt(session: SparkSession, replicated: Path, leader: Path) -> None:
     config = job(replicated, leader)
     with pytest.raises(ConfigurationError, match="a dister master cannot be rebuilt"):
         CommitLogRebuild(session, config.warehouse, config.logs[0])
 
 
 @pytest.mark.spark
-def test_nothing_is_deleted_of_a_log_whose_map_is_made_of_all_of_it(
-    spark: SparkSession, leader: Path, lake: Path, ids: list[int]
-) -> None:
+def test_retention_spares_a_log_with_a_map(spark: SparkSession, leader: Path, lake: Path, ids: list[int]) -> None:
     config = job(lake, leader).maintained_with({"keep_gb": 1e-9, "keep_days": 1e-9}, "test")
     retained = next(one for one in Maintenance(spark, config, dry_run=False).run() if one.step == "retain")
     assert (retained.log, retained.records) == (str(LOG_ID), 0)

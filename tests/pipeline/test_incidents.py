@@ -126,7 +126,7 @@ class TestNames:
         with pytest.raises(ConfigurationError, match="for example c00333333333"):
             named(self.INCIDENTS, "c0033333333e", "job.toml")
 
-    def test_where_there_are_none_that_is_said(self) -> None:
+    def test_without_incidents_the_message_says_so(self) -> None:
         with pytest.raises(ConfigurationError, match="expected none at all"):
             named([], "c00", "job.toml")
 

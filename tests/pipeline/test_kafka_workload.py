@@ -33,7 +33,7 @@ def test_the_same_seed_makes_the_same_orders() -> None:
     assert list(islice(orders(7), 3000)) != list(islice(orders(8), 3000))
 
 
-def test_every_order_goes_its_way_and_then_no_further() -> None:
+def test_each_order_has_its_statuses_in_order() -> None:
     seen: dict[bytes, list[str | None]] = {}
     for record in records(7, 20_000):
         value = None if record.value is None else json.loads(record.value)

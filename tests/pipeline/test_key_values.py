@@ -104,7 +104,7 @@ def test_maintenance_leaves_the_files_of_the_map_to_the_job(spark: SparkSession,
     assert merged == {"log", "ledger"}
 
 
-def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ambiguous_log_is_refused(replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "get", "a", "--config", replicated)
     assert (code, out) == (2, "")
     assert "found dister/small, dister/large" in err
@@ -113,9 +113,7 @@ def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pyt
     assert run(capsys, "get", "a", "--config", job)[0] == 2
 
 
-def test_before_anything_is_replicated(
-    session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_replicated_yet(session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "get", "a", "--config", job_file(tmp_path, test=tmp_path / "leader"))
     assert (code, out) == (2, "")
     assert "nothing of this log is replicated yet" in err
@@ -143,9 +141,7 @@ def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     assert live(tmp_path / "lake") == replayed(leader) == {"a": "2", "b": "3"}
 
 
-def test_after_a_repair_by_hand_the_map_is_the_leader_s(
-    session: SparkSession, tmp_path: Path, leader: LeaderLog
-) -> None:
+def test_after_a_repair_the_map_is_the_leaders(session: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1"}, rnd=7)
     leader.set({"a": "dirty", "b": "dirty"}, rnd=1)
     bring(session, tmp_path / "lake", leader)

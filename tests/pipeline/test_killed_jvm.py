@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(240)]
 PROJECT = Path(__file__).parents[2]
 
 
-def test_the_log_ends_with_an_error_that_has_a_name(fixture_550: Fixture, tmp_path: Path) -> None:
+def test_the_last_line_is_a_named_error(fixture_550: Fixture, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "jars").symlink_to(cache_folder() / "jars")

@@ -78,7 +78,7 @@ def test_holes_are_looked_into_where_a_file_may_hold_rows() -> None:
     ]
 
 
-def test_the_master_holds_some_of_it() -> None:
+def test_ranges_that_the_master_lacks_are_marked() -> None:
     claims = [claim(0, 10), claim(10, 20), claim(20, 30), claim(30, 40), claim(40, 50)]
     assert cut(sections(claims, between(15, 35), [])) == [(0, 20, At.GONE), (20, 30, At.MASTER), (30, 50, At.BEYOND)]
 

@@ -127,7 +127,7 @@ def test_queues_that_do_not_run_are_a_problem_unless_it_is_explained() -> None:
     assert replace(SUMMARY, jumps=None).problem is None
 
 
-def test_a_jump_that_an_incident_tells_is_the_masters_own_and_replica_and_master_are_equal() -> None:
+def test_a_jump_with_an_incident_is_the_masters_own() -> None:
     told = replace(SUMMARY, jumps=(replace(LOST, incident="0aa111111111"),))
     assert (told.problem, told.as_json()["equal"], told.as_json()["jumps"][0]["incident"]) == (
         None,
@@ -146,7 +146,7 @@ def test_the_incident_of_a_jump_is_the_same_each_time() -> None:
     assert "queue 3 of orders" in found.cause
 
 
-def test_the_same_record_twice_is_never_the_masters() -> None:
+def test_a_repeated_record_is_never_the_masters_own() -> None:
     assert LOST.is_masters
     assert not replace(LOST, after=LOST.at, why=Why.REPEATED).is_masters
     assert not replace(LOST, why=Why.HOLE).is_masters
