@@ -32,18 +32,12 @@ from tests.pipeline.masters import embedded_master
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import job_config
 from tests.sinks.batches import Solo, opened, ranges
+from tests.sinks.killed import Killed
+from tests.sinks.spans import span
 from tests.truth import Fixture
 
 LOG = LogId.parse("rocketmq/test")
 MIB = 1 << 20
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 class Replicated:

@@ -22,6 +22,7 @@ from sources.errors import ConfigurationError
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.operator_at_work import Said, run
+from tests.sinks.spans import span
 from tests.sinks.test_quarantine_reader import put
 from tests.test_commands_doc import unknown
 
@@ -131,7 +132,7 @@ class TestNames:
             named([], "c00", "job.toml")
 
 
-HOLES = (OffsetRange(Offset(100), Offset(500)), OffsetRange(Offset(900), Offset(1300)))
+HOLES = (span(100, 500), span(900, 1300))
 
 
 @pytest.mark.parametrize(

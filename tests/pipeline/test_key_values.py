@@ -21,12 +21,9 @@ from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.operator_at_work import Said, run
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
+from tests.sinks.killed import Killed, dying_after
 
 TEXT = ":smile: [bold]ключ[/]\nline 2"
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
 
 
 def job_file(folder: Path, **leaders: Path) -> Path:
@@ -122,15 +119,11 @@ def test_nothing_is_replicated_yet(session: SparkSession, tmp_path: Path, capsys
 def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     session: SparkSession, tmp_path: Path, leader: LeaderLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def die(reached: BatchStep) -> None:
-        if reached is BatchStep.COMMIT:
-            raise Killed
-
     leader.set({"a": "1"}, rnd=7)
     bring(session, tmp_path / "lake", leader)
     leader.set({"a": "2"}, rnd=1)
     with pytest.raises(Killed):
-        bring(session, tmp_path / "lake", leader, on_step=die)
+        bring(session, tmp_path / "lake", leader, on_step=dying_after(BatchStep.COMMIT))
     job = job_file(tmp_path, test=leader.folder)
     code, out, err = run(capsys, "get", "a", "--config", job)
     assert (code, out) == (0, "1\n")
