@@ -18,7 +18,7 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import OneLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
-from sinks.books.incident import Action, Incident, State
+from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.hole_filler import FillStep, no_step
 from sinks.state.log_state import PendingRepair
@@ -31,6 +31,7 @@ from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import job_config
+from tests.sinks.accounts import incident
 from tests.sinks.batches import Solo, opened, ranges
 from tests.sinks.killed import Killed
 from tests.sinks.spans import span
@@ -59,10 +60,7 @@ class Replicated:
     def replicate(self, session: SparkSession, lake: Path) -> None:
         replica = self.opened(session, lake)
         replica(ranges(self.first, self.hole.start, log_id=str(LOG)))
-        lost = Incident(
-            condition=Condition.BELOW_MINIMUM, start=self.hole.start, end=self.hole.end, cause="retention",
-            action=Action.SKIPPED, detected_at=1,
-        )  # fmt: skip
+        lost = incident(self.hole.start, self.hole.end, Condition.BELOW_MINIMUM)
         replica.skip(lost)
         replica(ranges(self.hole.end, self.upto, log_id=str(LOG)))
 

@@ -8,22 +8,18 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action, Incident
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import LedgerRow
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, Position
 from tests.pipeline.operator_at_work import Operator
+from tests.sinks.accounts import incident, ledger_row
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId.parse("rocketmq/test")
 # a record every 250 ms; every eleventh is a blank, which has no time
 MASTER = MemoryMaster((10, 90, 300, 5, 5, 90) * 4, log_id=LOG)
-LOST = Incident(
-    condition=Condition.BELOW_MINIMUM, start=Offset(500), end=Offset(600), cause="", action=Action.SKIPPED,
-    detected_at=1,
-)  # fmt: skip
+LOST = incident(500, 600, Condition.BELOW_MINIMUM)
 
 
 @pytest.fixture
@@ -59,10 +55,7 @@ def test_what_is_whole_what_is_missing_and_an_overlap(session: SparkSession, ope
     assert "before the beginning" in text
     assert LOST.id_in(LOG, 0) in text
 
-    doubled = LedgerRow(
-        start=Offset(300), end=Offset(400), records=1, bytes=100, checksum="sha256:00", first_store_timestamp=None,
-        last_store_timestamp=None, committed_at=1,
-    )  # fmt: skip
+    doubled = ledger_row(300, 400)
     Ledger(session, f"{operator.lake}/ledger").append(Position(LOG, 7, Offset(400)), [doubled])
     said = operator.does("coverage", "--json")
     (found,) = json.loads(said.out)["logs"]

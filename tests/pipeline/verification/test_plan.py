@@ -7,10 +7,9 @@ from itertools import pairwise
 import pytest
 
 from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, ClaimSection, claims_of, sampled, sections
-from sinks.books.ledger_row import LedgerRow
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim
-from sources.offsets import Offset
+from tests.sinks.accounts import ledger_row
 from tests.sinks.spans import span
 
 MB = 1_000_000
@@ -18,13 +17,6 @@ MB = 1_000_000
 
 def claim(start: int, end: int) -> Claim:
     return Claim(span(start, end), f"sha256:{start}", 1, end - start)
-
-
-def row(start: int, end: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start), end=Offset(end), records=1, bytes=end - start, checksum=f"sha256:{start}",
-        first_store_timestamp=None, last_store_timestamp=None, committed_at=0,
-    )  # fmt: skip
 
 
 def part(start: int, end: int, size_bytes: int = 100) -> Part:
@@ -36,7 +28,7 @@ def cut(found: list[ClaimSection]) -> list[tuple[int, int, At]]:
 
 
 def test_claims_are_rows_and_holes_in_order_as_far_as_they_are_wanted() -> None:
-    rows, holes = [row(200, 300), row(100, 200), row(400, 500)], [span(0, 100), span(300, 400)]
+    rows, holes = [ledger_row(200, 300), ledger_row(100, 200), ledger_row(400, 500)], [span(0, 100), span(300, 400)]
     everything = claims_of(rows, holes, span(0, 500))
     assert [one.range.start for one in everything] == [0, 100, 200, 300, 400]
     assert [one.is_hole for one in everything] == [True, False, False, True, False]
