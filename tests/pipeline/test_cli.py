@@ -23,6 +23,7 @@ from sinks.state.fence import this_writer
 from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
+from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.read_back import assert_whole
@@ -170,7 +171,7 @@ def test_a_master_takes_messages_from_send_and_stops_cleanly(
         with RemotingClient(Address.parse(found[1])) as client:
             end = client.commit_log_bounds().end
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()

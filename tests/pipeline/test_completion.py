@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app as cli
 from sinks.tables import INCIDENTS as INCIDENTS_TABLE
+from tests.patience import PATIENCE_S
 
 PROJECT = Path(__file__).parents[2]
 
@@ -154,10 +155,10 @@ def test_no_configuration_offers_nothing_silently(tmp_path: Path, config: str) -
 def test_the_installed_command_answers(job: Path) -> None:
     command = Path(sys.executable).with_name("logtwin")
     environment = os.environ | asking(f"logtwin status --config {job} --js")
-    answer = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert answer.stdout.split() == ["--json"]
     assert answer.stderr == ""
     # Typer looks for the shell among the processes above; a shell that has more to do stays there.
     typed = ["bash", "-c", f"'{command}' --show-completion bash; exit $?"]
-    shown = subprocess.run(typed, capture_output=True, text=True, timeout=60, check=False)
+    shown = subprocess.run(typed, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert "_LOGTWIN_COMPLETE=complete_bash" in shown.stdout

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.system.cache import cache_folder
+from tests.patience import PATIENCE_S
 from tests.truth import Fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(240)]
@@ -38,7 +39,7 @@ def test_the_last_line_is_a_named_error(fixture_550: Fixture, tmp_path: Path) ->
                 said += line
             os.kill(java_of(process.pid), signal.SIGKILL)
             said += process.stderr.read()
-            assert process.wait(60) in (5, 6), said
+            assert process.wait(PATIENCE_S) in (5, 6), said
         finally:
             process.kill()
     assert said.splitlines()[-1].startswith("error "), said
