@@ -210,12 +210,3 @@ def test_a_loss_is_listed_explained_and_accepted(
     assert name in ids(capsys, *config, "--all")
     code, out, _ = asked(capsys, "close", name, *config, "--note", "again")
     assert (code, "again" in out) == (0, False)  # what was said first stays
-
-
-def test_an_unknown_incident_is_the_operators_error(
-    session: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    IncidentsTable(session, str(tmp_path / "lake"), BROKER_A).record(0, [lost()])
-    code, _, err = asked(capsys, "explain", "zzz", "--config", str(job))
-    assert code == 2
-    assert lost().id_in(BROKER_A, 0) in err
