@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -36,6 +37,17 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
         out, err = process.communicate()
     assert process.returncode == 0, f"{out}\n{err}"[-4000:]
     return out, err
+
+
+def interrupted_beyond(end: int, running: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ctrl-C once more than `end` offsets are committed. What it prints."""
+    assert running.stderr is not None
+    for line in running.stderr:  # the display says a line now and then, once batches are committed
+        committed = re.search(r"running, offset ([\d,]+)", line)
+        if committed and int(committed[1].replace(",", "")) > end:
+            break
+    os.kill(running.pid, signal.SIGINT)
+    return finish(running)
 
 
 class DemoHere:

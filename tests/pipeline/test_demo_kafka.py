@@ -1,4 +1,4 @@
-"""``make run MASTER=kafka``, shortened. Run again, and until Ctrl-C: `test_demo.py`, `test_kafka_broker.py`."""
+"""``make run MASTER=kafka`` as a newcomer runs it, shortened; twice, the second time until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import DeltaTable
 
-from tests.pipeline.demos import DemoHere
-from tests.pipeline.read_back import count_of
+from tests.pipeline.demos import demo, finish, interrupted_beyond
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+)$", re.M)
 """Of the last table: partition, position, group, and three counts."""
@@ -21,6 +20,11 @@ PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]
 def shown_partitions(out: str) -> dict[int, list[int]]:
     rows = [[int(text.replace(",", "")) for text in found] for found in PARTITION.findall(out)]
     return {number: rest for number, *rest in rows}
+
+
+def records_in(table: Path) -> int:
+    count: int = DeltaTable(str(table)).to_pyarrow_dataset().count_rows()
+    return count
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -41,11 +45,12 @@ def check_shown(out: str) -> tuple[int, int]:
     return sum(position for position, *_ in shown.values()), records
 
 
-def test_it_ends_by_itself(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    here = DemoHere(capsys, monkeypatch)
-    out, err = here(tmp_path, "--master", "kafka", "--rate-per-s", "700", "--duration-s", "6")
+ARGUMENTS = ("--master", "kafka", "--rate-per-s", "700")
+ONCE = (*ARGUMENTS, "--duration-s", "6")
+
+
+def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
+    """Returns what `check_shown` does."""
     end, records = check_shown(out)
     assert "the table is empty" in out
     unwrapped = " ".join(out.split())
@@ -54,6 +59,19 @@ def test_it_ends_by_itself(
     assert out.count("complete  0 to") == 8
     assert "missing" not in out.replace("is anything missing?", "")
     assert "Traceback" not in err
-    assert count_of(tmp_path / "warehouse", "kafka_log") == records > 3000
+    assert records_in(tmp_path / "warehouse" / "kafka_log") == records > 3000
     assert records < end  # aborted records, and the marks of transactions, have offsets too
+    assert processes_of(tmp_path) == []
+    return end, records
+
+
+def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
+    end, records = check_once(tmp_path, *finish(demo(tmp_path, *ONCE)))
+    again = demo(tmp_path, *ARGUMENTS, "--keep")
+    out, err = interrupted_beyond(end, again)
+    assert "Traceback" not in err
+    assert f"complete up to {end:,} offsets" in out
+    again_end, again_records = check_shown(out)
+    assert again_end > end
+    assert records_in(tmp_path / "warehouse" / "kafka_log") == again_records > records
     assert processes_of(tmp_path) == []
