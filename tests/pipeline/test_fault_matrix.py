@@ -158,6 +158,7 @@ def test_a_file_in_the_middle_is_missing(operator: Operator, log: FaultyLog) -> 
     missing = int(log.lose(3).name)
     said = operator.fails(4, "MissingSegment")
     assert f"{missing:020d}" in said.err
+    assert rebuilt(operator.lake) == whole[:missing]
 
     operator.configure(path=log.path, on_loss="record")
     operator.replicates()
