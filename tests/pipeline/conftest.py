@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
 from pipeline.sql.reader import Reader
+from tests.pipeline import group_in_process
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.sql.small_replica import small_replica
 from tests.pipeline.standalone import build_wheel
@@ -41,3 +43,11 @@ def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rea
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """logtwin, as a cluster gets it."""
     return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module", params=["plain", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.nightly])])
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """To replicate and to heal with: without Spark, in this process; and in the night with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        plain: bool = request.param == "plain"
+        yield group_in_process.use_plain(patch) if plain else request.getfixturevalue("spark")

@@ -18,17 +18,14 @@ from sinks.delta.spark_jobs import JobFacts
 from sources.errors import LogtwinError
 from sources.group.stream import GroupSource
 from sources.master import Planned
+from tests.sinks.plain_session import make_plain
 
 
 class InProcess:
     """`pipeline.job.stream.Stream`, in a thread of this process."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        name: str,
-        options: Mapping[str, str],
-        apply: Callable[[Sequence[Planned]], None],
+        self, spark: SparkSession, name: str, options: Mapping[str, str], apply: Callable[[Sequence[Planned]], None]
     ) -> None:
         self._options = options
         self._apply = apply
@@ -94,7 +91,28 @@ def run_shares(
     return [made for share in shares for made in work(share)]
 
 
+also_with_spark = pytest.mark.parametrize(
+    "session", ["plain", pytest.param("spark", marks=pytest.mark.spark)], indirect=True
+)
+"""Those of `session` that show each time, and not only at night, that Kernel does what its stand-in does."""
+
+
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
     monkeypatch.setattr("sinks.batch.split_job.run_shares", run_shares)
+
+
+def use_plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """From here on jobs and verbs run like this, and without Spark altogether: in the session that this returns.
+
+    What only queries of Spark's tell is not asked: a verification does not look at the queues.
+    """
+    session = make_plain(monkeypatch)
+    monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
+    monkeypatch.setattr("pipeline.job.replicate.prepare_for_many_files", lambda _: None)
+    monkeypatch.setattr("pipeline.verify.run.jumps", lambda *_: ())
+    monkeypatch.setattr("tests.pipeline.running.register", lambda _: None)
+    for module in ("pipeline.spark.session", "pipeline.operate.repair", "pipeline.verify.run"):
+        monkeypatch.setattr(f"{module}.session_for", lambda *_, **__: session)
+    return session

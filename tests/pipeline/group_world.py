@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
@@ -24,7 +23,6 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import OneLog
 from pipeline.job.replicate import Job
 from pipeline.operate.backfill import run_backfill
-from sinks.batch.continuity import checksum_of
 from sinks.batch.result import BatchStep
 from sinks.healing.repair import Repair
 from sinks.state.position import LogTable
@@ -37,6 +35,7 @@ from tests.dister.twin import Twin
 from tests.pipeline.faulty_link import Fault, Link
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.read_back import assert_whole
 from tests.pipeline.schedules import EVERYTHING, Killed
 
 FILES, LINKED = 5, 2
@@ -328,26 +327,10 @@ class World:
         """The table is `log`, once, and so say the position, the holes and the ledger."""
         held = self._held(log_id)
         assert (held.state.offset, held.holes.ranges) == (len(log), ())
-        assert self._rebuilt(log_id) == log
-        reached = 0
-        for start, end, checksum in self._ledger(log_id):
-            assert (start, checksum) == (reached, checksum_of(log[start:end])), f"{log_id} [{start}, {end})"
-            reached = end
-        assert reached == len(log)
-
-    def _ledger(self, log_id: str) -> list[tuple[int, int, str]]:
-        rows = DeltaTable(self.lake / "ledger").to_pyarrow_table(filters=[("log_id", "=", log_id)]).to_pylist()
-        return sorted((row["start"], row["end"], row["checksum"]) for row in rows if row["deleted_at"] is None)
+        assert_whole(self.lake, log, log_id)
 
     def _held(self, log_id: str) -> Any:
         return LogTable(self.spark, f"{self.lake}/log", LogId.parse(log_id)).read()
-
-    def _rebuilt(self, log_id: str) -> bytes:
-        """The bytes of a log, from the table alone."""
-        log = open_log(self._config(log_id).logs[0])
-        rows = DeltaTable(self.lake / "log").to_pyarrow_table(filters=[("log_id", "=", log_id)])
-        whole = rows.sort_by("offset").select([*log.restored_from]).combine_chunks()
-        return b"".join(log.restore(batch) for batch in whole.to_batches())
 
     def _config(self, *log_ids: str) -> Config:
         logs = [{"id": one.log_id, **one.options()} for one in self.masters if not log_ids or one.log_id in log_ids]

@@ -36,12 +36,7 @@ class DieAtSecond:
 
 def main(config_file: str, step: str) -> None:
     config = configuration.load(Path(config_file))
-    job = Job(
-        session_for(config),
-        config,
-        available_now=True,
-        on_step=DieAtSecond(step),
-    )
+    job = Job(session_for(config), config, available_now=True, on_step=DieAtSecond(step))
     job.start()
     job.run()
 

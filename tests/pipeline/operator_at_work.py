@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from pipeline.cli.app import main
 
 
-@dataclass(frozen=True)
-class Said:
+class Said(NamedTuple):
     """How a verb ended."""
 
     code: int
     out: str
     err: str
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> Said:
+    """``logtwin …``"""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main([str(one) for one in arguments])
+    code = ended.value.code
+    said = capsys.readouterr()
+    return Said(code if isinstance(code, int) else 0, said.out, said.err)
 
 
 @dataclass(frozen=True)
@@ -42,12 +52,7 @@ class Operator:
 
     def does(self, verb: str, *arguments: str) -> Said:
         """``logtwin <verb> --config job.toml …``"""
-        self.capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([*verb.split(), "--config", str(self.job), *arguments])
-        code = ended.value.code
-        said = self.capsys.readouterr()
-        return Said(code if isinstance(code, int) else 0, said.out, said.err)
+        return run(self.capsys, *verb.split(), "--config", self.job, *arguments)
 
     def must(self, verb: str, *arguments: str) -> Said:
         """As `does`, and it succeeds."""

@@ -18,7 +18,7 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import OneLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
-from sinks.books.incident import Action, Incident, State
+from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.hole_filler import FillStep, no_step
 from sinks.state.log_state import PendingRepair
@@ -27,24 +27,18 @@ from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
+from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, bytes_of, job_config, ledger_table, rows_of
-from tests.pipeline.test_fixture_logs import assert_truth
+from tests.pipeline.read_back import assert_whole, rebuilt, table_of
+from tests.pipeline.running import job_config
+from tests.sinks.accounts import incident
 from tests.sinks.batches import Solo, opened, ranges
+from tests.sinks.killed import Killed
+from tests.sinks.spans import span
 from tests.truth import Fixture
-
-pytestmark = pytest.mark.spark
 
 LOG = LogId.parse("rocketmq/test")
 MIB = 1 << 20
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 class Replicated:
@@ -63,24 +57,16 @@ class Replicated:
     def holes(self) -> tuple[OffsetRange, ...]:
         return span(0, self.first), self.hole
 
-    def replicate(self, spark: SparkSession, lake: Path) -> None:
-        replica = self.opened(spark, lake)
+    def replicate(self, session: SparkSession, lake: Path) -> None:
+        replica = self.opened(session, lake)
         replica(ranges(self.first, self.hole.start, log_id=str(LOG)))
-        replica.skip(
-            Incident(
-                condition=Condition.BELOW_MINIMUM,
-                start=self.hole.start,
-                end=self.hole.end,
-                cause="retention",
-                action=Action.SKIPPED,
-                detected_at=1,
-            )
-        )
+        lost = incident(self.hole.start, self.hole.end, Condition.BELOW_MINIMUM)
+        replica.skip(lost)
         replica(ranges(self.hole.end, self.upto, log_id=str(LOG)))
 
-    def opened(self, spark: SparkSession, lake: Path) -> Solo:
+    def opened(self, session: SparkSession, lake: Path) -> Solo:
         master = RocketMQLog(log_id=LOG, path=str(self.fixture.commitlog_path))
-        return opened(spark, lake, master)
+        return opened(session, lake, master)
 
     def truth(self) -> bytes:
         return self.fixture.log[: self.upto]
@@ -92,9 +78,9 @@ def replicated(fixture_550: Fixture) -> Replicated:
 
 
 @pytest.fixture(scope="module")
-def prepared(spark: SparkSession, replicated: Replicated, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(session: SparkSession, replicated: Replicated, tmp_path_factory: pytest.TempPathFactory) -> Path:
     lake = tmp_path_factory.mktemp("prepared") / "lake"
-    replicated.replicate(spark, lake)
+    replicated.replicate(session, lake)
     return lake
 
 
@@ -108,7 +94,7 @@ def config_of(lake: Path, fixture: Fixture, **log: Any) -> Config:
 
 
 def backfill(
-    spark: SparkSession,
+    session: SparkSession,
     config: Config,
     start: str | None = None,
     end: str | None = None,
@@ -118,19 +104,19 @@ def backfill(
 ) -> BackfillResult:
     wanted = Wanted.parse(start, end)
     return run_backfill(
-        spark, config, OneLog(config.logs[0]), wanted, path=None if path is None else str(path), on_step=on_step
+        session, config, OneLog(config.logs[0]), wanted, path=None if path is None else str(path), on_step=on_step
     )
 
 
-def held(spark: SparkSession, lake: Path) -> Held:
-    return LogTable(spark, f"{lake}/log", LOG).read()
+def held(session: SparkSession, lake: Path) -> Held:
+    return LogTable(session, f"{lake}/log", LOG).read()
 
 
 def version(lake: Path) -> int:
     return int(DeltaTable(str(lake / "log")).version())
 
 
-def assert_accounted(spark: SparkSession, config: Config, missing: tuple[OffsetRange, ...] = ()) -> None:
+def assert_accounted(config: Config, missing: tuple[OffsetRange, ...] = ()) -> None:
     """Coverage agrees, and lacks just this."""
     (found,) = coverages(config)
     assert found.problem is None
@@ -146,73 +132,61 @@ def archive_of(fixture: Fixture, folder: Path, *starts: int) -> Path:
     return folder
 
 
-def test_a_replica_becomes_whole_and_then_there_is_nothing_to_do(
-    spark: SparkSession, replicated: Replicated, lake: Path
-) -> None:
+@also_with_spark
+def test_a_second_backfill_has_nothing_to_do(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     config = config_of(lake, replicated.fixture, max_bytes_per_trigger=350_000)
-    assert_accounted(spark, config, replicated.holes)
-    result = backfill(spark, config)
+    assert_accounted(config, replicated.holes)
+    result = backfill(session, config)
     assert (result.holes, result.filled, result.remaining) == (replicated.holes, replicated.holes, ())
-    rows = rows_of(spark, lake)
-    assert_truth(rows, _Cut(replicated))
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
 
-    written = ledger_table(spark, lake).where("origin = 'backfill'").collect()
+    written = [row for row in table_of(lake, "ledger").to_pylist() if row["origin"] == "backfill"]
     assert {row["end"] for row in written} >= {replicated.first, replicated.hole.end}
     assert len(written) > 6  # splits of 100,000 bytes
     assert result.records == sum(row["records"] for row in written)
     assert result.bytes == sum(row["bytes"] for row in written) == replicated.first + replicated.hole.size
-    (incident,) = IncidentsTable(spark, str(lake), LOG).all()
+    (incident,) = IncidentsTable(session, str(lake), LOG).all()
     assert (incident.state, result.healed) == (State.HEALED, (incident.id,))
 
     before = version(lake)
-    again = backfill(spark, config)
+    again = backfill(session, config)
     assert (again.holes, again.filled, again.records, again.healed) == ((), (), 0, ())
     assert version(lake) == before
 
 
-class _Cut(Fixture):
-    """A fixture up to where it was replicated."""
-
-    def __init__(self, replicated: Replicated) -> None:
-        super().__init__(replicated.fixture.version, replicated.fixture.path)
-        rows = [row for row in replicated.fixture.rows if row["physical_offset"] < replicated.upto]
-        self.__dict__["rows"] = rows
-
-
-def test_over_ha_from_the_live_master(spark: SparkSession, replicated: Replicated, lake: Path, tmp_path: Path) -> None:
+def test_over_ha(session: SparkSession, replicated: Replicated, lake: Path, tmp_path: Path) -> None:
     with embedded_master(tmp_path / "store", commitlog=replicated.fixture.commitlog_path) as master:
         config = job_config(lake, **master.options, max_bytes_per_trigger=400_000)
-        result = backfill(spark, config)
+        result = backfill(session, config)
     assert (result.filled, result.remaining) == (replicated.holes, ())
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
 
 
 @pytest.mark.parametrize("step", [FillStep.FILES, FillStep.COMMIT])
-def test_two_at_once(spark: SparkSession, replicated: Replicated, lake: Path, step: FillStep) -> None:
+def test_two_at_once(session: SparkSession, replicated: Replicated, lake: Path, step: FillStep) -> None:
     """The other one does everything between this one's files and commit, or between its commit and ledger row."""
     config = config_of(lake, replicated.fixture)
     others: list[BackfillResult] = []
 
     def other(done: FillStep) -> None:
         if done is step and not others:
-            others.append(backfill(spark, config))
+            others.append(backfill(session, config))
 
-    mine = backfill(spark, config, on_step=other)
+    mine = backfill(session, config, on_step=other)
     (theirs,) = others
     assert theirs.filled == (replicated.holes if step is FillStep.FILES else replicated.holes[1:])
     assert mine.filled == (() if step is FillStep.FILES else replicated.holes[:1])
     assert (mine.remaining, theirs.remaining) == ((), ())
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
 
 
-def test_the_stream_goes_on_meanwhile(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_the_stream_goes_on_meanwhile(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     """Its position moves between what the backfill has read and what it commits."""
     config = config_of(lake, replicated.fixture)
-    replica = replicated.opened(spark, lake)
+    replica = replicated.opened(session, lake)
     end = replicated.fixture.max_offset
     steps: list[FillStep] = []
 
@@ -221,17 +195,17 @@ def test_the_stream_goes_on_meanwhile(spark: SparkSession, replicated: Replicate
             replica(ranges(replicated.upto, end, log_id=str(LOG)))
         steps.append(done)
 
-    result = backfill(spark, config, on_step=stream)
+    result = backfill(session, config, on_step=stream)
     assert steps == [FillStep.FILES, FillStep.COMMIT, FillStep.LEDGER] * 2
     assert result.filled == replicated.holes
     assert replica.position() == end
-    assert_complete(spark, lake, replicated.fixture.log)
-    assert_accounted(spark, config)
+    assert_whole(lake, replicated.fixture.log)
+    assert_accounted(config)
 
 
 @pytest.mark.parametrize("step", list(FillStep))
 def test_killed_after_each_step_and_run_again(
-    spark: SparkSession, replicated: Replicated, lake: Path, step: FillStep
+    session: SparkSession, replicated: Replicated, lake: Path, step: FillStep
 ) -> None:
     config = config_of(lake, replicated.fixture)
 
@@ -240,84 +214,84 @@ def test_killed_after_each_step_and_run_again(
             raise Killed
 
     with pytest.raises(Killed):
-        backfill(spark, config, on_step=kill)
+        backfill(session, config, on_step=kill)
     left = replicated.holes if step is FillStep.FILES else replicated.holes[1:]
-    assert held(spark, lake).holes.ranges == left
-    assert_accounted(spark, config, left)  # also while the ledger lacks a row
+    assert held(session, lake).holes.ranges == left
+    assert_accounted(config, left)  # also while the ledger lacks a row
     with pytest.raises(Killed):
-        backfill(spark, config, on_step=kill)
-    result = backfill(spark, config)
+        backfill(session, config, on_step=kill)
+    result = backfill(session, config)
     assert result.remaining == ()
-    assert_complete(spark, lake, replicated.truth())
-    assert_accounted(spark, config)
-    assert {row.state for row in IncidentsTable(spark, str(lake), LOG).all()} == {State.HEALED}
+    assert_whole(lake, replicated.truth())
+    assert_accounted(config)
+    assert {row.state for row in IncidentsTable(session, str(lake), LOG).all()} == {State.HEALED}
 
 
-def test_killed_before_the_incident_was_healed(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_killed_before_the_incident_was_healed(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     config = config_of(lake, replicated.fixture)
 
     def kill(done: FillStep) -> None:
-        if done is FillStep.LEDGER and not held(spark, lake).holes.ranges:
+        if done is FillStep.LEDGER and not held(session, lake).holes.ranges:
             raise Killed
 
     with pytest.raises(Killed):
-        backfill(spark, config, on_step=kill)
-    result = backfill(spark, config)
+        backfill(session, config, on_step=kill)
+    result = backfill(session, config)
     assert (result.holes, len(result.healed)) == ((), 1)
 
 
 def test_another_log_is_refused(
-    spark: SparkSession, replicated: Replicated, fixture_497: Fixture, lake: Path, tmp_path: Path
+    session: SparkSession, replicated: Replicated, fixture_497: Fixture, lake: Path, tmp_path: Path
 ) -> None:
     config = config_of(lake, replicated.fixture)
     before = version(lake)
     with pytest.raises(Rewritten, match="another record beside the hole") as caught:
-        backfill(spark, config, path=fixture_497.commitlog_path)
+        backfill(session, config, path=fixture_497.commitlog_path)
     assert caught.value.log == str(LOG)
     # only what lies inside the hole: there is nothing to compare
     inside = archive_of(fixture_497, tmp_path / "archive", 0)
     shutil.rmtree(lake)
-    replica = replicated.opened(spark, lake)
+    replica = replicated.opened(session, lake)
     replica(ranges(replicated.hole.end, replicated.upto, log_id=str(LOG)))
     with pytest.raises(ConfigurationError, match="nothing says that the source is this log"):
-        backfill(spark, config, path=inside)
+        backfill(session, config, path=inside)
     assert before > version(lake)
     assert version(lake) == 2  # made, claimed, the stream's own
-    assert held(spark, lake).holes.ranges == (span(0, replicated.hole.end),)
+    assert held(session, lake).holes.ranges == (span(0, replicated.hole.end),)
 
 
-def test_a_source_that_holds_a_part_fills_that(
-    spark: SparkSession, replicated: Replicated, lake: Path, tmp_path: Path
+def test_a_partial_source_fills_its_part(
+    session: SparkSession, replicated: Replicated, lake: Path, tmp_path: Path
 ) -> None:
     config = config_of(lake, replicated.fixture)
     archive = archive_of(replicated.fixture, tmp_path / "archive", MIB, 2 * MIB)
-    result = backfill(spark, config, path=archive)
+    result = backfill(session, config, path=archive)
     left = span(0, replicated.first), span(replicated.hole.start, MIB)
     assert result.filled == (span(MIB, replicated.hole.end),)
     assert (result.remaining, result.healed) == (left, ())
-    assert_accounted(spark, config, left)
-    assert IncidentsTable(spark, str(lake), LOG).open()
-    assert backfill(spark, config).remaining == ()
-    assert_complete(spark, lake, replicated.truth())
+    assert_accounted(config, left)
+    assert IncidentsTable(session, str(lake), LOG).open()
+    assert backfill(session, config).remaining == ()
+    assert_whole(lake, replicated.truth())
 
 
-def test_offsets_choose_parts_and_cut_them_at_records(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_offsets_choose_parts_cut_at_records(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     config = config_of(lake, replicated.fixture)
     start, end = replicated.hole.start + 100_001, replicated.hole.start + 200_003
     part = span(replicated.record_after(start), replicated.record_after(end))
-    result = backfill(spark, config, str(start), str(end))
+    result = backfill(session, config, str(start), str(end))
     assert result.filled == (part,)
     assert result.holes == (span(start, end),)
-    assert held(spark, lake).holes.ranges == (
+    assert held(session, lake).holes.ranges == (
         span(0, replicated.first),
         span(replicated.hole.start, part.start),
         span(part.end, replicated.hole.end),
     )
-    assert_accounted(spark, config, held(spark, lake).holes.ranges)
-    assert backfill(spark, config, "999999999").holes == ()
+    assert_accounted(config, held(session, lake).holes.ranges)
+    assert backfill(session, config, "999999999").holes == ()
 
 
-def test_times_choose_whole_holes(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_times_choose_whole_holes(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     """The fixture's log was written within a minute or so: bounds are its own store timestamps."""
     config = config_of(lake, replicated.fixture)
     stored = {row["physical_offset"]: row.get("store_timestamp") for row in replicated.fixture.rows}
@@ -327,43 +301,41 @@ def test_times_choose_whole_holes(spark: SparkSession, replicated: Replicated, l
     assert begun_ms is not None
     lost, begun = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (lost_ms, begun_ms))
     assert begun < lost
-    assert backfill(spark, config, (lost + timedelta(hours=1)).isoformat()).holes == ()
-    assert backfill(spark, config, None, (begun - timedelta(hours=1)).isoformat()).holes == replicated.holes[:1]
-    result = backfill(spark, config, lost.isoformat(), (lost + timedelta(milliseconds=1)).isoformat())
+    assert backfill(session, config, (lost + timedelta(hours=1)).isoformat()).holes == ()
+    assert backfill(session, config, None, (begun - timedelta(hours=1)).isoformat()).holes == replicated.holes[:1]
+    result = backfill(session, config, lost.isoformat(), (lost + timedelta(milliseconds=1)).isoformat())
     assert (result.holes, result.filled) == ((replicated.hole,), (replicated.hole,))
 
 
-def test_what_a_retention_deleted_comes_back_only_when_it_is_asked_for(
-    spark: SparkSession, replicated: Replicated, lake: Path
-) -> None:
+def test_deleted_ranges_come_back_only_on_demand(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     """The retention was killed before the ledger said what it had deleted."""
     config = config_of(lake, replicated.fixture)
-    LogTable(spark, f"{lake}/log", LOG).forget(Offset(replicated.hole.start))
+    LogTable(session, f"{lake}/log", LOG).forget(Offset(replicated.hole.start))
     begun, lost = span(0, replicated.first), replicated.hole
-    assert_accounted(spark, config, (begun, span(begun.end, lost.start), lost))
-    assert backfill(spark, config).filled == (begun, lost)
-    result = backfill(spark, config, "0")
+    assert_accounted(config, (begun, span(begun.end, lost.start), lost))
+    assert backfill(session, config).filled == (begun, lost)
+    result = backfill(session, config, "0")
     assert (result.filled, result.remaining) == ((span(begun.end, lost.start),), ())
-    assert_accounted(spark, config)
-    assert bytes_of(spark, lake) == replicated.truth()
-    deleted = ledger_table(spark, lake).where("deleted_at is not null").collect()
+    assert_accounted(config)
+    assert rebuilt(lake) == replicated.truth()
+    deleted = [row for row in table_of(lake, "ledger").to_pylist() if row["deleted_at"] is not None]
     assert [(row["start"], row["end"], row["origin"]) for row in deleted] == [(begun.end, lost.start, "stream")]
 
 
-def test_a_repair_comes_first(spark: SparkSession, replicated: Replicated, lake: Path) -> None:
+def test_a_pending_repair_refuses_a_backfill(session: SparkSession, replicated: Replicated, lake: Path) -> None:
     config = config_of(lake, replicated.fixture)
-    table, found = LogTable(spark, f"{lake}/log", LOG), held(spark, lake)
+    table, found = LogTable(session, f"{lake}/log", LOG), held(session, lake)
     assert found.state is not None
     repair = PendingRepair(to=Offset(replicated.hole.end), epoch=1)
     table.mark(found, replace(found.state, repair=repair, commit="marked"))
     with pytest.raises(RepairPending):
-        backfill(spark, config)
+        backfill(session, config)
 
 
-def test_nothing_is_replicated_yet(spark: SparkSession, replicated: Replicated, tmp_path: Path) -> None:
+def test_nothing_is_replicated_yet(session: SparkSession, replicated: Replicated, tmp_path: Path) -> None:
     config = config_of(tmp_path / "lake", replicated.fixture)
     assert coverages(config)[0].complete is None
-    replicated.opened(spark, tmp_path / "lake")
-    assert backfill(spark, config) == BackfillResult(log_id=str(LOG), holes=())
+    replicated.opened(session, tmp_path / "lake")
+    assert backfill(session, config) == BackfillResult(log_id=str(LOG), holes=())
     (found,) = coverages(config)
     assert (found.complete, found.problem) == (None, None)

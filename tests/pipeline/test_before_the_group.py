@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sinks.state.topic_states import topics_held
-from sources.datasource import register
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import LogId
-from sources.registry import open_log
 from tests.dister.twin import Twin
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, producer, send
 from tests.peers.kafka_twin import assert_accounted, state_of
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.pipeline.before_the_group import ARCHIVE, MESSAGES
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.operator_at_work import Operator
+from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import replicate_now
-from tests.truth import unpack
+from tests.truth import FIXTURES, unpack
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
-MORE = 20
+ARCHIVE = FIXTURES / "before-the-group" / "before-the-group.tar.gz"
+MESSAGES, MORE = 14, 20
 NAMES = ("damaged", "repaired")
 
 
 class Found:
     """What was unpacked, and is replicated on."""
 
-    def __init__(self, spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, session: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         unpack(ARCHIVE, folder)
-        self.spark = spark
+        self.session = session
         self.folder = folder
         self.lake = folder / "lake"
         self.operator = Operator(folder, capsys)
         self.logs = {name: FaultyLog(folder / name) for name in NAMES}
-        self.shop = Twin(spark, folder / "shop", self.lake, "shop")
-        register(spark)
+        self.shop = Twin(session, folder / "shop", self.lake, "shop")
         self.configure()
 
     def configure(self, topic: str = "") -> None:
@@ -72,43 +68,28 @@ class Found:
                 leader.write({f"key-{number % 7}": f"new {number}"})
 
     def state(self, name: str) -> LogState:
-        state = LogTable(self.spark, f"{self.lake}/log", LogId.parse(name)).read().state
+        state = LogTable(self.session, f"{self.lake}/log", LogId.parse(name)).read().state
         assert state is not None
         return state
 
     def rebuilt(self, name: str) -> bytes:
-        """The bytes of a log, from the table alone."""
-        log = open_log(next(one for one in self.config.logs if one.id == f"rocketmq/{name}"))
-        rows = DeltaTable(self.lake / "log").to_pyarrow_table(filters=[("log_id", "=", f"rocketmq/{name}")])
-        whole = rows.sort_by("offset").select([*log.restored_from]).combine_chunks()
-        return b"".join(log.restore(batch) for batch in whole.to_batches())
-
-    def ledger(self, name: str) -> list[tuple[int, int, str]]:
-        rows = DeltaTable(self.lake / "ledger").to_pyarrow_table(filters=[("log_id", "=", f"rocketmq/{name}")])
-        kept = [row for row in rows.to_pylist() if row["deleted_at"] is None]
-        return sorted((row["start"], row["end"], row["checksum"]) for row in kept)
+        return rebuilt(self.lake, f"rocketmq/{name}")
 
     def assert_whole(self, name: str) -> None:
         """The table is the master's log, once, and so says the ledger."""
-        log = self.logs[name].data()
-        assert self.rebuilt(name) == log
-        reached = 0
-        for start, end, checksum in self.ledger(name):
-            assert (start, checksum) == (reached, f"sha256:{hashlib.sha256(log[start:end]).hexdigest()}")
-            reached = end
-        assert reached == len(log)
+        assert_whole(self.lake, self.logs[name].data(), f"rocketmq/{name}")
 
 
 @pytest.fixture
-def found(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Found:
-    return Found(spark, tmp_path, capsys)
+def found(session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Found:
+    return Found(session, tmp_path, capsys)
 
 
 def test_the_logs_go_on_and_every_proof_holds(found: Found) -> None:
     before = {name: found.state(f"rocketmq/{name}") for name in NAMES}
     assert {name: state.epoch for name, state in before.items()} == {"damaged": 0, "repaired": 1}
-    owed = found.ledger("damaged")[-1][1]
-    assert owed < (before["damaged"].offset or 0)  # its run was killed before the ledger
+    claimed = table_of(found.lake, "ledger", "rocketmq/damaged")["end"].to_pylist()[-1]
+    assert claimed < (before["damaged"].offset or 0)  # its run was killed before the ledger
     checkpoints = files_below(found.lake / "_checkpoints")
     damaged = found.rebuilt("damaged")
     hole = found.logs["damaged"].data().find(damaged[-50:]) + 50 - len(damaged)
@@ -146,6 +127,9 @@ def files_below(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.peer
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.parametrize("session", ["spark"], indirect=True)
 def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
     before = topics_held(str(found.lake))[LogId("kafka", "test/orders")]  # all in one piece
     for_ever = {"log.retention.ms": -1}

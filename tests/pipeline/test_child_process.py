@@ -50,9 +50,7 @@ def test_it_ends_when_we_are_killed() -> None:
 
 
 @pytest.mark.spark
-def test_its_start_leaves_the_connections_of_our_threads_to_the_jvm_alone(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_its_start_keeps_our_connections_to_the_jvm(spark: SparkSession, caplog: pytest.LogCaptureFixture) -> None:
     jvm: Any = spark._jvm
     has_asked, may_ask_again = threading.Event(), threading.Event()
 

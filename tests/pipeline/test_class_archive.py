@@ -46,7 +46,7 @@ def test_a_job_takes_one_and_makes_none(folder: Path) -> None:
     assert "SharedArchiveFile" in archive_options(JAVA, [], made=False)
 
 
-def test_what_is_not_whole_is_left_and_forgotten_after_a_while(folder: Path) -> None:
+def test_an_unfinished_archive_is_ignored_and_later_deleted(folder: Path) -> None:
     archive = archive_options(JAVA, [], made=True)
     new = Path(shlex.split(archive)[0].partition("=")[2])
     new.write_bytes(bytes(100))
@@ -65,7 +65,7 @@ def test_one_of_two_that_were_made_at_once_is_taken(folder: Path) -> None:
     assert [path.suffix for path in folder.iterdir()] == [".jsa"]
 
 
-def test_other_jars_have_another(tmp_path: Path) -> None:
+def test_other_jars_have_another_archive(tmp_path: Path) -> None:
     jar = tmp_path / "a.jar"
     jar.write_bytes(b"1")
     before = archive_options(JAVA, [jar], made=True)
@@ -73,7 +73,7 @@ def test_other_jars_have_another(tmp_path: Path) -> None:
     assert len({before, archive_options(JAVA, [jar], made=True), archive_options(JAVA, [], made=True)}) == 3
 
 
-def test_what_somebody_has_chosen_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chosen_archive_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine")
     assert archive_options(JAVA, [], made=True) == ""
 

@@ -16,15 +16,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import _place, main
+from pipeline.cli.app import _place
 from pipeline.monitoring.progress import PartitionProgress, Phase
 from pipeline.monitoring.run_state import RunFile, RunState
 from sinks.state.fence import this_writer
 from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
+from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.operator_at_work import Operator, run
+from tests.pipeline.read_back import assert_whole
 from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.test_fixture_logs import assert_truth
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
@@ -33,21 +37,6 @@ VERBS = (
     "coverage", "verify", "rebuild", "repair", "backfill", "maintain",
     "get", "get-all", "sql", "report",
 )  # fmt: skip
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    code = ended.value.code
-    said = capsys.readouterr()
-    return (code if isinstance(code, int) else 0), said.out, said.err
-
-
-def test_help_names_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "--help")
-    assert code == 0
-    for verb in VERBS:
-        assert verb in out
 
 
 def test_help_groups_the_verbs_and_cuts_no_summary(
@@ -105,74 +94,63 @@ def test_every_verb_takes_a_configuration_and_explains_itself(capsys: pytest.Cap
     assert "conf/logtwin.toml" in out
 
 
+@pytest.fixture
+def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+    return Operator(tmp_path, capsys)
+
+
 @pytest.mark.spark
-def test_replicate_then_status(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_replicate_then_status(spark: SparkSession, operator: Operator, fixture_550: Fixture, tmp_path: Path) -> None:
+    end = fixture_550.max_offset
     with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        job = tmp_path / "job.toml"
-        job.write_text(
-            f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\n'
-            f'master = "{master.options["master"]}"\nremoting = "{master.options["remoting"]}"\n'
-        )
-        before = status(capsys, job)
-        code, out, _ = run(capsys, "replicate", "--config", str(job), "--available-now")
-        after = status(capsys, job)
-    assert code == 0
-    assert f"done at offset {fixture_550.max_offset}, {len(fixture_550.rows):,} records" in out
-    assert (before["position"], before["lag_bytes"]) == (None, fixture_550.max_offset)
-    assert (before["master_minimum"], before["master_maximum"]) == (0, fixture_550.max_offset)
-    assert (after["position"], after["lag_bytes"]) == (fixture_550.max_offset, 0)
+        operator.configure(**master.options)
+        before = status(operator)
+        said = operator.replicates()
+        after = status(operator)
+    assert_truth(operator.lake, fixture_550)
+    assert_whole(operator.lake, fixture_550.log)
+    assert f"done at offset {end}, {len(fixture_550.rows):,} records" in said.out
+    assert (before["position"], before["lag_bytes"]) == (None, end)
+    assert (before["master_minimum"], before["master_maximum"]) == (0, end)
+    assert (after["position"], after["lag_bytes"]) == (end, 0)
     assert (after["epoch"], after["first"]) == (0, 0)
     assert (before["running"], before["phase"]) == (False, None)
     assert (after["running"], after["phase"], after["last_error"]) == (False, "done", None)
     assert (after["role"], after["master"], after["master_role"]) == ("slave", master.options["master"], "ASYNC_MASTER")
     # the master is gone now: that is part of the status, not an error
-    gone = status(capsys, job)
-    assert gone["position"] == fixture_550.max_offset
+    gone = status(operator)
+    assert gone["position"] == end
     assert master.options["remoting"] in str(gone["master_error"])
-    code, out, _ = run(capsys, "status", "--config", str(job))
-    assert code == 0
-    assert f"committed           {fixture_550.max_offset:,}, from 0" in out
-    (said,) = (line for line in out.splitlines() if line.startswith("  master says"))
-    assert said.rstrip().endswith(str(gone["master_error"])[-20:])  # no terminal: nothing is folded
-    code, checked, said = run(capsys, "status", "--check", "--config", str(job))
-    assert (code, checked.splitlines()[0]) == (3, "rocketmq/test")  # the job is done; its master is gone
-    assert "rocketmq/test: its master cannot be asked" in said
+    lines = operator.must("status").out.splitlines()
+    assert f"  committed           {end:,}, from 0" in [line.rstrip() for line in lines]
+    (shown,) = (line for line in lines if line.startswith("  master says"))
+    assert shown.rstrip().endswith(str(gone["master_error"])[-20:])  # no terminal: nothing is folded
+    said = operator.does("status", "--check")
+    assert (said.code, said.out.splitlines()[0]) == (3, "rocketmq/test")  # the job is done; its master is gone
+    assert "rocketmq/test: its master cannot be asked" in said.err
 
 
-@pytest.mark.spark
-def test_a_log_that_another_job_replicates_is_refused_unless_it_shall_be_taken_over(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("session", ["plain"], indirect=True)
+def test_a_log_of_another_job_has_to_be_taken_over(
+    session: SparkSession, operator: Operator, fixture_550: Fixture
 ) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{fixture_550.commitlog_path}"\n'
-    )
+    operator.configure(path=fixture_550.commitlog_path)
     another = RunState(
-        writer=replace(this_writer(), host="host-1"),
-        process_space="elsewhere",
-        updated_at=datetime.now(UTC),
-        phase=Phase.WAITING,
-        facts={"position": 100},
-    )
-    RunFile(f"{tmp_path}/lake", "rocketmq/test").write(another)
-    code, _, err = run(capsys, "replicate", "--config", str(job), "--available-now")
-    assert code == 5
-    assert "AlreadyRunning" in err
-    assert "on host-1" in err
-    assert "--take-over" in err
-    assert not (tmp_path / "lake" / "log").exists()
-    assert status(capsys, job)["host"] == "host-1"
-    code, out, _ = run(capsys, "replicate", "--config", str(job), "--available-now", "--take-over")
-    assert code == 0
-    assert f"done at offset {fixture_550.max_offset}" in out
+        writer=replace(this_writer(), host="host-1"), process_space="elsewhere", updated_at=datetime.now(UTC),
+        phase=Phase.WAITING, facts={"position": 100},
+    )  # fmt: skip
+    RunFile(str(operator.lake), "rocketmq/test").write(another)
+    said = operator.fails(5, "AlreadyRunning")
+    assert "on host-1" in said.err
+    assert "--take-over" in said.err
+    assert not (operator.lake / "log").exists()
+    assert status(operator)["host"] == "host-1"
+    said = operator.must("replicate", "--available-now", "--take-over")
+    assert f"done at offset {fixture_550.max_offset}" in said.out
 
 
-def status(capsys: pytest.CaptureFixture[str], job: Path) -> dict[str, object]:
-    code, out, _ = run(capsys, "status", "--config", str(job), "--json")
-    assert code == 0
-    (log,) = json.loads(out)["logs"]
+def status(operator: Operator) -> dict[str, object]:
+    (log,) = json.loads(operator.must("status", "--json").out)["logs"]
     assert log["id"] == "rocketmq/test"
     found: dict[str, object] = log
     return found
@@ -193,7 +171,7 @@ def test_a_master_takes_messages_from_send_and_stops_cleanly(
         with RemotingClient(Address.parse(found[1])) as client:
             end = client.commit_log_bounds().end
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE_S) == 0
     finally:
         process.kill()
         process.wait()

@@ -11,16 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
-from sources.master import RECORD_SCHEMA
-from sources.rocketmq.columns import codec
 from tests.large_log import write_large_log
 from tests.patience import eventually, wait_until
 from tests.pipeline.masters import Served, embedded_master
+from tests.pipeline.read_back import assert_whole
 from tests.pipeline.standalone import Submission, Worker, cluster, see_them_end, submitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -60,24 +57,6 @@ def positions(folder: Path) -> list[int]:
         return [0] * LOGS
     table = DeltaTable(path)
     return [table.transaction_version(f"logtwin/rocketmq/broker-{number}@0") or 0 for number in range(LOGS)]
-
-
-def rows_of(table: DeltaTable, number: int) -> pa.Table:
-    return table.to_pyarrow_dataset().to_table(filter=ds.field("log_id") == f"rocketmq/broker-{number}")
-
-
-def assert_complete(folder: Path, masters: list[Served]) -> None:
-    """Each master's bytes can be rebuilt from its rows, which the ledger covers, once."""
-    log, ledger = (DeltaTable(str(folder / "lake" / name)) for name in ("log", "ledger"))
-    for number, master in enumerate(masters):
-        records = rows_of(log, number).sort_by("offset").select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
-        offsets = records["offset"].to_pylist()
-        assert len(offsets) == len(set(offsets))
-        whole = b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
-        assert whole == master.log()
-        ranges = rows_of(ledger, number).sort_by("start")
-        assert ranges["start"].to_pylist() == [0, *ranges["end"].to_pylist()[:-1]]
-        assert ranges["end"].to_pylist()[-1] == master.end
 
 
 @contextmanager
@@ -124,9 +103,10 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
         assert "service 'SparkUI'" in job.errors.read_text()  # logtwin turns it off: what is submitted goes over that
         for number, master in enumerate(masters):
             assert f"rocketmq/broker-{number}: done at offset {master.end}" in job.output.read_text()
-        assert_complete(folder, masters)
+            assert_whole(folder / "lake", master.log(), f"rocketmq/broker-{number}")
 
 
+@pytest.mark.nightly
 def test_a_worker_dies(tmp_path: Path, wheel: Path) -> None:
     replicate_while_workers_die(tmp_path, wheel, 8_000_000, [0.25])
 

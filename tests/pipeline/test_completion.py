@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from pipeline.cli import app as cli
 from sinks.tables import INCIDENTS as INCIDENTS_TABLE
+from tests.patience import PATIENCE_S
 
 PROJECT = Path(__file__).parents[2]
 
@@ -45,18 +46,14 @@ def job(tmp_path: Path) -> Path:
 
 def asking(line: str) -> dict[str, str]:
     """The environment in which bash asks, the cursor behind the last letter of `line`."""
-    return {
-        "_LOGTWIN_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": str(len(line.split(" ")) - 1),
-    }
+    return {"_LOGTWIN_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
 
 
 def offered(line: str) -> list[str]:
     return CliRunner().invoke(cli.app, env=asking(line), prog_name="logtwin").stdout.split()
 
 
-def test_without_a_name_it_is_the_configuration_of_the_folder(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_configuration_is_the_folders(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(job.parent)
     monkeypatch.delenv("LOGTWIN_CONFIG", raising=False)
     assert offered("logtwin verify --log rocketmq/broker-a") == []
@@ -146,7 +143,7 @@ def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["", "--config nowhere.toml ", "--config BAD "])
-def test_nothing_is_offered_and_nothing_said_where_nothing_is_known(tmp_path: Path, config: str) -> None:
+def test_no_configuration_offers_nothing_silently(tmp_path: Path, config: str) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text("warehose = 1")
     result = CliRunner().invoke(
@@ -158,10 +155,10 @@ def test_nothing_is_offered_and_nothing_said_where_nothing_is_known(tmp_path: Pa
 def test_the_installed_command_answers(job: Path) -> None:
     command = Path(sys.executable).with_name("logtwin")
     environment = os.environ | asking(f"logtwin status --config {job} --js")
-    answer = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run([command], env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert answer.stdout.split() == ["--json"]
     assert answer.stderr == ""
     # Typer looks for the shell among the processes above; a shell that has more to do stays there.
     typed = ["bash", "-c", f"'{command}' --show-completion bash; exit $?"]
-    shown = subprocess.run(typed, capture_output=True, text=True, timeout=60, check=False)
+    shown = subprocess.run(typed, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert "_LOGTWIN_COMPLETE=complete_bash" in shown.stdout

@@ -133,7 +133,7 @@ def test_every_alert_asks_only_for_what_there_is_and_says_what_to_do(labels: dic
         "logtwin_table_lag_seconds",
     ],
 )
-def test_somebody_is_told_of(series: str) -> None:
+def test_each_of_these_series_has_an_alert(series: str) -> None:
     assert [rule["alert"] for rule in alerts() if series in names_in(rule["expr"])]
 
 

@@ -1,4 +1,4 @@
-"""``make run`` as a newcomer runs it, shortened. Only the first run is a process of its own."""
+"""``make run`` as a newcomer runs it, shortened; as a process of its own in the night."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.pipeline.demos import DemoHere, ctrl_c_beyond, demo, finish
+from tests.pipeline.read_back import count_of
 
 PROJECT = Path(__file__).parents[2]
 
@@ -35,8 +36,8 @@ def offsets_of(summary: str) -> tuple[int, int, int]:
     return start, end, acked
 
 
-def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Path, demo_here: DemoHere) -> None:
-    out, err = finish(demo(tmp_path, "--duration-s", "4", "--rate-per-s", "500"))
+def check_summary(folder: Path, out: str, err: str) -> int:
+    """What it shows of a first run is so. Returns where the log ends."""
     start, end, acknowledged = offsets_of(out)
     assert start == 0
     assert acknowledged == end
@@ -46,9 +47,19 @@ def test_it_ends_by_itself_and_goes_on_when_run_again_until_ctrl_c(tmp_path: Pat
     assert "complete  0 to" in out
     assert "  equal" in out
     assert "Traceback" not in err
-    table = DeltaTable(str(tmp_path / "warehouse" / "log"))
-    assert table.transaction_version("logtwin/rocketmq/embedded@0") == end
-    assert table.to_pyarrow_dataset().count_rows() > 1000
+    assert DeltaTable(folder / "warehouse" / "log").transaction_version("logtwin/rocketmq/embedded@0") == end
+    assert count_of(folder / "warehouse") > 0
+    return end
+
+
+def test_it_ends_by_itself(tmp_path: Path, demo_here: DemoHere) -> None:
+    check_summary(tmp_path, *demo_here(tmp_path, "--duration-s", "2", "--rate-per-s", "500"))
+
+
+@pytest.mark.nightly
+def test_as_a_process_and_again_until_ctrl_c(tmp_path: Path, demo_here: DemoHere) -> None:
+    out, err = finish(demo(tmp_path, "--duration-s", "4", "--rate-per-s", "500"))
+    end = check_summary(tmp_path, out, err)
     assert_what_it_left_can_be_used(tmp_path, out, end)
 
     with ctrl_c_beyond(end, tmp_path / "warehouse" / "log", "rocketmq/embedded"):
@@ -78,7 +89,7 @@ def logtwin(*arguments: str) -> str:
     return subprocess.run(program, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.soak  # the demo is shown above, a warehouse on S3 in tests/objectstore
+@pytest.mark.nightly
 def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere) -> None:
     out, err = demo_here(tmp_path, "--warehouse", "s3", "--duration-s", "2", "--rate-per-s", "500")
     _, end, acknowledged = offsets_of(out)
@@ -97,7 +108,7 @@ def test_into_an_s3_server_that_ends_with_it(tmp_path: Path, demo_here: DemoHere
     assert not (tmp_path / "store" / "s3").exists()
 
 
-@pytest.mark.soak  # the job: tests/dister/test_scenarios_fix.py
+@pytest.mark.nightly
 def test_the_demo_of_dister_follows_a_leader_through_a_lost_election(
     tmp_path: Path, demo_here: DemoHere, caplog: pytest.LogCaptureFixture
 ) -> None:

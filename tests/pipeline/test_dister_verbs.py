@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import OneLog
@@ -31,9 +30,9 @@ from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import ConfigurationError, Divergent, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
-from tests.pipeline.running import job_config, ledger_table, replicate_now
-
-pytestmark = pytest.mark.spark
+from tests.pipeline.operator_at_work import run
+from tests.pipeline.read_back import count_of, table_of
+from tests.pipeline.running import job_config, replicate_now
 
 LOG_ID = LogId("dister", "test")
 BATCHES = (1, 100_000, 200_000)
@@ -70,10 +69,10 @@ def ids(leader: Path) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def replicated(spark: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def replicated(session: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Its replica, in several ranges of the ledger. To be copied, not changed."""
     lake = tmp_path_factory.mktemp("replicated")
-    replicate_now(spark, job(lake, leader))
+    replicate_now(session, job(lake, leader))
     return lake
 
 
@@ -89,11 +88,11 @@ def copied(leader: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def holed(spark: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def holed(session: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A replica of it that lacks the second batch file, as its leader did. To be copied, not changed."""
     folder = shutil.copytree(leader, tmp_path_factory.mktemp("holed") / "leader")
     (folder / "dister.entry.log/0/1").unlink()
-    replicate_now(spark, without_a_file(folder.parent))
+    replicate_now(session, without_a_file(folder.parent))
     return folder.parent
 
 
@@ -102,10 +101,9 @@ def without_a_file(folder: Path) -> Config:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--json"])
-    assert not ended.value.code
-    (found,) = json.loads(capsys.readouterr().out)["logs"]
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0
+    (found,) = json.loads(out)["logs"]
     assert isinstance(found, dict)
     return found
 
@@ -126,9 +124,7 @@ def test_coverage_status_and_verify_tell_the_same_log(
     verified = said(capsys, "verify", "--config", str(toml))
     assert (verified["equal"], verified["bytes"], verified["position"]) == (True, size_bytes, position)
     assert (verified["jumps"], verified["holes_bytes"], verified["holes_ids"]) == (None, None, 0)
-    with pytest.raises(SystemExit):
-        main(["coverage", "--config", str(toml)])
-    assert f"0 to {position:,}, {position:,} ids" in capsys.readouterr().out
+    assert f"0 to {position:,}, {position:,} ids" in run(capsys, "coverage", "--config", toml).out
 
 
 def of(ids: list[int], number: int, kind: DifferenceKind) -> Difference:
@@ -136,18 +132,24 @@ def of(ids: list[int], number: int, kind: DifferenceKind) -> Difference:
     return Difference(Offset(ids[number - 1] + 1), kind, ids[number])
 
 
-def test_rows_of_the_replica_are_changed(spark: SparkSession, leader: Path, ids: list[int], lake: Path) -> None:
+def test_rows_of_the_replica_are_changed(session: SparkSession, leader: Path, ids: list[int], lake: Path) -> None:
     """Each in a range of its own: another value, a longer one, a row that is gone, one that is there twice."""
     changed, longer, gone, doubled = 3, 33, 63, 93
-    table = DeltaTable.forPath(spark, f"{lake}/log")
-    is_entry: Callable[[int], Any] = lambda number: F.col("queue_offset") == ids[number]  # noqa: E731
-    other = F.translate(F.col("body").cast("string"), "x", "y").cast("binary")
-    body = F.when(is_entry(changed), other).otherwise(F.lit(b'{"key":"of another length"}'))
-    table.update(is_entry(changed) | is_entry(longer), {"body": body})
-    table.delete(is_entry(gone))
-    table.toDF().where(is_entry(doubled)).write.format("delta").mode("append").save(f"{lake}/log")
+
+    def damaged(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        for row in rows:
+            if row["queue_offset"] == ids[changed]:
+                row["body"] = row["body"].replace(b"x", b"y")
+            if row["queue_offset"] == ids[longer]:
+                row["body"] = b'{"key":"of another length"}'
+            copies = {ids[gone]: 0, ids[doubled]: 2}.get(row["queue_offset"], 1)
+            yield from [row] * copies
+
+    for file in (lake / "log").glob("*.parquet"):
+        table = pq.read_table(file)
+        pq.write_table(pa.Table.from_pylist(list(damaged(table.to_pylist())), table.schema), file)
     config = job(lake, leader)
-    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
+    summary = verify_log(session, config.warehouse, OneLog(config.logs[0]), Scope())
     assert {one.verdict for one in summary.differences} == {Verdict.REPLICA_DAMAGED}
     assert [one.differences for one in summary.differences] == [
         (of(ids, changed, DifferenceKind.CHANGED),),
@@ -157,10 +159,10 @@ def test_rows_of_the_replica_are_changed(spark: SparkSession, leader: Path, ids:
     ]
     assert isinstance(summary.problem, Divergent)
     assert f"{ids[changed - 1] + 1} (id {ids[changed]}) changed" in str(summary.problem)
-    assert len(IncidentsTable(spark, str(lake), LOG_ID).open()) == 4
+    assert len(IncidentsTable(session, str(lake), LOG_ID).open()) == 4
 
 
-def test_lines_of_the_leader_are_changed(spark: SparkSession, copied: Path, ids: list[int], lake: Path) -> None:
+def test_lines_of_the_leader_are_changed(session: SparkSession, copied: Path, ids: list[int], lake: Path) -> None:
     """Another value in one batch file; in another a line too many, whose id was free; then the last one is gone."""
     log, number, behind = copied / "dister.entry.log", PER_FILE + 3, 2 * PER_FILE + 15
     line = next(one for one in files(copied)["0/1"].splitlines() if one.startswith(b"%d," % ids[number]))
@@ -170,26 +172,26 @@ def test_lines_of_the_leader_are_changed(spark: SparkSession, copied: Path, ids:
     added = before + b'%d,300,{"key":"too many"}\n' % (ids[behind - 1] + 1)
     (log / "0/2").write_bytes(files(copied)["0/2"].replace(before, added))
     config = job(lake, copied)
-    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
+    summary = verify_log(session, config.warehouse, OneLog(config.logs[0]), Scope())
     assert [one.verdict for one in summary.differences] == [Verdict.REWRITTEN] * 2
     assert [one.differences for one in summary.differences] == [
         (of(ids, number, DifferenceKind.CHANGED),),
         (of(ids, behind, DifferenceKind.CHANGED),),
     ]
     (log / "0/2").write_bytes(b"".join(files(copied)["0/2"].splitlines(True)[:-1]))
-    cut = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(start=ids[-2]))
+    cut = verify_log(session, config.warehouse, OneLog(config.logs[0]), Scope(start=ids[-2]))
     assert [one.verdict for one in cut.differences] == [Verdict.MASTER_LACKS]
 
 
 def test_a_batch_file_that_was_missing_comes_from_a_copy(
-    spark: SparkSession, leader: Path, holed: Path, ids: list[int], tmp_path: Path
+    session: SparkSession, leader: Path, holed: Path, ids: list[int], tmp_path: Path
 ) -> None:
     """The hole ends with the id of the next entry; in the copy that entry begins earlier, behind the last one lost."""
     config = without_a_file(shutil.copytree(holed, tmp_path / "holed"))
     hole = OffsetRange(Offset(ids[PER_FILE - 1] + 1), Offset(ids[2 * PER_FILE]))
-    (incident,) = IncidentsTable(spark, config.warehouse, LOG_ID).open()
+    (incident,) = IncidentsTable(session, config.warehouse, LOG_ID).open()
     assert (incident.found.condition, incident.found.range) == (Condition.GAP, hole)
-    result = run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
+    result = run_backfill(session, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
     assert (result.filled, result.remaining, result.records) == ((hole,), (), PER_FILE)
     assert result.bytes == len(files(leader)["0/1"])
     assert result.healed == (incident.id,)
@@ -198,25 +200,25 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     assert [part.range for part in one.complete.whole] == [OffsetRange(Offset(0), Offset(ids[-1] + 1))]
     assert one.problem is None
     whole = job(tmp_path / "holed/lake", leader)
-    assert verify_log(spark, whole.warehouse, OneLog(whole.logs[0]), Scope()).problem is None
-    again = run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
+    assert verify_log(session, whole.warehouse, OneLog(whole.logs[0]), Scope()).problem is None
+    again = run_backfill(session, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
     assert (again.holes, again.filled) == ((), ())
 
 
-def test_a_copy_of_another_log_fills_nothing(spark: SparkSession, holed: Path, tmp_path: Path) -> None:
+def test_a_copy_of_another_log_fills_nothing(session: SparkSession, holed: Path, tmp_path: Path) -> None:
     config = without_a_file(shutil.copytree(holed, tmp_path / "holed"))
     with EmbeddedLeader(tmp_path / "other", group="test", seed=8) as log:
         for first in BATCHES:
             log.skip_to(first)
             log.set_many({"other": str(number)} for number in range(PER_FILE))
     with pytest.raises(Rewritten):
-        run_backfill(spark, config, OneLog(config.logs[0]), Wanted(), path=str(tmp_path / "other"))
-    assert ledger_table(spark, tmp_path / "holed/lake").where(F.col("origin") == BACKFILL).isEmpty()
+        run_backfill(session, config, OneLog(config.logs[0]), Wanted(), path=str(tmp_path / "other"))
+    assert BACKFILL not in table_of(tmp_path / "holed/lake", "ledger", str(LOG_ID))["origin"].to_pylist()
 
 
-def test_what_exceeds_so_many_bytes_goes(spark: SparkSession, leader: Path, lake: Path) -> None:
+def test_retention_by_bytes(session: SparkSession, leader: Path, lake: Path) -> None:
     held_bytes = sum(map(len, files(leader).values()))
-    retention = ReplicaRetention(spark, str(lake), LOG_ID)
+    retention = ReplicaRetention(session, str(lake), LOG_ID)
     now = datetime.now(UTC)
     assert retention.plan(Keep(), now).held_bytes == held_bytes
     plan = retention.plan(Keep(size_bytes=held_bytes // 2), now)
@@ -226,16 +228,15 @@ def test_what_exceeds_so_many_bytes_goes(spark: SparkSession, leader: Path, lake
     assert retention.plan(Keep(), now).held_bytes == held_bytes - plan.out_bytes
 
 
-def test_segment_files_are_not_made_of_it(spark: SparkSession, replicated: Path, leader: Path) -> None:
+def test_a_dister_log_cannot_be_rebuilt(session: SparkSession, replicated: Path, leader: Path) -> None:
     config = job(replicated, leader)
     with pytest.raises(ConfigurationError, match="a dister master cannot be rebuilt"):
-        CommitLogRebuild(spark, config.warehouse, config.logs[0])
+        CommitLogRebuild(session, config.warehouse, config.logs[0])
 
 
-def test_nothing_is_deleted_of_a_log_whose_map_is_made_of_all_of_it(
-    spark: SparkSession, leader: Path, lake: Path, ids: list[int]
-) -> None:
+@pytest.mark.spark
+def test_retention_spares_a_log_with_a_map(spark: SparkSession, leader: Path, lake: Path, ids: list[int]) -> None:
     config = job(lake, leader).maintained_with({"keep_gb": 1e-9, "keep_days": 1e-9}, "test")
-    steps = {one.step: one for one in Maintenance(spark, config, dry_run=False).run() if one.log is not None}
-    assert steps["retain"].records == 0
-    assert spark.read.format("delta").load(f"{lake}/log").count() == len(ids)
+    retained = next(one for one in Maintenance(spark, config, dry_run=False).run() if one.step == "retain")
+    assert (retained.log, retained.records) == (str(LOG_ID), 0)
+    assert count_of(lake) == len(ids)

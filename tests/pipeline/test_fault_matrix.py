@@ -8,6 +8,8 @@ was acknowledged to it.
 from __future__ import annotations
 
 import random
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,33 +19,39 @@ from pyspark.sql import SparkSession
 
 from sources.rocketmq.format.layout import LEAD
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
+from tests.pipeline.group_in_process import also_with_spark
 from tests.pipeline.masters import Served
 from tests.pipeline.operator_at_work import Operator
-from tests.pipeline.running import bytes_of, log_table
+from tests.pipeline.read_back import count_of, rebuilt, table_of
+from tests.pipeline.running import job_config, replicate_now
 from tests.sources.rocketmq.embedded.embedded import master_and_loop, settings_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 SEED = 20261121
-MESSAGES = 300
-BATCH_BYTES = 65_000  # three batches
+MESSAGES = 120
+BATCH_BYTES = 25_000  # three batches
+
+
+@pytest.fixture(scope="module")
+def replicated(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The log of a master, about 70 kB in three files, and its replica. To be copied, not changed."""
+    folder = tmp_path_factory.mktemp("replicated")
+    log = FaultyLog(folder / "master")
+    log.append(random.Random(SEED), MESSAGES)
+    replicate_now(session, job_config(folder / "lake", path=str(log.path), max_bytes_per_trigger=BATCH_BYTES))
+    return folder
 
 
 @pytest.fixture
-def moments() -> random.Random:
-    return random.Random(SEED)
+def log(replicated: Path, tmp_path: Path) -> FaultyLog:
+    shutil.copytree(replicated, tmp_path, dirs_exist_ok=True)
+    return FaultyLog(tmp_path / "master")
 
 
 @pytest.fixture
-def log(tmp_path: Path, moments: random.Random) -> FaultyLog:
-    """About 180 kB in six files."""
-    found = FaultyLog(tmp_path / "master")
-    found.append(moments, MESSAGES)
-    return found
-
-
-@pytest.fixture
-def operator(spark: SparkSession, tmp_path: Path, log: FaultyLog, capsys: pytest.CaptureFixture[str]) -> Operator:
+def operator(log: FaultyLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+    """At a replica that is equal to its master."""
     found = Operator(tmp_path, capsys)
     found.configure(path=log.path, max_bytes_per_trigger=BATCH_BYTES)
     return found
@@ -58,67 +66,48 @@ def served(operator: Operator, log: FaultyLog) -> Iterator[Served]:
         yield found
 
 
-def assert_equal(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
-    """The table is what the master holds, and was told so by every proof there is."""
-    assert bytes_of(spark, operator.lake) == log.everything()
+def goes_on(operator: Operator, log: FaultyLog) -> None:
+    """More is replicated; then the table is what the master holds, and every proof there is says so."""
+    log.append(random.Random(SEED + 2), 30)
+    operator.configure(path=log.path)
+    operator.replicates()
+    assert rebuilt(operator.lake) == log.everything()
     operator.must("coverage")
     operator.must("verify", "--restart")
 
 
-DIVERGED = [
-    pytest.param(FaultyLog.lose_a_record, 3, "AboveMaximum", marks=pytest.mark.soak),  # by path: test_repair.py
-    pytest.param(FaultyLog.lose_a_file, 3, "AboveMaximum", marks=pytest.mark.soak),
-    (FaultyLog.rewrite_from_the_middle, 4, "Rewritten"),
-]
-
-
-@pytest.mark.soak
-def test_a_master_of_files_that_was_rewritten_is_refused_and_repaired(
-    spark: SparkSession, operator: Operator, log: FaultyLog
+@pytest.mark.parametrize(
+    ("fault", "code", "error"),
+    [
+        pytest.param(FaultyLog.lose_a_record, 3, "AboveMaximum", marks=pytest.mark.nightly),  # by path: test_repair.py
+        pytest.param(FaultyLog.lose_a_file, 3, "AboveMaximum", marks=pytest.mark.nightly),
+        (FaultyLog.rewrite_from_the_middle, 4, "Rewritten"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_a_diverged_master_is_told_nothing_wrong_and_the_replica_repaired(
+    operator: Operator, log: FaultyLog, fault: Callable[[FaultyLog], int], code: int, error: str
 ) -> None:
-    """The rows that go are kept; those below the common record are not touched."""
-    operator.replicates()
-    before = log_table(spark, operator.lake).count()
-    common = log.rewrite_from_the_middle()
-    operator.fails(4, "Rewritten")
-    assert log_table(spark, operator.lake).count() == before
-    operator.must("repair")
-    removed = spark.read.format("delta").load(f"{operator.lake}/removed")
-    assert removed.agg({"offset": "min"}).head()[0] == common  # type: ignore[index]
-    assert removed.count() + log_table(spark, operator.lake).count() == before
-    log.append(random.Random(SEED + 2), 30)
-    operator.replicates()
-    assert_equal(spark, operator, log)
-
-
-@pytest.mark.parametrize(("fault", "code", "error"), DIVERGED, ids=lambda one: getattr(one, "__name__", ""))
-def test_a_master_that_diverged_is_told_nothing_wrong_and_repaired_over_ha(
-    spark: SparkSession,
-    operator: Operator,
-    log: FaultyLog,
-    fault: Callable[[FaultyLog], int],
-    code: int,
-    error: str,
-) -> None:
-    """Over HA. Below the common point it may be told that we have what both have."""
-    with served(operator, log):
-        operator.replicates()
+    """Over HA. Below the common point it may be told that we have what both have. The rows that go are kept."""
+    before = count_of(operator.lake)
     common = fault(log)
     with served(operator, log) as master, master.watched() as acknowledged:
         operator.fails(code, error)
+        assert count_of(operator.lake) == before
         assert max(acknowledged, default=0) <= max(common, log.end if error == "Rewritten" else 0)
         operator.must("repair")
+    assert table_of(operator.lake, "removed")["offset"].to_pylist()[0] == common
+    assert count_of(operator.lake, "removed") + count_of(operator.lake) == before
     log.append(random.Random(SEED + 2), 30)
     with served(operator, log) as master, master.watched() as acknowledged:
         operator.replicates()
-        assert bytes_of(spark, operator.lake) == log.everything()
+        assert rebuilt(operator.lake) == log.everything()
         assert max(acknowledged) == log.end
         operator.must("verify", "--restart")
 
 
-def test_a_master_that_lost_one_byte(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
+def test_a_master_that_lost_one_byte(operator: Operator, log: FaultyLog) -> None:
     """A torn last record: by path it is no record, and a broker that starts cuts it off."""
-    operator.replicates()
     torn, kept = log.end - 1, log.boundaries[-2]
     log.cut_at(torn)
     operator.fails(3, "AboveMaximum")
@@ -126,33 +115,23 @@ def test_a_master_that_lost_one_byte(spark: SparkSession, operator: Operator, lo
         assert master.end == kept
         operator.fails(3, "AboveMaximum")
         operator.must("repair")
-    log.append(random.Random(SEED + 2), 30)
-    operator.configure(path=log.path)
-    operator.replicates()
-    assert_equal(spark, operator, log)
+    goes_on(operator, log)
 
 
-def test_an_empty_master_is_not_believed(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
-    with served(operator, log):
-        operator.replicates()
-    held = bytes_of(spark, operator.lake)
+def test_an_empty_master_is_not_believed(operator: Operator, log: FaultyLog) -> None:
+    held = rebuilt(operator.lake)
     log.empty()
     with served(operator, log) as master, master.watched() as acknowledged:
         operator.fails(4, "Recreated")
         operator.fails(4, "Recreated", "repair", "--log", "rocketmq/test")
-        assert bytes_of(spark, operator.lake) == held
+        assert rebuilt(operator.lake) == held
         operator.must("repair", "--accept-master")
         assert max(acknowledged, default=0) == 0
-    log.append(random.Random(SEED + 2), 50)
-    operator.configure(path=log.path)
-    operator.replicates()
-    assert_equal(spark, operator, log)
-    removed = spark.read.format("delta").load(f"{operator.lake}/removed")
-    assert removed.agg({"size": "sum"}).head()[0] == len(held)  # type: ignore[index]
+    goes_on(operator, log)
+    assert sum(table_of(operator.lake, "removed")["size"].to_pylist()) == len(held)
 
 
-def test_retention_overtook_the_replica(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
-    operator.replicates()
+def test_retention_overtook_the_replica(operator: Operator, log: FaultyLog) -> None:
     position = log.end
     log.append(random.Random(SEED + 2), MESSAGES)
     whole = log.everything()
@@ -163,30 +142,32 @@ def test_retention_overtook_the_replica(spark: SparkSession, operator: Operator,
 
     operator.configure(path=log.path, on_loss="record")
     operator.replicates()
-    assert bytes_of(spark, operator.lake) == whole[:position] + whole[log.start :]
+    assert rebuilt(operator.lake) == whole[:position] + whole[log.start :]
     assert "below_minimum" in operator.must("incidents list").out
     operator.must("coverage")  # not whole, and every byte that is not there is accounted for
 
     operator.must("backfill", "--log", "rocketmq/test", "--path", str(log.archive))
-    assert bytes_of(spark, operator.lake) == whole
+    assert rebuilt(operator.lake) == whole
     assert "below_minimum" not in operator.must("incidents list").out
     operator.must("coverage")
 
 
-def test_a_file_in_the_middle_is_missing(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
+def test_a_file_in_the_middle_is_missing(operator: Operator, log: FaultyLog) -> None:
+    log.append(random.Random(SEED + 2), MESSAGES)
     whole = log.everything()
-    missing = int(log.lose(2).name)
+    missing = int(log.lose(3).name)
     said = operator.fails(4, "MissingSegment")
     assert f"{missing:020d}" in said.err
+    assert rebuilt(operator.lake) == whole[:missing]
 
     operator.configure(path=log.path, on_loss="record")
     operator.replicates()
-    assert bytes_of(spark, operator.lake) == whole[:missing] + whole[missing + FILE_SIZE_BYTES :]
+    assert rebuilt(operator.lake) == whole[:missing] + whole[missing + FILE_SIZE_BYTES :]
     assert "gap" in operator.must("incidents list").out
     operator.must("coverage")
 
     operator.must("backfill", "--log", "rocketmq/test", "--path", str(log.archive))
-    assert bytes_of(spark, operator.lake) == whole
+    assert rebuilt(operator.lake) == whole
     operator.must("coverage")
 
 
@@ -199,55 +180,56 @@ STRUCTURE = {"size", "magic", "body_crc", "offset", "body_length", "body"}
 """What contradicts itself when one byte of it is another. The rest a master may say as it likes: it is the master."""
 
 
-def _flip_each_field(log: FaultyLog) -> dict[str, int]:
-    """One byte of each field, each in a record of its own; where those records start."""
+def _flip_each_field(log: FaultyLog, start: int = 0) -> dict[str, int]:
+    """One byte of each field, each in a message of its own from `start` on, none in the newest file, where damage would
+    be the end of the log so far. Where those messages start.
+    """
     assert LEAD.size == 48
-    boundaries = log.boundaries
-    chosen = dict(zip(FIELDS, boundaries[10::16], strict=False))
-    for field, record in chosen.items():
-        log.flip(record + FIELDS[field], 0x01)
+    messages = [at for at in log.messages if at >= start]
+    chosen = dict(zip(FIELDS, messages[5::6], strict=False))
+    assert chosen.keys() == FIELDS.keys()
+    for field, at in chosen.items():
+        log.flip(at + FIELDS[field], 0x01)
     return chosen
 
 
-def test_a_byte_flipped_in_each_field_of_what_was_replicated(
-    spark: SparkSession, operator: Operator, log: FaultyLog
-) -> None:
-    operator.replicates()
+def test_a_byte_flipped_in_each_field_of_what_was_replicated(operator: Operator, log: FaultyLog) -> None:
     chosen = _flip_each_field(log)
     said = operator.fails(5, "Divergent", "verify", "--restart")
-    for field, record in chosen.items():
-        assert str(record) in said.out + said.err, field
-    assert bytes_of(spark, operator.lake) == log.everything()  # the archive is spared: that is what was replicated
+    for field, at in chosen.items():
+        assert str(at) in said.out + said.err, field
+    assert rebuilt(operator.lake) == log.everything()  # the archive is spared: that is what was replicated
 
 
-def test_a_byte_flipped_in_each_field_of_what_is_to_come(
-    spark: SparkSession, operator: Operator, log: FaultyLog
-) -> None:
+def test_a_byte_flipped_in_each_field_of_what_is_to_come(operator: Operator, log: FaultyLog) -> None:
+    position = log.end
+    log.append(random.Random(SEED + 2), 2 * MESSAGES)
     whole = log.everything()
-    chosen = _flip_each_field(log)
-    operator.fails(4, "CorruptRecord")
-    assert not (operator.lake / "log").exists() or log_table(spark, operator.lake).count() < 40
+    before = [at for at in log.boundaries[:-1] if at < position]
+    chosen = _flip_each_field(log, position)
+    said = operator.fails(4, "CorruptRecord")
+    assert {"expected", "found"} <= set(re.findall(r"\w+", said.err))
+    assert table_of(operator.lake, "log")["offset"].to_pylist()[: len(before)] == before
+    assert max(table_of(operator.lake, "log")["offset"].to_pylist()) < chosen["size"]
 
     operator.configure(path=log.path, on_loss="record")
     operator.replicates()
     operator.must("coverage")
-    quarantined = spark.read.format("delta").load(f"{operator.lake}/quarantine").collect()
-    found = {row["offset"] for row in quarantined}
-    assert {chosen[field] for field in STRUCTURE} <= found
+    quarantined = table_of(operator.lake, "quarantine").to_pylist()
+    assert {chosen[field] for field in STRUCTURE} <= {row["offset"] for row in quarantined}
     damaged = b"".join(file.read_bytes() for file in sorted(log.path.iterdir()))
     for row in quarantined:
-        assert bytes(row["bytes"]) == damaged[row["offset"] : row["end"]]
+        assert row["bytes"] == damaged[row["offset"] : row["end"]]
 
     operator.must("backfill", "--log", "rocketmq/test", "--path", str(log.archive))
     operator.must("coverage")
-    rebuilt = bytes_of(spark, operator.lake)
-    assert len(rebuilt) == len(whole)
+    found = rebuilt(operator.lake)
+    assert len(found) == len(whole)
     for row in quarantined:
-        assert rebuilt[row["offset"] : row["end"]] == whole[row["offset"] : row["end"]]
+        assert found[row["offset"] : row["end"]] == whole[row["offset"] : row["end"]]
 
 
-def test_a_byte_flipped_in_a_file_of_the_replica(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
-    operator.replicates()
+def test_a_byte_flipped_in_a_file_of_the_replica(operator: Operator, log: FaultyLog) -> None:
     file = max((operator.lake / "log").glob("*.parquet"), key=lambda one: one.stat().st_size)
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -259,52 +241,37 @@ def test_a_byte_flipped_in_a_file_of_the_replica(spark: SparkSession, operator: 
     assert "replica_damaged" in operator.must("incidents list").out
     operator.must("repair")
     operator.must("backfill", "--log", "rocketmq/test")
-    operator.replicates()
-    assert_equal(spark, operator, log)
+    goes_on(operator, log)
 
 
-def test_the_newest_entry_of_the_delta_log_is_missing(spark: SparkSession, operator: Operator, log: FaultyLog) -> None:
+def entries(operator: Operator) -> list[Path]:
+    return sorted((operator.lake / "log" / "_delta_log").glob("*.json"))
+
+
+@also_with_spark
+def test_the_newest_entry_of_the_delta_log_is_missing(operator: Operator, log: FaultyLog) -> None:
     """The table is what it was before that commit, position included; its ledger knows better."""
-    operator.replicates()
-    entries = sorted((operator.lake / "log" / "_delta_log").glob("*.json"))
-    for leftover in (entries[-1], entries[-1].with_name(f".{entries[-1].name}.crc"), entries[-1].with_suffix(".crc")):
+    newest = entries(operator)[-1]
+    for leftover in (newest, newest.with_name(f".{newest.name}.crc"), newest.with_suffix(".crc")):
         leftover.unlink(missing_ok=True)
-    log.append(random.Random(SEED + 2), 30)
+    log.append(random.Random(SEED + 3), 30)
     operator.fails(5, "ReplicaError")
     operator.must("repair")
-    operator.replicates()
-    assert_equal(spark, operator, log)
+    goes_on(operator, log)
 
 
-def test_an_entry_in_the_middle_of_the_delta_log_is_missing(
-    spark: SparkSession, operator: Operator, log: FaultyLog
+def test_an_entry_in_the_middle_of_the_delta_log_is_missing_or_has_lost_lines(
+    operator: Operator, log: FaultyLog
 ) -> None:
-    operator.replicates()
-    entry = operator.lake / "log" / "_delta_log" / f"{2:020d}.json"
-    kept = entry.read_bytes()
-    entry.unlink()
-    log.append(random.Random(SEED + 2), 30)
-    said = operator.does("replicate", "--available-now")
-    assert said.code == 5
-    assert "Kernel" in said.err
-    entry.write_bytes(kept)  # from a backup, as the documents say
-    operator.replicates()
-    assert_equal(spark, operator, log)
-
-
-@pytest.mark.parametrize("kept", [0, 1], ids=["emptied", "cut"])
-def test_an_entry_in_the_middle_of_the_delta_log_has_lost_lines(
-    spark: SparkSession, operator: Operator, log: FaultyLog, kept: int
-) -> None:
-    operator.replicates()
-    log.append(random.Random(SEED + 2), 30)
-    operator.replicates()
-    entry = sorted((operator.lake / "log" / "_delta_log").glob("*.json"))[-2]
+    entry = entries(operator)[-2]
     whole = entry.read_bytes()
-    entry.write_bytes(b"".join(whole.splitlines(keepends=True)[:kept]))
-    for verb in ("coverage", "status"):
-        said = operator.does(verb)
-        assert (said.code, entry.name in said.err) == (5, True), said
+    entry.unlink()
+    log.append(random.Random(SEED + 3), 30)
+    operator.fails(5, "ReplicaError")
+    for kept in (0, 1):
+        entry.write_bytes(b"".join(whole.splitlines(keepends=True)[:kept]))
+        for verb in ("coverage", "status"):
+            said = operator.does(verb)
+            assert (said.code, entry.name in said.err) == (5, True), said
     entry.write_bytes(whole)  # from a backup, as the documents say
-    operator.must("coverage")
-    assert_equal(spark, operator, log)
+    goes_on(operator, log)

@@ -11,17 +11,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, job_config, replicate_now, rows_of
+from tests.pipeline.read_back import assert_whole, table_of
+from tests.pipeline.running import job_config, replicate_now
 from tests.truth import Fixture
-
-pytestmark = pytest.mark.spark
 
 SAME_NAME = ("queue_id", "queue_offset", "magic", "body_crc", "flag", "sys_flag", "size", "topic", "reconsume_times",
              "prepared_transaction_offset", "born_host", "store_host", "properties", "tags_code")  # fmt: skip
 
 
 def millis(timestamp: datetime) -> int:
-    return round(timestamp.timestamp() * 1000)  # PySpark's rows are in local time, without a zone
+    return round(timestamp.timestamp() * 1000)
 
 
 def sha256(data: bytes) -> str:
@@ -45,7 +44,8 @@ def as_truth(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def assert_truth(rows: list[dict[str, Any]], fixture: Fixture) -> None:
+def assert_truth(lake: Path, fixture: Fixture) -> None:
+    rows = table_of(lake, "log").to_pylist(maps_as_pydicts="strict")
     assert len(rows) == len(fixture.rows)
     for row, truth in zip(rows, fixture.rows, strict=True):
         found = as_truth(row)
@@ -57,20 +57,18 @@ def assert_truth(rows: list[dict[str, Any]], fixture: Fixture) -> None:
         assert row["keys"] == (None if keys is None else [key for key in keys.split(" ") if key])
 
 
-@pytest.mark.parametrize("max_bytes", [pytest.param(1 << 30, marks=pytest.mark.soak), 1_000_000])
-def test_by_path(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
-    config = job_config(
-        tmp_path, path=str(fixture_log.commitlog_path), max_bytes_per_trigger=max_bytes, split_bytes=123_457
-    )
-    replicate_now(spark, config)
-    assert_truth(rows_of(spark, tmp_path), fixture_log)
-    assert_complete(spark, tmp_path, fixture_log.log)
+@pytest.mark.parametrize("max_bytes", [pytest.param(1 << 30, marks=pytest.mark.nightly), 1_000_000])
+def test_by_path(session: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
+    sizes = {"max_bytes_per_trigger": max_bytes, "split_bytes": 123_457}
+    replicate_now(session, job_config(tmp_path, path=str(fixture_log.commitlog_path), **sizes))
+    assert_truth(tmp_path, fixture_log)
+    assert_whole(tmp_path, fixture_log.log)
 
 
-@pytest.mark.parametrize("max_bytes", [1 << 30, pytest.param(1_000_000, marks=pytest.mark.soak)])
-def test_over_ha(spark: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
+@pytest.mark.parametrize("max_bytes", [1 << 30, pytest.param(1_000_000, marks=pytest.mark.nightly)])
+def test_over_ha(session: SparkSession, fixture_log: Fixture, tmp_path: Path, max_bytes: int) -> None:
     with embedded_master(tmp_path / "store", commitlog=fixture_log.commitlog_path) as master:
         config = job_config(tmp_path / "lake", **master.options, max_bytes_per_trigger=max_bytes)
-        replicate_now(spark, config)
-    assert_truth(rows_of(spark, tmp_path / "lake"), fixture_log)
-    assert_complete(spark, tmp_path / "lake", fixture_log.log)
+        replicate_now(session, config)
+    assert_truth(tmp_path / "lake", fixture_log)
+    assert_whole(tmp_path / "lake", fixture_log.log)

@@ -1,4 +1,4 @@
-"""Two random histories of a group of eight logs; eighteen more, and two hundred others, are in the soak."""
+"""Random histories of a group of eight logs: without Spark, and more in the night; two hundred others in the soak."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from pyspark.sql import SparkSession
 from tests.pipeline import group_in_process
 from tests.pipeline.group_world import World
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
-ALWAYS = 2
+@pytest.mark.parametrize("seed", range(2))
+def test_every_log_is_its_masters_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    World(group_in_process.use_plain(monkeypatch), tmp_path, seed, asks_all=True).run()
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(ALWAYS), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(ALWAYS, 20))]
-)
-def test_every_log_is_its_masters_at_the_end(
+@pytest.mark.spark
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(2, 20))
+def test_it_is_with_tables_of_kernel(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     group_in_process.use(monkeypatch)

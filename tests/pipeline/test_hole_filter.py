@@ -58,7 +58,7 @@ def test_an_offset_and_a_time() -> None:
 
 
 @pytest.mark.parametrize(("start", "end"), [("-5", None), (None, "noon"), ("", None), ("2026-13-01", None)])
-def test_what_is_neither_is_refused(start: str | None, end: str | None) -> None:
+def test_neither_offset_nor_time_is_refused(start: str | None, end: str | None) -> None:
     with pytest.raises(ConfigurationError, match="an offset, or a time") as caught:
         Wanted.parse(start, end)
     assert caught.value.found == (end if start is None else start)

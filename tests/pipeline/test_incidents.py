@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import parse
 from pipeline.inspect.incidents import Explanation, Listed, named, way_out
 from pipeline.inspect.selection import ConfiguredLog, OneLog, Partition
@@ -22,6 +21,8 @@ from sinks.healing.repair import _FOR_A_PERSON
 from sources.errors import ConfigurationError
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.pipeline.operator_at_work import Said, run
+from tests.sinks.spans import span
 from tests.sinks.test_quarantine_reader import put
 from tests.test_commands_doc import unknown
 
@@ -31,13 +32,9 @@ NOON = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC
 
 def lost(condition: Condition = Condition.UNDECODABLE, start: int = 100, end: int = 1300) -> Incident:
     return Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
+        condition=condition, start=Offset(start), end=Offset(end), action=Action.QUARANTINED, detected_at=NOON,
         cause="no record starts here; expected a magic number, found 7",
-        action=Action.QUARANTINED,
-        detected_at=NOON,
-    )
+    )  # fmt: skip
 
 
 def listed(name: str, condition: Condition = Condition.GAP, state: State = State.OPEN) -> Listed:
@@ -130,12 +127,12 @@ class TestNames:
         with pytest.raises(ConfigurationError, match="for example c00333333333"):
             named(self.INCIDENTS, "c0033333333e", "job.toml")
 
-    def test_where_there_are_none_that_is_said(self) -> None:
+    def test_without_incidents_the_message_says_so(self) -> None:
         with pytest.raises(ConfigurationError, match="expected none at all"):
             named([], "c00", "job.toml")
 
 
-HOLES = (OffsetRange(Offset(100), Offset(500)), OffsetRange(Offset(900), Offset(1300)))
+HOLES = (span(100, 500), span(900, 1300))
 
 
 @pytest.mark.parametrize(
@@ -161,40 +158,36 @@ def job(tmp_path: Path) -> Path:
     return file
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main(["incidents", *arguments])
-    said = capsys.readouterr()
-    return int(ended.value.code or 0), said.out, said.err
+def asked(capsys: pytest.CaptureFixture[str], *arguments: str) -> Said:
+    return run(capsys, "incidents", *arguments)
 
 
 def ids(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
-    code, out, _ = run(capsys, "list", "--json", *arguments)
+    code, out, _ = asked(capsys, "list", "--json", *arguments)
     assert code == 0
     return [one["id"] for one in json.loads(out)["incidents"]]
 
 
-@pytest.mark.spark
 def test_a_loss_is_listed_explained_and_accepted(
-    spark: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
+    session: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, config = tmp_path / "lake", ("--config", str(job))
-    assert run(capsys, "list", *config)[:2] == (0, "no open incidents\n")
-    IncidentsTable(spark, str(lake), BROKER_A).record(0, [lost()])
-    IncidentsTable(spark, str(lake), replace(BROKER_A, name="broker-b")).record(0, [lost(Condition.GAP)])
-    put(spark, lake, BROKER_A, (100, b"\xca\xfe" + bytes(998)), (1100, bytes(200)))
+    assert asked(capsys, "list", *config)[:2] == (0, "no open incidents\n")
+    IncidentsTable(session, str(lake), BROKER_A).record(0, [lost()])
+    IncidentsTable(session, str(lake), replace(BROKER_A, name="broker-b")).record(0, [lost(Condition.GAP)])
+    put(session, lake, BROKER_A, (100, b"\xca\xfe" + bytes(998)), (1100, bytes(200)))
     name = lost().id_in(BROKER_A, 0)
     assert len(ids(capsys, *config)) == 2
     assert ids(capsys, *config, "--log", "rocketmq/broker-a") == [name]
 
-    code, out, _ = run(capsys, "list", *config)
+    code, out, _ = asked(capsys, "list", *config)
     line = next(line for line in out.splitlines() if name in line)
     assert code == 0
     assert line.split("  ") == [
         name, "rocketmq/broker-a", "undecodable", "[100, 1300)", "1,200", "2024-02-29 12:00:00 UTC", "open"
     ]  # fmt: skip
 
-    code, out, _ = run(capsys, "explain", name[:6], *config)
+    code, out, _ = asked(capsys, "explain", name[:6], *config)
     words = " ".join(out.split())
     assert code == 0
     for phrase in (
@@ -207,23 +200,13 @@ def test_a_loss_is_listed_explained_and_accepted(
         assert phrase in words, phrase
 
     before = time.time()
-    code, out, _ = run(capsys, "close", name, *config, "--note", "a test broker, nobody needs it")
+    code, out, _ = asked(capsys, "close", name, *config, "--note", "a test broker, nobody needs it")
     assert code == 0
     assert f"{name}: closed, a test broker, nobody needs it (" in out
     assert name not in ids(capsys, *config)
-    (row,) = IncidentsTable(spark, str(lake), BROKER_A).all()
+    (row,) = IncidentsTable(session, str(lake), BROKER_A).all()
     assert row.state is State.CLOSED
     assert before * 1e6 <= (row.ended_at or 0) <= time.time() * 1e6
     assert name in ids(capsys, *config, "--all")
-    code, out, _ = run(capsys, "close", name, *config, "--note", "again")
+    code, out, _ = asked(capsys, "close", name, *config, "--note", "again")
     assert (code, "again" in out) == (0, False)  # what was said first stays
-
-
-@pytest.mark.spark
-def test_an_unknown_incident_is_the_operators_error(
-    spark: SparkSession, tmp_path: Path, job: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    IncidentsTable(spark, str(tmp_path / "lake"), BROKER_A).record(0, [lost()])
-    code, _, err = run(capsys, "explain", "zzz", "--config", str(job))
-    assert code == 2
-    assert lost().id_in(BROKER_A, 0) in err

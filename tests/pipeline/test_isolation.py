@@ -1,126 +1,38 @@
-"""What one log meets stops no other log, and costs no other log's freshness more than a second.
-
-Here nobody waits as long as for a log that is alone, whatever else the machine does; the second is held by
-`tests/soak/test_isolation.py`, on a quiet machine.
-"""
+"""While a job goes on a master that fails holds up no other log. What ends one log alone: `test_logs_fail_alone.py`;
+that it costs others no more than a second: `tests/soak/test_isolation.py`, on a quiet machine."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.selection import OneLog
-from pipeline.job.replicate import Job
-from pipeline.monitoring.progress import Phase
-from pipeline.operate.backfill import run_backfill
-from pipeline.operate.hole_filter import Wanted
-from sinks.healing.repair import Repair
-from sources.errors import ConfigurationError, CorruptRecord, OffsetOutOfRange, TakenOver
-from sources.offsets import Offset
-from sources.registry import open_log
-from tests.patience import wait_until
 from tests.pipeline.faulty_link import Fault
-from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.isolation import FAULT_S, World, settled_world
-from tests.pipeline.running import log_table
+from tests.pipeline.isolation import STEADY, World, settled_world
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-VERB_S = 11.0
-"""The bound where a verb works. It is a process of its own, but here it shares the job's JVM and Spark's two cores."""
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with settled_world(spark, tmp_path_factory.mktemp("isolation")) as made:
+def world(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with settled_world(session, tmp_path_factory.mktemp("isolation")) as made:
         yield made
-
-
-def test_a_log_that_is_configured_wrongly_fails_alone(world: World) -> None:
-    assert isinstance(world.error("rocketmq/wrong"), ConfigurationError)
-    assert world.member("rocketmq/wrong").phase is Phase.FAILED
-    assert [one.id for one in world.job.logs if one.phase is Phase.FAILED] == ["rocketmq/wrong"]
 
 
 @pytest.mark.parametrize(
     ("fault", "is_of_all"),
     [
-        pytest.param(Fault.SILENT, True, marks=pytest.mark.soak),
         (Fault.SILENT, False),  # it says what it holds, and does not send it: each batch has to find out anew
         (Fault.DRIPPING, True),
-        pytest.param(Fault.DRIPPING, False, marks=pytest.mark.soak),
         (Fault.GONE, True),
+        pytest.param(Fault.SILENT, True, marks=pytest.mark.nightly),
+        pytest.param(Fault.DRIPPING, False, marks=pytest.mark.nightly),
     ],
     ids=lambda one: one.value if isinstance(one, Fault) else "everywhere" if one else "where it sends",
 )
-def test_a_master_that_fails(world: World, fault: Fault, is_of_all: bool) -> None:
-    links = (world.ha, world.remoting) if is_of_all else (world.ha,)
-    with world.watched(FAULT_S):
-        for link in links:
-            link.meet(fault)
-        world.write("linked", 20)
-    for link in links:
-        link.meet(Fault.NONE)
-    world.assert_equal("rocketmq/linked")
-
-
-def test_another_job_takes_a_log_over(world: World) -> None:
-    taken = "rocketmq/taken"
-    other = Job(world.spark, world.config_of(taken), available_now=False, take_over=True)
-    try:
-        with world.watched():
-            other.start()
-            world.files["taken"].append(random.Random(8), 5)
-        wait_until(lambda: world.member(taken).phase is Phase.FAILED, "the job to notice")
-        assert isinstance(world.error(taken), TakenOver)
-    finally:
-        other.close()
-
-
-def test_a_hole_is_filled_while_the_job_runs(world: World) -> None:
-    holed, files = world.config_of("rocketmq/holed"), str(world.files["holed"].path)
-    assert sorted(offsets_of(world, "rocketmq/holed")) == [
-        at for at in world.files["holed"].boundaries[:-1] if at != world.bad
-    ]
-    world.files["holed"].flip(Offset(world.bad + 95))
-    with world.watched(bound_s=VERB_S):
-        run_backfill(world.spark, holed, OneLog(holed.logs[0]), Wanted.parse(None, None), path=files)
-    assert sorted(offsets_of(world, "rocketmq/holed")) == world.files["holed"].boundaries[:-1]
-    assert world.member("rocketmq/holed").phase is Phase.RUNNING
-
-
-def test_a_master_that_lost_its_tail_stops_its_log_and_is_repaired(world: World) -> None:
-    cut = "rocketmq/cut"
-    with world.watched(bound_s=VERB_S):
-        world.files["cut"].lose_a_record()
-        wait_until(lambda: world.member(cut).phase is Phase.FAILED, "the log to stop")
-        Repair(world.spark, str(world.lake), open_log(world.config_of(cut).logs[0])).run()
-    assert isinstance(world.error(cut), OffsetOutOfRange)
-
-
-def test_damage_stops_the_log_that_has_it(world: World) -> None:
-    damaged, log = "rocketmq/damaged", world.files["damaged"]
-    with world.watched():
-        staged = FaultyLog(world.folder / "staged")
-        staged.path.mkdir(parents=True)
-        (first,) = log.path.iterdir()
-        (staged.path / first.name).write_bytes(first.read_bytes())
-        end = staged.end
-        staged.append(random.Random(9), 60)
-        staged.flip(Offset(end + 95))
-        assert staged.files == 2  # the later one proves that the broker went on
-        for file in sorted(staged.path.iterdir()):
-            file.replace(log.path / file.name)
-        wait_until(lambda: world.member(damaged).phase is Phase.FAILED, "the log to stop")
-    error = world.error(damaged)
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == end
-
-
-def offsets_of(world: World, log_id: str) -> list[int]:
-    """The offsets of the rows of a log."""
-    found = log_table(world.spark, world.lake).where(f"log_id = '{log_id}'").select("offset").collect()
-    return [row["offset"] for row in found]
+def test_a_master_that_fails_holds_up_no_other_log(world: World, fault: Fault, is_of_all: bool) -> None:
+    with world.failing(fault, is_of_all=is_of_all):
+        for log_id in STEADY:
+            world.reach(log_id)
+    world.reach("rocketmq/linked")

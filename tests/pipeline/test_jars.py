@@ -67,7 +67,7 @@ def test_a_download_that_fails_is_tried_again(ivy: Ivy) -> None:
     assert ivy.calls == 5
 
 
-def test_one_that_goes_on_failing_says_what_ivy_said_and_leaves_nothing(ivy: Ivy, tmp_path: Path) -> None:
+def test_a_lasting_failure_quotes_ivy_and_leaves_nothing(ivy: Ivy, tmp_path: Path) -> None:
     ivy.fails(5)
     with pytest.raises(ConfigurationError, match=r"org\.some:some:1\.0") as caught:
         resolve("org.some", "some", "1.0")
@@ -77,7 +77,7 @@ def test_one_that_goes_on_failing_says_what_ivy_said_and_leaves_nothing(ivy: Ivy
     assert found() == ["some-1.0.jar"]
 
 
-def test_who_asks_at_the_same_time_waits_for_the_one_download(ivy: Ivy) -> None:
+def test_parallel_callers_share_one_download(ivy: Ivy) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert [one.result() for one in [pool.submit(found) for _ in range(4)]] == [["some-1.0.jar"]] * 4
     assert ivy.calls == 1

@@ -65,7 +65,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
 
 
 @pytest.mark.parametrize("fails", [[], *([part] for part in EVERYTHING), EVERYTHING], ids=", ".join)
-def test_whatever_one_part_raises_every_other_one_is_ended_and_it_is_told(job: Job, fails: list[str]) -> None:
+def test_every_part_is_ended_and_the_error_raised(job: Job, fails: list[str]) -> None:
     failing.update(fails)
     if fails:
         with pytest.raises(ConnectionRefusedError):

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import load
 from pipeline.inspect.selection import OneLog
 from pipeline.operate.backfill import run_backfill
@@ -19,14 +18,12 @@ from pipeline.operate.maintain import Maintenance
 from pipeline.operate.repair import repair_logs
 from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
+from tests.pipeline.operator_at_work import Said, run
 from tests.pipeline.running import replicate_now
 from tests.sinks.dister_logs import bring, entries, live, replayed
+from tests.sinks.killed import Killed, dying_after
 
 TEXT = ":smile: [bold]ключ[/]\nline 2"
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
 
 
 def job_file(folder: Path, **leaders: Path) -> Path:
@@ -38,15 +35,15 @@ def job_file(folder: Path, **leaders: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def replicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def replicated(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration of two logs: a small and a large one."""
     folder = tmp_path_factory.mktemp("replicated")
     with LeaderLog(folder / "small") as small, LeaderLog(folder / "large") as large:
         small.set({"b": "2", "a": TEXT, "gone": "1"})
         small.remove(["gone"], rnd=1)
-        bring(spark, folder / "lake", small, group="small")
+        bring(session, folder / "lake", small, group="small")
         large.set({f"key-{number:04d}": str(number) for number in range(1001)})
-        bring(spark, folder / "lake", large, group="large")
+        bring(session, folder / "lake", large, group="large")
     return job_file(folder, small=folder / "small", large=folder / "large")
 
 
@@ -56,19 +53,10 @@ def leader(tmp_path: Path) -> Iterator[LeaderLog]:
         yield writer
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        main([str(one) for one in arguments])
-    code = ended.value.code
-    said = capsys.readouterr()
-    return (code if isinstance(code, int) else 0), said.out, said.err
-
-
-def ask(capsys: pytest.CaptureFixture[str], job: Path, log: str, *arguments: object) -> tuple[int, str, str]:
+def ask(capsys: pytest.CaptureFixture[str], job: Path, log: str, *arguments: object) -> Said:
     return run(capsys, *arguments, "--config", job, "--log", log)
 
 
-@pytest.mark.spark
 def test_118_get_prints_the_value_as_it_is(replicated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DI-118."""
     code, out, err = ask(capsys, replicated, "dister/small", "get", "a")
@@ -76,7 +64,6 @@ def test_118_get_prints_the_value_as_it_is(replicated: Path, capsys: pytest.Capt
     assert err == "dister/small: as of offset 20002, epoch 0\n"
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("key", ["gone", "never there", ""])
 def test_118_a_missing_key_prints_nothing_and_fails(
     replicated: Path, capsys: pytest.CaptureFixture[str], key: str
@@ -86,7 +73,6 @@ def test_118_a_missing_key_prints_nothing_and_fails(
     assert (code, out) == (1, "")
 
 
-@pytest.mark.spark
 def test_118_get_all_prints_the_map_by_key(replicated: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """DI-118."""
     code, out, err = ask(capsys, replicated, "dister/small", "get-all")
@@ -96,7 +82,6 @@ def test_118_get_all_prints_the_map_by_key(replicated: Path, capsys: pytest.Capt
     assert json.loads(out) == {"a": TEXT, "b": "2"}
 
 
-@pytest.mark.spark
 def test_118_more_than_1000_keys_are_refused_unless_told_otherwise(
     replicated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,8 +101,7 @@ def test_maintenance_leaves_the_files_of_the_map_to_the_job(spark: SparkSession,
     assert merged == {"log", "ledger"}
 
 
-@pytest.mark.spark
-def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ambiguous_log_is_refused(replicated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "get", "a", "--config", replicated)
     assert (code, out) == (2, "")
     assert "found dister/small, dister/large" in err
@@ -126,57 +110,49 @@ def test_which_log_has_to_be_clear(replicated: Path, tmp_path: Path, capsys: pyt
     assert run(capsys, "get", "a", "--config", job)[0] == 2
 
 
-@pytest.mark.spark
-def test_before_anything_is_replicated(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_replicated_yet(session: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "get", "a", "--config", job_file(tmp_path, test=tmp_path / "leader"))
     assert (code, out) == (2, "")
     assert "nothing of this log is replicated yet" in err
 
 
-@pytest.mark.spark
 def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
-    spark: SparkSession, tmp_path: Path, leader: LeaderLog, capsys: pytest.CaptureFixture[str]
+    session: SparkSession, tmp_path: Path, leader: LeaderLog, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def die(reached: BatchStep) -> None:
-        if reached is BatchStep.COMMIT:
-            raise Killed
-
     leader.set({"a": "1"}, rnd=7)
-    bring(spark, tmp_path / "lake", leader)
+    bring(session, tmp_path / "lake", leader)
     leader.set({"a": "2"}, rnd=1)
     with pytest.raises(Killed):
-        bring(spark, tmp_path / "lake", leader, on_step=die)
+        bring(session, tmp_path / "lake", leader, on_step=dying_after(BatchStep.COMMIT))
     job = job_file(tmp_path, test=leader.folder)
     code, out, err = run(capsys, "get", "a", "--config", job)
     assert (code, out) == (0, "1\n")
     assert err.startswith("dister/test: as of offset 10008, epoch 0; the table log is at 20002")
 
     leader.set({"b": "3"}, rnd=1)
-    replicate_now(spark, load(job))
+    replicate_now(session, load(job))
     assert live(tmp_path / "lake") == replayed(leader) == {"a": "2", "b": "3"}
 
 
-@pytest.mark.spark
-def test_after_a_repair_by_hand_the_map_is_the_leader_s(spark: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
+def test_after_a_repair_the_map_is_the_leaders(session: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1"}, rnd=7)
     leader.set({"a": "dirty", "b": "dirty"}, rnd=1)
-    bring(spark, tmp_path / "lake", leader)
+    bring(session, tmp_path / "lake", leader)
     leader.truncate_to(10007)
     job = job_file(tmp_path, test=leader.folder)
     list(repair_logs(load(job), str(job), accept_master=False, take_over=False, dry_run=False))
     assert entries(tmp_path / "lake") == {"a": ("1", 10007, False)}
 
 
-@pytest.mark.spark
 def test_what_a_backfill_brings_is_older_than_what_is_there(
-    spark: SparkSession, tmp_path: Path, leader: LeaderLog
+    session: SparkSession, tmp_path: Path, leader: LeaderLog
 ) -> None:
     leader.set({"a": "old", "b": "old", "c": "old"}, rnd=7)
     leader.set({"a": "new"}, rnd=1)
     leader.remove(["b"], rnd=1)
     lake, config = tmp_path / "lake", load(job_file(tmp_path, test=leader.folder))
-    bring(spark, lake, leader, start=10008)
+    bring(session, lake, leader, start=10008)
     assert live(lake) == {"a": "new"}
-    filled = run_backfill(spark, config, OneLog(config.logs[0]), Wanted())
+    filled = run_backfill(session, config, OneLog(config.logs[0]), Wanted())
     assert filled.records == 1
     assert entries(lake) == {"a": ("new", 20001, False), "b": (None, 30001, True), "c": ("old", 10007, False)}

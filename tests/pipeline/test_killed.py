@@ -1,4 +1,7 @@
-"""``kill -9`` of the driver after each step of a batch: a restart gives exactly one copy of everything."""
+"""``kill -9`` of the driver after each step of a batch: a restart gives exactly one copy of everything.
+
+The driver that dies is a process of its own, with Spark; the job that goes on runs in this process, without.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ from sources.offsets import LogId
 from tests.patience import wait_until
 from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
+from tests.pipeline.read_back import assert_whole, count_of, table_of
+from tests.pipeline.running import replicate_now
 from tests.truth import Fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 IS_COMMITTED = {"files": False, "commit": True, "acknowledge": True, "ledger": True}
 ALWAYS = ("commit",)  # a start takes a quarter of a minute. Each step within one process: tests/sinks/test_replica.py
@@ -48,8 +52,8 @@ def config_file(folder: Path, master: Served) -> Path:
     return path
 
 
-def position(spark: SparkSession, config: Config) -> int:
-    state = LogTable(spark, f"{config.warehouse}/log", LogId.parse("rocketmq/test")).read().state
+def position(session: SparkSession, config: Config) -> int:
+    state = LogTable(session, f"{config.warehouse}/log", LogId.parse("rocketmq/test")).read().state
     return 0 if state is None or state.offset is None else state.offset
 
 
@@ -67,14 +71,16 @@ def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterat
             return not set(Path(short).rglob("*.sock"))
 
         # a daemon of Python lives until it has noticed that its JVM is gone
-        wait_until(are_gone, "what a killed driver leaves to go at a start", within_s=30)
+        wait_until(are_gone, "what a killed driver leaves to go at a start", look_every_s=0.5)
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("session", ["plain"], indirect=True)
 @pytest.mark.parametrize(
-    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in STEPS]
+    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.nightly) for step in STEPS]
 )
 def test_a_restart_gives_exactly_one_copy(
-    spark: SparkSession,
+    session: SparkSession,
     master: Served,
     fixture_550: Fixture,
     tmp_path: Path,
@@ -93,26 +99,26 @@ def test_a_restart_gives_exactly_one_copy(
     assert (said.phase, said.is_live(said.updated_at)) == (Phase.RUNNING, False)
 
     # what the dead driver left: all of its second batch or nothing of it
-    reached = position(spark, config)
+    reached = position(session, config)
     assert 1_000_000 <= reached < 3_000_000
     assert (reached >= 2_000_000) == IS_COMMITTED[step]
-    assert log_table(spark, lake).agg({"offset": "max"}).head()[0] < reached  # type: ignore[index]
-    assert ledger_table(spark, lake).count() == (2 if HAS_LEDGER[step] else 1)
+    assert max(table_of(lake, "log")["offset"].to_pylist()) < reached
+    assert count_of(lake, "ledger") == (2 if HAS_LEDGER[step] else 1)
     assert 1_000_000 <= max(acknowledged) <= reached
 
     assert not (lake / "_checkpoints").exists()  # what the query kept for itself died with its process
-    replicate_now(spark, config)
-    assert_complete(spark, lake, fixture_550.log)
+    replicate_now(session, config)
+    assert_whole(lake, fixture_550.log)
 
 
 def test_the_table_alone_says_where_a_log_goes_on(
-    spark: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path
+    session: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path
 ) -> None:
     config = load(config_file(tmp_path, master))
     lake = Path(config.warehouse)
-    replicate_now(spark, config)
+    replicate_now(session, config)
     shutil.rmtree(lake / "log")
     shutil.rmtree(lake / "ledger")
-    replicate_now(spark, config)  # the table is empty again, whatever another query has read
-    assert_complete(spark, lake, fixture_550.log)
+    replicate_now(session, config)  # the table is empty again, whatever another query has read
+    assert_whole(lake, fixture_550.log)
     assert not (lake / "_checkpoints").exists()

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.system.cache import cache_folder
+from tests.patience import PATIENCE_S
 from tests.truth import Fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 PROJECT = Path(__file__).parents[2]
 
 
-def test_the_log_ends_with_an_error_that_has_a_name(fixture_550: Fixture, tmp_path: Path) -> None:
+def test_the_last_line_is_a_named_error(fixture_550: Fixture, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     cache.mkdir()
     (cache / "jars").symlink_to(cache_folder() / "jars")
@@ -38,7 +39,7 @@ def test_the_log_ends_with_an_error_that_has_a_name(fixture_550: Fixture, tmp_pa
                 said += line
             os.kill(java_of(process.pid), signal.SIGKILL)
             said += process.stderr.read()
-            assert process.wait(60) in (5, 6), said
+            assert process.wait(PATIENCE_S) in (5, 6), said
         finally:
             process.kill()
     assert said.splitlines()[-1].startswith("error "), said

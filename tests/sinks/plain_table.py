@@ -97,7 +97,10 @@ class PlainTable:
 
     def set_properties(self, on: PlainSnapshot, properties: Mapping[str, str]) -> int:
         configuration = {**on.properties(), **properties}
-        return self._commit(on, [{"metaData": {**on.metadata, "configuration": configuration}}], is_alone=True)
+        form = {**on.metadata["format"], "options": dict(on.metadata["format"]["options"])}  # pairs in a checkpoint
+        return self._commit(
+            on, [{"metaData": {**on.metadata, "format": form, "configuration": configuration}}], is_alone=True
+        )
 
     def commit(
         self,

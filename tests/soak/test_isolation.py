@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.faulty_link import Fault
-from tests.pipeline.isolation import FAULT_S, World, settled_world
+from tests.pipeline.isolation import World, settled_world
 
 pytestmark = [pytest.mark.soak, pytest.mark.spark]
 
@@ -16,6 +16,7 @@ MORE_S = 1.0
 """The promise."""
 
 ROUNDS = 5
+LASTS_S = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -26,11 +27,8 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.parametrize("fault", [Fault.SILENT, Fault.DRIPPING, Fault.GONE], ids=lambda fault: fault.value)
 def test_a_master_that_fails(world: World, fault: Fault) -> None:
+    quiet_s = world.worst_s(LASTS_S)
     for _ in range(ROUNDS):
-        with world.watched(FAULT_S, bound_s=world.quiet_s + MORE_S):
-            for link in (world.ha, world.remoting):
-                link.meet(fault)
-            world.write("linked", 20)
-        for link in (world.ha, world.remoting):
-            link.meet(Fault.NONE)
-        world.assert_equal("rocketmq/linked")
+        with world.failing(fault):
+            assert world.worst_s(LASTS_S) < quiet_s + MORE_S
+        world.reach("rocketmq/linked")

@@ -7,37 +7,20 @@ from itertools import pairwise
 import pytest
 
 from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, ClaimSection, claims_of, sampled, sections
-from sinks.books.ledger_row import LedgerRow
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim
-from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
+from tests.sinks.spans import span
 
 MB = 1_000_000
 
 
-def between(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
 def claim(start: int, end: int) -> Claim:
-    return Claim(between(start, end), f"sha256:{start}", 1, end - start)
-
-
-def row(start: int, end: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum=f"sha256:{start}",
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=0,
-    )
+    return Claim(span(start, end), f"sha256:{start}", 1, end - start)
 
 
 def part(start: int, end: int, size_bytes: int = 100) -> Part:
-    return Part(f"{start}.parquet", between(start, end), 1, size_bytes)
+    return Part(f"{start}.parquet", span(start, end), 1, size_bytes)
 
 
 def cut(found: list[ClaimSection]) -> list[tuple[int, int, At]]:
@@ -45,11 +28,11 @@ def cut(found: list[ClaimSection]) -> list[tuple[int, int, At]]:
 
 
 def test_claims_are_rows_and_holes_in_order_as_far_as_they_are_wanted() -> None:
-    rows, holes = [row(200, 300), row(100, 200), row(400, 500)], [between(0, 100), between(300, 400)]
-    everything = claims_of(rows, holes, between(0, 500))
+    rows, holes = [ledger_row(200, 300), ledger_row(100, 200), ledger_row(400, 500)], [span(0, 100), span(300, 400)]
+    everything = claims_of(rows, holes, span(0, 500))
     assert [one.range.start for one in everything] == [0, 100, 200, 300, 400]
     assert [one.is_hole for one in everything] == [True, False, False, True, False]
-    assert [one.range.start for one in claims_of(rows, holes, between(199, 301))] == [100, 200, 300]
+    assert [one.range.start for one in claims_of(rows, holes, span(199, 301))] == [100, 200, 300]
 
 
 def test_small_claims_that_join_are_read_together() -> None:
@@ -61,7 +44,7 @@ def test_small_claims_that_join_are_read_together() -> None:
 
 
 def test_sections_are_cut_by_bytes_and_not_by_offsets() -> None:
-    claims = [Claim(between(at, at + 10**9), f"sha256:{at}", 1, 20 * MB) for at in range(0, 10**10, 10**9)]
+    claims = [Claim(span(at, at + 10**9), f"sha256:{at}", 1, 20 * MB) for at in range(0, 10**10, 10**9)]
     assert [len(one.claims) for one in sections(claims, None, [])] == [3, 3, 3, 1]
     assert [one.compared_bytes for one in sections(claims, None, [])] == [60 * MB] * 3 + [20 * MB]
 
@@ -76,7 +59,7 @@ def test_what_does_not_join_is_not_read_together() -> None:
 
 
 def test_holes_are_looked_into_where_a_file_may_hold_rows() -> None:
-    claims = [Claim(between(0, 10)), claim(10, 20), Claim(between(20, 30)), claim(30, 40)]
+    claims = [Claim(span(0, 10)), claim(10, 20), Claim(span(20, 30)), claim(30, 40)]
     assert cut(sections(claims, None, [part(8, 18), part(30, 38)])) == [
         (0, 10, At.HOLE),
         (10, 20, At.MASTER),
@@ -84,13 +67,9 @@ def test_holes_are_looked_into_where_a_file_may_hold_rows() -> None:
     ]
 
 
-def test_the_master_holds_some_of_it() -> None:
+def test_ranges_that_the_master_lacks_are_marked() -> None:
     claims = [claim(0, 10), claim(10, 20), claim(20, 30), claim(30, 40), claim(40, 50)]
-    assert cut(sections(claims, between(15, 35), [])) == [
-        (0, 20, At.GONE),
-        (20, 30, At.MASTER),
-        (30, 50, At.BEYOND),
-    ]
+    assert cut(sections(claims, span(15, 35), [])) == [(0, 20, At.GONE), (20, 30, At.MASTER), (30, 50, At.BEYOND)]
 
 
 def test_sections_have_the_files_that_may_hold_their_rows() -> None:

@@ -19,37 +19,22 @@ from sinks.books.incident import Action
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import Divergent
 from sources.loss import Condition
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
+from tests.sinks.spans import span
 
-
-def between(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
-EQUAL = Compared(claim=Claim(between(0, 1000), "sha256:00", 10, 1000), verdict=Verdict.EQUAL, rows=10)
+EQUAL = Compared(claim=Claim(span(0, 1000), "sha256:00", 10, 1000), verdict=Verdict.EQUAL, rows=10)
 DAMAGED = Compared(
-    claim=Claim(between(1000, 2000), "sha256:01", 10, 1000),
+    claim=Claim(span(1000, 2000), "sha256:01", 10, 1000),
     verdict=Verdict.REPLICA_DAMAGED,
     rows=9,
     differences=(Difference(Offset(1100), DifferenceKind.MISSING), Difference(Offset(1500), DifferenceKind.CHANGED)),
     differing=12,
 )
 SUMMARY = VerifySummary(
-    log_id=LogId("rocketmq", "broker-a"),
-    master="/log",
-    position=Offset(2000),
-    seed=None,
-    seconds=2.0,
-    bytes=4_000_000,
-    claims=2,
-    earlier_bytes=0,
-    without_master_bytes=0,
-    compacted=0,
-    holes=0,
-    differing=0,
-    differences=(),
-    jumps=(),
-)
+    log_id=LogId("rocketmq", "broker-a"), master="/log", position=Offset(2000), seed=None, seconds=2.0,
+    bytes=4_000_000, claims=2, earlier_bytes=0, without_master_bytes=0, compacted=0, holes=0, differing=0,
+    differences=(), jumps=(),
+)  # fmt: skip
 LOST = Jump(topic="orders", queue_id=3, after=Offset(5), at=Offset(90), expected=7, found=9, why=Why.MISSING)
 
 
@@ -97,17 +82,17 @@ def test_incidents() -> None:
     assert found is not None
     assert (found.condition, found.range, found.action) == (
         Condition.REPLICA_DAMAGED,
-        between(1000, 2000),
+        span(1000, 2000),
         Action.REPORTED,
     )
     assert "1500 changed" in found.cause
 
 
 def test_a_row_beyond_the_position_is_an_incident_of_a_range_that_ends() -> None:
-    beyond = Compared(claim=Claim(between(2000, 2**63 - 1)), verdict=Verdict.REPLICA_DAMAGED, rows=1)
+    beyond = Compared(claim=Claim(span(2000, 2**63 - 1)), verdict=Verdict.REPLICA_DAMAGED, rows=1)
     found = incident_of(beyond, Offset(2000))
     assert found is not None
-    assert found.range == between(2000, 2001)
+    assert found.range == span(2000, 2001)
 
 
 def test_equal_is_no_problem() -> None:
@@ -138,7 +123,7 @@ def test_queues_that_do_not_run_are_a_problem_unless_it_is_explained() -> None:
     assert replace(SUMMARY, jumps=None).problem is None
 
 
-def test_a_jump_that_an_incident_tells_is_the_masters_own_and_replica_and_master_are_equal() -> None:
+def test_a_jump_with_an_incident_is_the_masters_own() -> None:
     told = replace(SUMMARY, jumps=(replace(LOST, incident="0aa111111111"),))
     assert (told.problem, told.as_json()["equal"], told.as_json()["jumps"][0]["incident"]) == (
         None,
@@ -152,12 +137,12 @@ def test_a_jump_that_an_incident_tells_is_the_masters_own_and_replica_and_master
 
 def test_the_incident_of_a_jump_is_the_same_each_time() -> None:
     found = incident_of_jump(LOST)
-    assert (found.condition, found.range, found.action) == (Condition.QUEUE_JUMP, between(90, 91), Action.REPORTED)
+    assert (found.condition, found.range, found.action) == (Condition.QUEUE_JUMP, span(90, 91), Action.REPORTED)
     assert found.id_in(SUMMARY.log_id, 0) == incident_of_jump(LOST).id_in(SUMMARY.log_id, 0)
     assert "queue 3 of orders" in found.cause
 
 
-def test_the_same_record_twice_is_never_the_masters() -> None:
+def test_a_repeated_record_is_never_the_masters_own() -> None:
     assert LOST.is_masters
     assert not replace(LOST, after=LOST.at, why=Why.REPEATED).is_masters
     assert not replace(LOST, why=Why.HOLE).is_masters
@@ -166,7 +151,7 @@ def test_the_same_record_twice_is_never_the_masters() -> None:
 def test_a_tally() -> None:
     tally = Tally()
     tally.add([EQUAL, DAMAGED, replace(EQUAL, with_master=False)])
-    tally.add([Compared(claim=Claim(between(5000, 6000)), verdict=Verdict.EQUAL)])
+    tally.add([Compared(claim=Claim(span(5000, 6000)), verdict=Verdict.EQUAL)])
     assert (tally.claims, tally.bytes, tally.without_master_bytes, tally.differing) == (3, 3000, 1000, 1)
     tally.add([DAMAGED] * 2 * DIFFERENCES_LISTED)
     assert (tally.differing, len(tally.differences)) == (1 + 2 * DIFFERENCES_LISTED, DIFFERENCES_LISTED)

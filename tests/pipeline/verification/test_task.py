@@ -132,11 +132,7 @@ def test_a_master_that_ends_before(tmp_path: Path, parts: tuple[Part, ...]) -> N
 
 def test_a_damaged_replica_is_worse_than_a_master_without_it(tmp_path: Path, parts: tuple[Part, ...]) -> None:
     found = compared(tmp_path, parts[:2], Lacking(SIZES, error=AboveMaximum("cut")), at=At.BEYOND)
-    assert [one.verdict for one in found] == [
-        Verdict.MASTER_LACKS,
-        Verdict.MASTER_LACKS,
-        Verdict.REPLICA_DAMAGED,
-    ]
+    assert [one.verdict for one in found] == [Verdict.MASTER_LACKS, Verdict.MASTER_LACKS, Verdict.REPLICA_DAMAGED]
 
 
 def test_a_master_that_is_away_ends_the_task(tmp_path: Path, parts: tuple[Part, ...]) -> None:
