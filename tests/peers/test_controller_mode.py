@@ -35,7 +35,7 @@ from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender, Sent
 from tests.pipeline.running import job_config
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(420)]
 
 # what all replicas in sync have is confirmed, and no producer waits for them: a master that is cut off takes messages
 ALL_CONFIRM: dict[str, str | int] = {"allAckInSyncStateSet": "true", "inSyncReplicas": 1}
@@ -115,7 +115,6 @@ def cut_off(group: ElectedGroup, job: Job, beyond: Job) -> tuple[Broker, Broker,
     return first, second, shared
 
 
-@pytest.mark.soak  # each half in test_auto_switch, test_repair_epochs
 def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -154,7 +153,6 @@ def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_ba
     assert {(row["epoch"], row["number"], row["start"]) for row in rows} == {(0, old, 0), (1, old, 0), (1, new, start)}
 
 
-@pytest.mark.soak  # of epochs alone: tests/pipeline/test_repair_epochs.py
 def test_an_epoch_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with elected_group(tmp_path, 1) as group:
@@ -191,7 +189,6 @@ def test_an_epoch_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path
     assert_holds(lake, sent, "before")
 
 
-@pytest.mark.soak
 def test_a_rebuilt_log_is_a_master_of_its_group_again(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with elected_group(tmp_path, 1) as group:

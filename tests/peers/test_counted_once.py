@@ -26,11 +26,11 @@ from sources.datasource import register
 from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import eventually, wait_until
-from tests.peers.counted import counting, counting_broker
+from tests.peers.counted import HOUSEKEEPING_MS, counting
 from tests.peers.replicating import end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 ONE = {0, 1}
 
@@ -38,7 +38,8 @@ ONE = {0, 1}
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Its producers wait for nobody, which is quicker; it lists connections all the same."""
-    with counting_broker(tmp_path_factory.mktemp("counted-once"), "ASYNC_MASTER") as running:
+    settings: dict[str, str | int] = {"inSyncReplicas": 3, "haHousekeepingInterval": HOUSEKEEPING_MS}
+    with Broker("5.5.0", tmp_path_factory.mktemp("counted-once"), settings) as running:
         yield running
 
 

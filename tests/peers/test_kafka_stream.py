@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,20 +40,18 @@ from tests.sources.said_by_spark import error_said
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer]
 
-VERSION = "4.3.1"
 COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 LIMIT = 50
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> SecureListeners:
-    return SecureListeners(tmp_path_factory.mktemp("keys"))
+def keys(kafka_keys: SecureListeners) -> SecureListeners:
+    return kafka_keys
 
 
 @pytest.fixture(scope="module")
-def broker(keys: SecureListeners, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(VERSION, tmp_path_factory.mktemp("kafka"), security=keys) as running:
-        yield running
+def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
+    return newest_kafka
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -144,24 +142,25 @@ def error_of(action: Callable[[], Any], keys: SecureListeners) -> LogtwinError:
 
 
 def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, broker: KafkaBroker) -> None:
-    create_topic(broker, "mixed", 3)
-    send_mixed(broker, "mixed", 3)
-    read = spark.read.format("logtwin").options(id="kafka/east/mixed", servers=broker.server)
+    create_topic(broker, "streamed", 3)
+    send_mixed(broker, "streamed", 3)
+    read = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
     # pieces of which the last ones hold nothing but what was aborted, and answers of less than a batch
     committed = read.options(splitOffsets="30", chunkBytes="500").load().toArrow()
     assert committed.column_names == TOPIC_SCHEMA.names
-    assert by_place(rows(committed)) == held(broker, "mixed")
+    assert by_place(rows(committed)) == held(broker, "streamed")
     assert committed.num_rows == 3 * (5 * 40 + 2 * 10)
-    logs = [f"kafka/east/mixed/{partition}" for partition in committed["partition"].to_pylist()]
+    logs = [f"kafka/east/streamed/{partition}" for partition in committed["partition"].to_pylist()]
     assert committed["log_id"].to_pylist() == logs
 
-    everything = spark.read.format("logtwin").options(id="kafka/east/mixed", servers=broker.server)
+    everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
     uncommitted = in_order(everything.option("isolation", "read_uncommitted").load())
-    assert uncommitted == held(broker, "mixed", Isolation.READ_UNCOMMITTED)
+    assert uncommitted == held(broker, "streamed", Isolation.READ_UNCOMMITTED)
     assert len(uncommitted) == 3 * (5 * 40 + 4 * 10)
     assert everything.option("startingOffset", "latest").load().count() == 0
 
 
+@pytest.mark.nightly
 def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     spark: SparkSession, broker: KafkaBroker, keys: SecureListeners, protected: dict[str, str], tmp_path: Path
 ) -> None:
@@ -206,6 +205,7 @@ def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     assert keys.password.encode() not in kept
 
 
+@pytest.mark.nightly
 def test_ranges_are_what_is_to_be_read_from_where_the_job_says(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,7 +26,7 @@ from sources.errors import LogtwinError, Recreated
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import consumed
 from tests.peers.kafka_traffic import (
     Record,
@@ -39,9 +38,8 @@ from tests.peers.kafka_traffic import (
     send,
     transaction,
 )
-from tests.peers.kafka_twin import assert_accounted, state_of
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.peers.test_kafka_replication import config_of, group_offsets
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -50,9 +48,8 @@ EVERYTHING = Wanted.parse(None, None)
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
-        yield running
+def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
+    return newest_kafka
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,15 +71,28 @@ def verified(spark: SparkSession, config: Config) -> dict[str, VerifySummary]:
     return {str(one.log_id): verify_log(spark, config.warehouse, one, Scope(restart=True)) for one in subjects(config)}
 
 
-def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_what_lies_before_the_beginning_is_filled_in_and_every_record_compared(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
     create_topic(broker, "proven", 2)
-    sent(broker, "proven", 300)
-    config = config_of(broker, tmp_path, "proven", split_offsets=100, max_offsets_per_trigger=200)
+    sent(broker, "proven", 200)
+    config = config_of(broker, tmp_path, "proven", starting_offset="latest", split_offsets=100)
     replicate_now(spark, config)
+    sent(broker, "proven", 50)
+    replicate_now(spark, config)
+    firsts = {number: one.first for number, one in state_of(spark, tmp_path, "proven").partitions.items()}
+    assert all(first > 200 for first in firsts.values())
+    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
+    assert [one.holes for one in results] == [(OffsetRange(Offset(0), first),) for first in firsts.values()]
+    assert [(one.records, one.remaining) for one in results] == [(200, ())] * 2
+    assert assert_replicated(tmp_path, broker, "proven") == 500
+    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
+    assert [one.holes for one in again] == [(), ()]
+
     found = verified(spark, config)
     assert found.keys() == {"kafka/test/proven/0", "kafka/test/proven/1"}
     assert all(one.problem is None and one.without_master_bytes == 0 for one in found.values())
-    assert all(one.claims > 1 and one.bytes > 300 * 30 for one in found.values())
+    assert all(one.claims > 1 and one.bytes > 250 * 30 for one in found.values())
     assert all(one.problem is None for one in coverages(config))
 
     (damaged, *_) = sorted((tmp_path / "kafka_log").glob("*.parquet"))
@@ -96,44 +106,27 @@ def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: 
     (difference,) = found[log_id].differences
     assert difference.verdict is Verdict.REPLICA_DAMAGED
     assert [one.offset for one in difference.differences] == [offset]
-    others = [one for name, one in found.items() if name != log_id]
-    assert all(one.problem is None for one in others)
+    assert all(one.problem is None for name, one in found.items() if name != log_id)
 
 
-def test_what_lies_before_the_beginning_comes_by_a_backfill(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    create_topic(broker, "late", 2)
-    sent(broker, "late", 200)
-    config = config_of(broker, tmp_path, "late", starting_offset="latest", split_offsets=70)
-    replicate_now(spark, config)
-    sent(broker, "late", 50)
-    replicate_now(spark, config)
-    firsts = {number: one.first for number, one in state_of(spark, tmp_path, "late").partitions.items()}
-    assert all(first > 200 for first in firsts.values())
-    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
-    assert [one.holes for one in results] == [(OffsetRange(Offset(0), first),) for first in firsts.values()]
-    assert [(one.records, one.remaining) for one in results] == [(200, ())] * 2
-    assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["late"])) == 500
-    assert all(one.problem is None for one in verified(spark, config).values())
-    assert all(one.problem is None for one in coverages(config))
-    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
-    assert [one.holes for one in again] == [(), ()]
-
-
+@pytest.mark.nightly
 def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     create_topic(broker, "anew", 2)
     sent(broker, "anew", 40)
-    config = config_of(broker, tmp_path, "anew")
+    config = config_of(broker, tmp_path, "anew", on_loss="record")
     replicate_now(spark, config)
     before = state_of(spark, tmp_path, "anew")
     delete_topic(broker, "anew")
     create_topic(broker, "anew", 2)
     sent(broker, "anew", 60)
-    with pytest.raises(Recreated):
-        replicate_now(spark, config)
+    for _ in range(2):
+        with pytest.raises(Recreated, match="deleted and created again"):
+            replicate_now(spark, config)
+    assert state_of(spark, tmp_path, "anew") == before
+    (incident,) = table(tmp_path, "incidents", "log_id", "condition", "start", "action").to_pylist()
+    assert tuple(incident.values()) == ("kafka/test/anew/0", "recreated", 0, "reported")
     with pytest.raises(Recreated):
         list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
     list(repair_logs(config, "test", accept_master=True, take_over=False, dry_run=False))
@@ -149,6 +142,7 @@ def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     assert all(one.problem is None for one in coverages(config))
 
 
+@pytest.mark.nightly
 def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_others(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -172,6 +166,7 @@ def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_ot
     assert all(one.problem is None for one in verified(spark, config).values())
 
 
+@pytest.mark.nightly
 def test_the_oldest_records_go_when_told_how_much_to_keep(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -190,6 +185,7 @@ def test_the_oldest_records_go_when_told_how_much_to_keep(
     assert all(one.problem is None for one in verified(spark, config).values())
 
 
+@pytest.mark.nightly
 def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -204,12 +200,12 @@ def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
     assert_accounted(spark, tmp_path, "old")
 
 
-@pytest.mark.soak  # how it is counted: test_comparison_of_compacted.py
+@pytest.mark.nightly  # how it is counted: test_comparison_of_compacted.py
 def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     """All records are replicated before the cleaner may take any."""
-    topic, a_year_ms = "compacted", 365 * 24 * 3600 * 1000
+    topic, a_year_ms = "proven-compacted", 365 * 24 * 3600 * 1000
     create_topic(
         broker, topic, cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
         delete_retention_ms=100, min_compaction_lag_ms=a_year_ms, max_compaction_lag_ms=2 * a_year_ms,

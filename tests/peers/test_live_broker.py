@@ -19,7 +19,10 @@ from tests.peers.replicating import assert_same_as_files
 from tests.peers.rocketmq import Broker
 from tests.pipeline.running import job_config, log_table
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
+
+
+COUNT = 50_000
 
 
 @pytest.fixture
@@ -29,15 +32,14 @@ def broker_550(tmp_path: Path) -> Iterator[Broker]:
         yield broker
 
 
-@pytest.mark.parametrize("count", [10_000, pytest.param(50_000, marks=pytest.mark.soak)])
-def test_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tmp_path: Path, count: int) -> None:
+def test_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tmp_path: Path) -> None:
     register(spark)
     remoting = Address("127.0.0.1", broker_550.port)
     lake = tmp_path / "lake"
     config = job_config(lake, master=f"127.0.0.1:{broker_550.ha_port}", remoting=str(remoting))
     job = Job(spark, config, available_now=False)
     summaries: list[WorkloadSummary] = []
-    producer = threading.Thread(target=lambda: summaries.append(send_workload(remoting, workload(11), count=count)))
+    producer = threading.Thread(target=lambda: summaries.append(send_workload(remoting, workload(11), count=COUNT)))
     job.start()
     producer.start()
     acknowledged: list[int | None] = []
@@ -55,14 +57,14 @@ def test_messages_while_the_job_runs(spark: SparkSession, broker_550: Broker, tm
     job.run(go_on)
     producer.join()
     progress = job.progress()[0]
-    assert summaries[0].messages == count
+    assert summaries[0].messages == COUNT
     # what the broker counts as acknowledged is the table's position, and that is the end of its log
     assert acknowledged == [progress.position]
 
     table = log_table(spark, lake).where("kind = 'message'")
     assert table.select(F.countDistinct("offset")).head() == (table.count(),)
     sent = table.where("topic NOT LIKE 'rmq_sys%' AND topic NOT LIKE 'RMQ_SYS%' AND topic <> 'OFFSET_MOVED_EVENT'")
-    assert sent.count() == count
+    assert sent.count() == COUNT
     # in order, per queue, without hole or repeat
     queues = table.groupBy("topic", "queue_id").agg(
         F.count("*").alias("n"), F.countDistinct("queue_offset").alias("d"),

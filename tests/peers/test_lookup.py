@@ -20,10 +20,10 @@ from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.log_reading import chunks_of
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["4.9.7", pytest.param("5.5.0", marks=pytest.mark.soak)])
+@pytest.fixture(params=["4.9.7", "5.5.0"])
 def name_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NameServer]:
     with NameServer(request.param, tmp_path / "name-server") as running:
         yield running

@@ -70,7 +70,7 @@ class Synced:
         return json.loads(re.sub(r"([{,]\s*)(\d+)(\s*:)", r'\1"\2"\3', (self.config / name).read_text()))
 
 
-@pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
+@pytest.fixture(scope="module", params=["5.5.0", pytest.param("4.9.7", marks=pytest.mark.nightly)])
 def synced(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Synced]:

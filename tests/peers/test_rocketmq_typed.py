@@ -16,7 +16,7 @@ from tests.peers.rocketmq import Broker
 from tests.peers.typed_orders import fields, model, read, value
 from tests.pipeline.running import replicate_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer]
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly]
 
 STEPS = 2
 LONG = [pytest.mark.soak, pytest.mark.timeout(3600)]

@@ -11,7 +11,7 @@ import pytest
 from pipeline.spark.jars import java, resolve
 from tests.sources.rocketmq.signatures import CASES, Case
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 PROGRAM = Path(__file__).parent / "java" / "Sign.java"
 

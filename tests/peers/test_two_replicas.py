@@ -14,7 +14,7 @@ from tests.peers.cluster import connections_of
 from tests.peers.replicating import assert_same_as_files, end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 def test_two_replicas_of_one_broker_are_both_complete(spark: SparkSession, broker_550: Broker, tmp_path: Path) -> None:

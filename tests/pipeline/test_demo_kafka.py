@@ -1,4 +1,4 @@
-"""``make run MASTER=kafka`` shortened; in the soak as a newcomer runs it, twice, the second time until Ctrl-C."""
+"""``make run MASTER=kafka`` as a newcomer runs it, shortened; twice, the second time until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from pathlib import Path
 import psutil
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
-from tests.pipeline.demos import DemoHere, demo, finish, interrupted_beyond
+from tests.pipeline.demos import demo, finish, interrupted_beyond
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(400)]
 
 PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+)$", re.M)
 """Of the last table: partition, position, group, and three counts."""
@@ -50,13 +49,6 @@ ARGUMENTS = ("--master", "kafka", "--rate-per-s", "700")
 ONCE = (*ARGUMENTS, "--duration-s", "6")
 
 
-@pytest.mark.soak  # the job: tests/peers/test_kafka_replication.py
-def test_it_ends_by_itself(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    check_once(tmp_path, *DemoHere(capsys, monkeypatch)(tmp_path, *ONCE))
-
-
 def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
     """Returns what `check_shown` does."""
     end, records = check_shown(out)
@@ -73,7 +65,6 @@ def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
     return end, records
 
 
-@pytest.mark.soak
 def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
     end, records = check_once(tmp_path, *finish(demo(tmp_path, *ONCE)))
     again = demo(tmp_path, *ARGUMENTS, "--keep")

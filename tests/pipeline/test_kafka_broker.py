@@ -36,6 +36,7 @@ def offset_of_next(server: str) -> int:
 
 
 @pytest.mark.peer
+@pytest.mark.nightly
 def test_it_goes_on_with_its_store_at_other_ports_and_leaves_no_process(tmp_path: Path) -> None:
     with running_broker(tmp_path / "broker") as first:
         with closing(KafkaAdminClient(bootstrap_servers=first)) as admin:
@@ -50,6 +51,7 @@ def test_it_goes_on_with_its_store_at_other_ports_and_leaves_no_process(tmp_path
 
 
 @pytest.mark.peer
+@pytest.mark.nightly
 def test_it_ends_with_who_started_it_also_by_force_and_its_store_is_used_once(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _KEPT, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as starter:
@@ -85,6 +87,7 @@ def test_where_kafka_cannot_be_had_it_says_so_and_what_to_do(tmp_path: Path, mon
 
 
 @pytest.mark.peer
+@pytest.mark.nightly
 def test_a_store_that_cannot_be_formatted_is_said(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file")
     with pytest.raises(MasterError, match="could not format"):

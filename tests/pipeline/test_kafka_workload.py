@@ -1,20 +1,11 @@
-"""The orders of the Kafka demo: repeatable, of every kind, and in a broker as many as is said."""
+"""The orders of the Kafka demo: repeatable, and of every kind."""
 
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from itertools import islice
-from pathlib import Path
 
-import pytest
-from kafka import KafkaConsumer, TopicPartition
-
-from pipeline.demo.kafka_broker import VERSION
-from pipeline.demo.kafka_workload import OrderRecord, Sender, Transaction, orders
-from sources.errors import MasterError
-from tests.peers.kafka import KafkaBroker
-from tests.peers.kafka_traffic import create_topic
+from pipeline.demo.kafka_workload import OrderRecord, Transaction, orders
 
 STATUSES = ["placed", "paid", "packed", "shipped"]
 
@@ -48,28 +39,3 @@ def test_some_come_in_transactions_of_which_some_are_aborted() -> None:
     transactions = [item for item in islice(orders(7), 20_000) if isinstance(item, Transaction)]
     assert {item.is_committed for item in transactions} == {True, False}
     assert all(len(item.records) > 1 for item in transactions)
-
-
-@pytest.mark.peer
-def test_a_consumer_is_given_what_the_sender_counts(tmp_path: Path) -> None:
-    with KafkaBroker(VERSION, tmp_path) as broker:
-        create_topic(broker, "orders", 3)
-        sent = Sender(broker.server, "orders").send(7, duration_s=60, count=10_000)
-        tps = [TopicPartition("orders", number) for number in range(3)]
-        options = {"isolation_level": "read_committed", "enable_auto_commit": False, "group_id": None}
-        with closing(KafkaConsumer(bootstrap_servers=broker.server, **options)) as consumer:
-            consumer.assign(tps)
-            consumer.seek_to_beginning()
-            ends = consumer.end_offsets(tps)
-            found = []
-            while any(consumer.position(tp) < ends[tp] for tp in tps):
-                found += [record for part in consumer.poll(timeout_ms=500).values() for record in part]
-        create_topic(broker, "narrow", max_message_bytes=100)
-        with pytest.raises(MasterError, match=r"does not take the orders.*TooLarge"):
-            Sender(broker.server, "narrow").send(7, duration_s=60)
-    assert sent.records >= 10_000
-    assert len(found) == sent.records
-    assert sum(record.value is None for record in found) == sent.tombstones > 0
-    assert sent.committed > 0
-    assert sent.aborted > 0
-    assert sum(ends.values()) > len(found) + sent.withdrawn  # aborted records are in the log, and so are markers

@@ -10,11 +10,9 @@ from pyspark.sql import SparkSession
 
 from sources.access.address import Address
 from sources.rocketmq.producer.workload import send_workload, workload
-from tests.peers.cluster import Cluster, running_cluster
 from tests.peers.proxy import Proxy
 from tests.peers.replicating import assert_same_as_files, replicate_over_cuts, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
-from tests.peers.waiting_producers import SLAVE_TIMEOUT_MS, check_all_answered, check_killed_broker, check_recovery
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(1800)]
 
@@ -43,29 +41,3 @@ def test_a_job_over_a_slow_network(spark: SparkSession, broker: Broker, tmp_path
         with replicating(spark, tmp_path, broker, trigger_interval_s=0.1, **ways) as job:
             wait_for_all(job, broker, PATIENCE_S)
     assert_same_as_files(spark, tmp_path, job, broker)
-
-
-@pytest.fixture(scope="module", params=["4.9.7", "5.3.3"])
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A master of each version in turn whose producers wait."""
-    home = tmp_path_factory.mktemp(f"soak-cluster-{request.param}")
-    with running_cluster(request.param, home, slave_timeout_ms=SLAVE_TIMEOUT_MS) as cluster:
-        yield cluster
-
-
-def test_two_thousand_producers_wait_for_the_lakehouse_alone(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
-    check_all_answered(spark, cluster, tmp_path, print)
-
-
-def test_without_logtwin_the_broker_says_so_and_with_it_recovers(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
-    check_recovery(spark, cluster, tmp_path)
-
-
-def test_a_killed_broker_loses_no_message_that_was_answered(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
-    check_killed_broker(spark, cluster, tmp_path)
