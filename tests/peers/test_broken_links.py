@@ -123,7 +123,9 @@ def test_a_broker_that_is_replaced_while_it_is_read_gives_none_of_its_bytes(
             send_workload(local(other.port), workload(101), count=1000)
         log = replace(log_through(proxy.port, broker.port), connect_attempts=3)
         with pytest.raises(MasterReplaced, match="rocketmq/b1"):
-            for chunk in chunks_of(log.read(OffsetRange(links.start, Offset(end)), committed=None, boundary=True)):
+            for chunk in chunks_of(
+                log.read(OffsetRange(links.start, Offset(end)), committed=links.start, boundary=True)
+            ):
                 held += chunk.raw
                 proxy.target = other.ha_port
     assert len(held) > 900_000

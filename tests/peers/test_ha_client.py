@@ -67,7 +67,7 @@ def send(client: RemotingClient, topic: str, body: bytes, serialization: Seriali
 
 
 def read_all(log: RocketMQLog, bounds: OffsetRange) -> list[Chunk]:
-    chunks = chunks_of(log.read(bounds, committed=None, boundary=True))
+    chunks = chunks_of(log.read(bounds, committed=bounds.start, boundary=True))
     return [Chunk(chunk.covered, chunk.records, memoryview(bytes(chunk.raw))) for chunk in chunks]
 
 

@@ -28,11 +28,9 @@ from sources.errors import (
 )
 from sources.kafka.cluster.connection import Cluster, connected
 from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Security
-from sources.kafka.topic import KafkaTopic
 from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_security import SecureListeners
-from tests.peers.kafka_traffic import create_topic
 
 pytestmark = pytest.mark.peer
 
@@ -112,31 +110,6 @@ def test_a_broker_is_asked_as_any_and_as_itself(broker: KafkaBroker) -> None:
         with pytest.raises(MasterRefused, match="no broker 7"):
             cluster.call(MetadataRequest(topics=MetadataRequest.NO_TOPICS), 7)
         assert brokers(cluster) == [broker.server]
-
-
-def test_the_second_server_is_asked_where_the_first_is_down(broker: KafkaBroker) -> None:
-    settings = replace(to(broker.server), servers=("127.0.0.1:1", broker.server, "127.0.0.1:1"))
-    with connected(settings) as cluster:
-        assert cluster.cluster_id == broker.cluster_id
-
-
-def test_looks_at_topics_share_connections_that_are_kept(broker: KafkaBroker) -> None:
-    def ours() -> set[int]:
-        port = int(broker.server.rpartition(":")[2])
-        sockets = psutil.Process().net_connections("tcp")
-        return {
-            one.laddr.port for one in sockets if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED"
-        }
-
-    topics = [KafkaTopic(settings=to(broker.server), cluster="c", topic=name) for name in ("looks-one", "looks-two")]
-    for topic in topics:
-        create_topic(broker, topic.topic)
-    before = ours()
-    bounds = [topic.bounds() for topic in topics]
-    kept = ours() - before
-    assert len(kept) == 2  # whom everybody is asked, and the leader
-    assert [topic.bounds() for topic in topics] == bounds
-    assert ours() - before == kept
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

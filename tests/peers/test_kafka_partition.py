@@ -6,7 +6,6 @@ And what no consumer says aloud: retention that overtook, logs that were cut, to
 from __future__ import annotations
 
 import hashlib
-import pickle
 import random
 import struct
 from collections.abc import Iterable, Iterator
@@ -163,18 +162,6 @@ def test_an_open_transaction_ends_what_is_read_of_committed_records(mixed: Kafka
         read(partition_of(mixed, MIXED), OffsetRange(Offset(everything.end + 1), Offset(everything.end + 2)))
 
 
-def test_a_partition_goes_to_a_task_and_reads_there(mixed: KafkaBroker) -> None:
-    partition = partition_of(mixed, MIXED, 2, split_offsets=500)
-    there = pickle.loads(pickle.dumps(partition))  # noqa: S301 - our own bytes
-    assert there == partition
-    assert str(there.log_id) == "kafka/test/read-mixed/2"
-    splits = there.plan(there.bounds())
-    assert [split.size for split in splits[:-1]] == [500] * (len(splits) - 1)
-    assert rows_of([chunk for split in splits for chunk in read(there, split)]) == consumed(
-        mixed, MIXED, Isolation.READ_COMMITTED, 2
-    )
-
-
 def test_the_epoch_after_a_chunk_is_what_the_leader_takes_to_go_on(mixed: KafkaBroker) -> None:
     partition = partition_of(mixed, MIXED, chunk_bytes=2000)
     epoch = None
@@ -183,23 +170,6 @@ def test_the_epoch_after_a_chunk_is_what_the_leader_takes_to_go_on(mixed: KafkaB
         epoch = chunks[-1].mark
         assert epoch == 0
         partition.check_history(piece.end, epoch)
-
-
-def test_times_that_the_broker_gives(broker: KafkaBroker) -> None:
-    create_topic(broker, "append-time", message_timestamp_type="LogAppendTime")
-    with producer(broker, compression_type="gzip") as through:
-        send(through, "append-time", [Record(b"1", timestamp_ms=5), Record(b"2", timestamp_ms=6)])
-    partition = partition_of(broker, "append-time")
-    found = rows_of(read(partition, partition.bounds()))
-    assert found == consumed(broker, "append-time", Isolation.READ_COMMITTED)
-    assert {row[5] for row in found} == {"log_append_time"}
-
-
-def test_an_empty_partition_has_nothing_to_read(broker: KafkaBroker) -> None:
-    create_topic(broker, "empty")
-    partition = partition_of(broker, "empty")
-    assert partition.bounds() == OffsetRange(Offset(0), Offset(0))
-    assert read(partition, partition.bounds()) == []
 
 
 def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> None:

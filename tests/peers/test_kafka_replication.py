@@ -14,19 +14,14 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
-from pipeline.job import topic_replication
 from pipeline.job.replicate import Job
-from sinks.batch.result import BatchStep
-from sinks.state.topic_states import topics_held
 from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Rewritten
 from sources.kafka.topic import open_topic
-from sources.offsets import LogId
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_groups import java_member
-from tests.peers.kafka_reading import topic_of
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import (
     Record,
@@ -197,69 +192,6 @@ def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker
     assert (row["condition"], row["action"], row["start"], row["end"]) == ("rewritten", "reported", 0, 100)
     held = table(tmp_path, "kafka_log", "value")["value"].to_pylist()
     assert sorted(held) == sorted(b"%d" % number for number in range(100))
-
-
-@pytest.mark.nightly
-def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    create_topic(broker, "taken")
-    with producer(broker) as through:
-        send(through, "taken", [Record(b"x")] * 20)
-        config = config_of(broker, tmp_path, "taken", max_offsets_per_trigger=10)
-        first = Job(spark, config, available_now=False)
-        first.start()
-        steps: list[BatchStep] = []
-        second = Job(spark, config, available_now=True, take_over=True, on_step=steps.append)
-        second.start()
-        second.run()
-        send(through, "taken", [Record(b"y")] * 20)
-        with pytest.raises(LogtwinError, match="another job writes this log"):
-            first.run()
-    replicate_now(spark, config)
-    assert_replicated(tmp_path, broker, "taken")
-    assert BatchStep.COMMIT in steps
-    assert_accounted(spark, tmp_path, "taken")
-
-
-@pytest.mark.nightly
-def test_the_beginning_is_kept_whatever_comes_before_the_first_batch(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    """With latest nothing between two starts is left out."""
-    create_topic(broker, "begun-late", 2)
-    config = config_of(broker, tmp_path, "begun-late", starting_offset="latest")
-    with producer(broker) as through:
-        send(through, "begun-late", [Record(b"before")] * 10)
-        replicate_now(spark, config)
-        send(through, "begun-late", [Record(b"after")] * 5)
-        send(through, "begun-late", [Record(b"after")] * 5, 1)
-    replicate_now(spark, config)
-    states = state_of(spark, tmp_path, "begun-late").partitions
-    assert {number: (one.first, one.offset) for number, one in states.items()} == {0: (10, 15), 1: (0, 5)}
-    assert set(table(tmp_path, "kafka_log", "value")["value"].to_pylist()) == {b"after"}
-    assert group_offsets(broker, "begun-late") == {0: 15, 1: 5}
-
-
-@pytest.mark.nightly
-def test_partitions_that_were_claimed_when_the_job_was_killed_begin_as_any_other(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the options say, and with the topic that there is: not at 0 of whatever has the name later."""
-
-    def killed(*_: object) -> None:
-        raise LogtwinError("killed")
-
-    create_topic(broker, "claimed", 2)
-    config = config_of(broker, tmp_path, "claimed", starting_offset="latest")
-    with producer(broker) as through, monkeypatch.context() as patched:
-        send(through, "claimed", [Record(b"before")] * 10)
-        patched.setattr(topic_replication, "begin_together", killed)
-        with pytest.raises(LogtwinError, match="killed"):
-            replicate_now(spark, config)
-    assert not topics_held(str(tmp_path))[LogId("kafka", "test/claimed")][0].offset
-    replicate_now(spark, config)
-    state = state_of(spark, tmp_path, "claimed")
-    assert {number: (one.first, one.offset) for number, one in state.partitions.items()} == {0: (10, 10), 1: (0, 0)}
-    assert state.topic_id == str(topic_of(broker, "claimed").id)
 
 
 @pytest.mark.nightly

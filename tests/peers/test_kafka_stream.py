@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.datasource import register
-from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, Recreated, find_error
-from sources.group import standing
-from sources.group.standing import ReadingPlace, Standing
+from sources.errors import ConfigurationError, LogtwinError, Recreated
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.topics import topics_matching
 from sources.kafka.isolation import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
-from sources.master import RANGES_SCHEMA
-from sources.offsets import Offset
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, settings_of, topic_of
@@ -203,56 +198,6 @@ def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     assert json.dumps(str(of_topic)).encode() in kept
     assert keys.user.encode() not in kept
     assert keys.password.encode() not in kept
-
-
-@pytest.mark.nightly
-def test_ranges_are_what_is_to_be_read_from_where_the_job_says(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    """As the replica's own stream reads topics: all partitions by one look, those that the job lists."""
-    create_topic(broker, "ranges", 2)
-    send_plain(broker, "ranges", 1, 30)
-    of_topic = str(topic_of(broker, "ranges").id)
-    batches = list[list[tuple[Any, ...]]]()
-
-    def say(*positions: int, identity: str = of_topic) -> None:
-        logs = {f"kafka/east/ranges/{at}": ReadingPlace(Offset(one), 0, identity) for at, one in enumerate(positions)}
-        standing.write(tmp_path / "standing", Standing(logs, 10**9))
-
-    def keep(batch: DataFrame, number: int) -> None:
-        assert batch.columns == RANGES_SCHEMA.names
-        batches.append(sorted(tuple(row) for row in batch.collect()))
-        say()
-
-    def planned() -> list[tuple[Any, ...]]:
-        topics = json.dumps([{"id": "kafka/east/ranges", "servers": broker.server, "split_offsets": 20}])
-        reader = spark.readStream.format("logtwin").options(topics=topics, standing=str(tmp_path / "standing"))
-        writer = reader.load().writeStream.foreachBatch(keep).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{len(batches)}")).start().awaitTermination()
-        return batches[-1]
-
-    say(5, 0)
-    assert planned() == [
-        ("kafka/east/ranges/0", 5, 30, 5, 25, None),
-        ("kafka/east/ranges/0", 5, 30, 25, 30, None),
-    ]
-    add_partitions(broker, "ranges", 3)
-    send_plain(broker, "ranges", 3, 4)
-    say(30, 0)  # the third one is the job's to find
-    assert planned() == [("kafka/east/ranges/0", 30, 34, 30, 34, None), ("kafka/east/ranges/1", 0, 4, 0, 4, None)]
-    say(34, 4, 0)
-    assert planned() == [("kafka/east/ranges/2", 0, 4, 0, 4, None)]
-    say(40, 4, identity=str(uuid.UUID(int=7)))
-    errors = {row[0]: find_error(row[-1]) for row in planned()}
-    assert {log_id: type(error) for log_id, error in errors.items()} == {
-        "kafka/east/ranges/0": Recreated,
-        "kafka/east/ranges/1": Recreated,
-    }
-    say(40, 4)
-    ((log_id, *_, told),) = planned()
-    error = find_error(told)
-    assert isinstance(error, AboveMaximum)
-    assert (log_id, error.log, error.offset) == ("kafka/east/ranges/0", "kafka/east/ranges/0", 40)
 
 
 def test_a_secret_is_told_in_no_error(

@@ -18,7 +18,6 @@ from tests.peers.replicating import (
     assert_same_as_files,
     end_of,
     replicating,
-    wait_for_all,
     wait_for_answer,
     wait_for_position,
 )
@@ -56,40 +55,6 @@ def codes_in_vain(cluster: Cluster, sender: Sender) -> Counter[int | None]:
     """The answers to some sends that wait for a slave which is not to come."""
     with configured(cluster.master, slaveTimeout=SHORT_MS):
         return Counter(one.code for one in sender.send(MESSAGES))
-
-
-def test_two_connections_of_one_replica_do_not_pass_for_two(
-    spark: SparkSession, cluster: Cluster, tmp_path: Path
-) -> None:
-    """With three in-sync replicas wanted: OK only while logtwin and the real slave both have the message."""
-    sender = Sender(cluster.master.port, "beside")
-    try:
-        with configured(cluster.master, inSyncReplicas=3):
-            with replicating(spark, tmp_path, cluster.master) as job:
-                with watched(cluster.master) as alone:
-                    assert codes_in_vain(cluster, sender) == {SLAVE_TIMEOUT: MESSAGES}
-                    wait_for_all(job, cluster.master)
-                    assert codes_in_vain(cluster, sender) == {SLAVE_TIMEOUT: MESSAGES}
-                assert alone == {0, 1}  # they take turns
-
-                cluster.slave.start()
-                with watched(cluster.master) as both:
-                    wait_for_answer(lambda: sender.send(1)[0], OK)
-                    sent = sender.send(10 * MESSAGES, rate_per_s=200)
-                assert Counter(one.code for one in sent) == {OK: 10 * MESSAGES}
-                assert both <= {0, 1, 2}
-
-                cluster.slave.kill()
-                wait_until(lambda: len(connections_of(cluster.master)) <= 1, "the slave gone")
-                assert codes_in_vain(cluster, sender) == {SLAVE_TIMEOUT: MESSAGES}
-                cluster.slave.start()
-                wait_for_answer(lambda: sender.send(1)[0], OK)
-            # the real slave alone is not enough either
-            assert codes_in_vain(cluster, sender) == {SLAVE_TIMEOUT: MESSAGES}
-    finally:
-        cluster.slave.kill()
-    assert_holds(tmp_path, sent, sender.topic)
-    assert_same_as_files(spark, tmp_path, job, cluster.master)
 
 
 def test_reading_from_a_real_slave_leaves_the_master_alone(
