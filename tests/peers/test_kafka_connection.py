@@ -141,38 +141,26 @@ def test_a_user_who_is_not_known_is_told_where_the_names_came_from(
 def test_a_client_is_known_by_its_certificate(broker: KafkaBroker, keys: SecureListeners) -> None:
     with connected(to(broker.tls_server, tls(keys))) as cluster:
         assert brokers(cluster, broker.node_id) == [broker.tls_server]
-
-
-def test_a_client_without_a_certificate_is_refused(broker: KafkaBroker, keys: SecureListeners) -> None:
     without = Security(protocol="SSL", tls=Tls(ca_file=str(keys.ca_file)))
     with refused(ConfigurationError, keys) as caught, connected(to(broker.tls_server, without)):
         pass
     assert "certificate_file" in str(caught.value)
+    for password in (None, PASSWORD):  # nobody is asked for it
+        settings = to(broker.tls_server, tls(keys, key_password=password))
+        with refused(ConfigurationError, keys) as caught, connected(settings):
+            pass
+        assert str(keys.key_file) in str(caught.value)
 
 
-@pytest.mark.parametrize("key_password", [None, PASSWORD])
-def test_a_key_under_another_password_is_not_used(
-    broker: KafkaBroker, keys: SecureListeners, key_password: Secret | None
-) -> None:
-    """Nor is anybody asked for it."""
-    settings = to(broker.tls_server, tls(keys, key_password=key_password))
-    with refused(ConfigurationError, keys) as caught, connected(settings):
-        pass
-    assert str(keys.key_file) in str(caught.value)
-    with connected(to(broker.server)):
-        pass
-
-
-@pytest.mark.parametrize("trusted", ["the system's", "another"])
-def test_a_broker_whose_certificate_is_not_trusted_is_refused(
-    broker: KafkaBroker, keys: SecureListeners, trusted: str
-) -> None:
-    ca_file = None if trusted == "the system's" else str(keys.other_ca_file)
-    settings = to(broker.sasl_server, sasl(keys, ca_file=ca_file))
-    with refused(ConfigurationError, keys) as caught, connected(settings):
-        pass
-    assert "not trusted" in caught.value.problem
-    assert "ca_file" in str(caught.value)
+def test_a_broker_whose_certificate_is_not_trusted_is_refused(broker: KafkaBroker, keys: SecureListeners) -> None:
+    for ca_file in (None, str(keys.other_ca_file)):  # the system's, another
+        with (
+            refused(ConfigurationError, keys) as caught,
+            connected(to(broker.sasl_server, sasl(keys, ca_file=ca_file))),
+        ):
+            pass
+        assert "not trusted" in caught.value.problem
+        assert "ca_file" in str(caught.value)
 
 
 def test_a_broker_that_is_not_the_one_in_its_certificate_is_refused(broker: KafkaBroker, keys: SecureListeners) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.errors import LogtwinError
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
@@ -17,13 +16,12 @@ from sources.master_topic import PartitionPosition
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import Offset
 from tests.peers.kafka import KafkaBroker
-from tests.peers.kafka_reading import settings_of, topic_of
+from tests.peers.kafka_reading import settings_of
 from tests.peers.kafka_traffic import (
     Record,
     add_partitions,
     create_topic,
     delete_records,
-    delete_topic,
     producer,
     send,
     transaction,
@@ -73,25 +71,3 @@ def test_bounds_transactions_and_the_group_are_as_they_were_made(broker: KafkaBr
         (0, 4, 4, None, None),  # with the end of the transaction
         (0, 0, 0, None, None),
     ]
-
-
-def test_a_topic_that_was_made_again_has_another_id(broker: KafkaBroker) -> None:
-    ids = []
-    for _ in range(2):
-        create_topic(broker, "described-again")
-        (found,) = fetched(orders(broker, "described-again"))
-        assert found.items is not None
-        assert not isinstance(found.items, LogtwinError)
-        ids += found.items.column("topic_id").to_pylist()
-        assert ids[-1] == str(topic_of(broker, "described-again").id)
-        delete_topic(broker, "described-again")
-    assert len(set(ids)) == 2
-
-
-def test_what_goes_wrong_is_the_result(broker: KafkaBroker) -> None:
-    (unknown,) = fetched(orders(broker, "unknown"))
-    assert isinstance(unknown.items, ConfigurationError)
-    nobody = replace(settings_of(broker), servers=(f"127.0.0.1:{broker.port + 3}",), connect_attempts=1)
-    (unreachable,) = fetched(replace(orders(broker), settings=nobody, patience_ms=0))
-    assert isinstance(unreachable.items, MasterUnreachable)
-    assert "kafka/prod/described" in str(unreachable.items)

@@ -143,6 +143,8 @@ def test_what_is_read_in_random_pieces_is_what_a_consumer_reads(mixed: KafkaBrok
             pieces = cut(whole, chance, pieces=9)
             read_alone = {piece.start: read(small, piece) for piece in chance.sample(pieces, len(pieces))}
             chunks = [chunk for piece in pieces for chunk in read_alone[piece.start]]
+            for piece in pieces:  # the epoch after it is what the leader takes to go on
+                partition.check_history(piece.end, epoch_after(read_alone[piece.start]))
             assert len(chunks) > len(at_once)
             assert rows_of(chunks) == expected
             assert checksum(chunks) == checksum(at_once)
@@ -160,16 +162,6 @@ def test_an_open_transaction_ends_what_is_read_of_committed_records(mixed: Kafka
     assert of_all == {number: partition_of(mixed, MIXED, number).bounds() for number in range(PARTITIONS)}
     with pytest.raises(AboveMaximum, match=f"holds .*{everything.end}"):
         read(partition_of(mixed, MIXED), OffsetRange(Offset(everything.end + 1), Offset(everything.end + 2)))
-
-
-def test_the_epoch_after_a_chunk_is_what_the_leader_takes_to_go_on(mixed: KafkaBroker) -> None:
-    partition = partition_of(mixed, MIXED, chunk_bytes=2000)
-    epoch = None
-    for piece in cut(partition.bounds(), random.Random(3), pieces=5):
-        chunks = read(partition, piece, epoch)
-        epoch = chunks[-1].mark
-        assert epoch == 0
-        partition.check_history(piece.end, epoch)
 
 
 def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> None:
