@@ -13,7 +13,7 @@ from pipeline.system.cache import cache_folder
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import embedded_master
 
-pytestmark = [pytest.mark.soak, pytest.mark.spark]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark]
 
 PROJECT = Path(__file__).parents[2]
 QUESTION = """
