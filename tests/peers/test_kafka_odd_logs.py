@@ -12,14 +12,14 @@ from sources.kafka.format.columns import canonical
 from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from tests.peers.kafka import EACH_VERSION, KafkaBroker
+from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_reading import partition_of
 from tests.peers.kafka_traffic import create_topic
 from tests.sources.kafka.batches import GZIP, SNAPPY, Sent, Written, decoded, written
 from tests.sources.kafka.test_damage import of_headers
 from tests.sources.kafka.test_old_messages import SENT, old
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 TOPIC = "odd"
 NANOSECONDS = 1_795_000_000_000_000_000
@@ -31,7 +31,7 @@ BOMB = of_headers(10_000_000, base_offset=19)
 LAST = bytes(written(20, b"last"))
 
 
-@pytest.fixture(scope="module", params=EACH_VERSION)
+@pytest.fixture(scope="module", params=VERSIONS)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """With the log SOUND + BOMB + LAST."""
     with KafkaBroker(request.param, tmp_path_factory.mktemp(f"odd-{request.param}")) as running:

@@ -246,6 +246,7 @@ def test_topics_by_name_and_by_pattern_and_a_partition_that_is_added(broker: Kaf
         partition_of(broker, "shop.orders", 4).bounds()
 
 
+@pytest.mark.nightly
 def test_a_broker_that_restarts_while_it_is_read_is_waited_for(broker: KafkaBroker) -> None:
     create_topic(broker, "restarted")
     with producer(broker) as through:

@@ -75,6 +75,7 @@ def test_a_session_tells_the_group_also_over_a_restart(broker: KafkaBroker) -> N
     topic.check()
 
 
+@pytest.mark.nightly
 def test_a_consumer_that_joins_ends_the_session(broker: KafkaBroker) -> None:
     topic = a_topic(broker, "of a session")
     with session_of(topic) as session:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.peer
 
 def test_a_consumer_is_given_what_the_sender_counts(newest_kafka: KafkaBroker) -> None:
     create_topic(newest_kafka, "demo", 3)
-    sent = Sender(newest_kafka.server, "demo").send(7, duration_s=60, count=3_000)
+    sent = Sender(newest_kafka.server, "demo").send(7, duration_s=60, count=4_000)
     tps = [TopicPartition("demo", number) for number in range(3)]
     options = {"isolation_level": "read_committed", "enable_auto_commit": False, "group_id": None}
     with closing(KafkaConsumer(bootstrap_servers=newest_kafka.server, **options)) as consumer:
@@ -27,7 +27,7 @@ def test_a_consumer_is_given_what_the_sender_counts(newest_kafka: KafkaBroker) -
         found = []
         while any(consumer.position(tp) < ends[tp] for tp in tps):
             found += [record for part in consumer.poll(timeout_ms=500).values() for record in part]
-    assert sent.records >= 3_000
+    assert sent.records >= 4_000
     assert len(found) == sent.records
     assert sum(record.value is None for record in found) == sent.tombstones > 0
     assert sent.committed > 0
