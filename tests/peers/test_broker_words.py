@@ -23,7 +23,7 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     return running
 
 
-def test_a_look_at_a_real_master(broker: Broker) -> None:
+def test_what_a_broker_says_of_itself_is_its_view(broker: Broker) -> None:
     remoting, ha = Address("127.0.0.1", broker.port), Address("127.0.0.1", broker.ha_port)
     with RemotingClient(remoting) as client:
         config, used = client.broker_config(), [float(client.runtime_info()["commitLogDiskRatio"])]

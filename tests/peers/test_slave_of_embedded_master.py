@@ -21,6 +21,7 @@ from tests.sources.rocketmq.embedded.embedded import running_master
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
+FILE_BYTES = 1024 * 1024
 NEWEST = "5.5.0"
 EACH_VERSION = (NEWEST, pytest.param("4.9.7", marks=pytest.mark.nightly))
 
@@ -56,7 +57,7 @@ def log_bytes(directory: Path, end: int) -> bytes:
 @pytest.mark.nightly
 def test_a_real_slave_comes_back_and_goes_on_where_it_was(tmp_path: Path) -> None:
     """With its master's address, as 4.x takes it."""
-    settings = MasterSettings(store=tmp_path / "master", port=0, ha_port=0, file_size_bytes=1024 * 1024)
+    settings = MasterSettings(store=tmp_path / "master", port=0, ha_port=0, file_size_bytes=FILE_BYTES)
     items = workload(498)
     with running_master(settings) as master:
         send_workload(master.address, items, count=200)
@@ -78,7 +79,8 @@ def registered_master(store: Path, names: NameServer, **changes: Any) -> MasterS
         store=store,
         port=0,
         ha_port=0,
-        file_size_bytes=1024 * 1024,
+        file_size_bytes=FILE_BYTES,
+        register_every_s=0.5,
         broker_name="b1",
         cluster_name="c1",
         name_server=Address.parse(names.address),
@@ -107,7 +109,7 @@ def route(names: NameServer, topic: str) -> dict[str, Any] | None:
 def test_a_real_name_server_knows_the_master_while_it_runs(tmp_path: Path, version: str) -> None:
     """Also one that has exactly one topic, which 5.x does not take at first."""
     with NameServer(version, tmp_path / "names") as names:
-        settings = registered_master(tmp_path / "master", names, register_every_s=0.2)
+        settings = registered_master(tmp_path / "master", names)
         with running_master(settings) as master:
             with Producer(master.address) as producer:
                 assert producer.send(OutgoingMessage("orders", b"x", queues=3)).is_stored
@@ -155,6 +157,7 @@ def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
                 return {result.code for result in producer.send_all([OutgoingMessage("orders", b"x" * 4000)] * count)}
 
             assert codes(1) == {ResponseCode.SLAVE_NOT_AVAILABLE}
+            wait_until(lambda: route(names, "orders") is not None, "the master at the name server")
             with slave_by_name(names, tmp_path / "slave", version) as slave:
                 wait_for_acknowledgement(master, max_offset(master))
                 assert codes(200) == {ResponseCode.SUCCESS}
@@ -165,5 +168,5 @@ def test_producers_wait_for_a_real_slave(tmp_path: Path, version: str) -> None:
                 wait_for_acknowledgement(master, max_offset(master))
                 assert codes(200) == {ResponseCode.SUCCESS}
             end = max_offset(master)
-        assert end > 1024 * 1024
+        assert end > FILE_BYTES
         assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)

@@ -65,7 +65,7 @@ def send_waiting(broker: Broker, codes: list[int]) -> None:
         ]
 
 
-def test_alone_it_never_passes_for_two(broker: Broker) -> None:
+def test_one_replica_is_counted_once(broker: Broker) -> None:
     log = log_of(broker)
     codes: list[int] = []
     position = log.bounds().end
@@ -136,7 +136,7 @@ def test_a_count_that_is_changed_is_heeded_at_the_next_batch(broker: Broker) -> 
         assert eventually(lambda: listed(client) == 1)
 
 
-def test_a_stream_of_records_is_counted_for_nothing(broker: Broker) -> None:
+def test_a_stream_of_records_is_refused(broker: Broker) -> None:
     """Whoever streams records has committed nothing, so no producer may be answered for it."""
     with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
         list(producer.send_all(OutgoingMessage("stream", b"x" * 500) for _ in range(20)))
