@@ -106,7 +106,7 @@ def _sync_of(spark: SparkSession, broker: Broker, warehouse: Path) -> MetadataSy
         with RemotingClient(Address("127.0.0.1", broker.port)) as client:
             return client.exchange(request)
 
-    rhythm = {"first_after_s": 0, "every_s": 0.3}
+    rhythm = {"first_after_s": 0, "every_s": 0.8}
     config = parse({"warehouse": str(warehouse), "metadata": rhythm}, where="test")
     return MetadataSync(spark, config, LogId("rocketmq", "b1"), lambda: metadata.fetch(ask), lambda: PROGRESS)
 

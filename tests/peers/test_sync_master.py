@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +17,7 @@ from pyspark.sql import SparkSession
 from tests.patience import wait_until
 from tests.peers.cluster import configured, connections_of
 from tests.peers.conftest import Report
-from tests.peers.replicating import assert_holds, assert_same_as_files, replicating, wait_for_all, wait_for_answer
+from tests.peers.replicating import assert_holds, assert_same_as_files, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender, Sent
 
@@ -38,6 +41,13 @@ def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield broker
 
 
+def send_until(is_over: threading.Event, sender: Sender) -> list[Sent]:
+    sent: list[Sent] = []
+    while not is_over.is_set():
+        sent += sender.send(100)
+    return sent
+
+
 def test_producers_wait_for_the_lakehouse_alone(
     spark: SparkSession, master: Broker, tmp_path: Path, report: Report
 ) -> None:
@@ -54,28 +64,30 @@ def test_producers_wait_for_the_lakehouse_alone(
         return sent[-1]
 
     with replicating(spark, tmp_path, master) as job, ThreadPoolExecutor(1) as pool:
-        wait_for_answer(send, OK)
-        answered = sender.send(400, rate_per_s=400)
-        before = sender.answers
-        sending = pool.submit(sender.send, 400)
-        wait_until(lambda: sender.answers >= before + 100, "some answers")
+        wait_until(lambda: send().is_ok, "an answer")
+        answered = sender.send(300, rate_per_s=400)
+        before, is_killed = sender.answers, threading.Event()
+        sending = pool.submit(send_until, is_killed, sender)
+        wait_until(lambda: sender.answers >= before + 50, "some answers")
+        os.kill(master.pid, signal.SIGSTOP)
+        wait_until(lambda: sender.asked > sender.answers, "producers who wait")
         master.kill()
+        is_killed.set()
         master.start()
         around = sending.result(120)
-        wait_for_answer(send, OK)  # without anybody's help
+        wait_until(lambda: send().is_ok, "an answer, without anybody's help")
         wait_for_all(job, master)
     if master.version != "4.9.7":
         assert connections_of(master) == []
     with configured(master, slaveTimeout=IN_VAIN_MS):
         alone = sender.send(20)
     with replicating(spark, tmp_path, master) as job:
-        wait_for_answer(send, OK)
+        wait_until(lambda: send().is_ok, "an answer again")
         wait_for_all(job, master)
 
-    assert Counter(one.code for one in answered) == {OK: 400}
+    assert Counter(one.code for one in answered) == {OK: 300}
     codes = Counter(one.code for one in around)
-    assert codes[OK] >= 100
-    assert codes[None] > 0  # some were under way
+    assert codes[OK] >= 50
     assert set(codes) <= {OK, None, 11, 12}
     assert Counter(one.code for one in alone) == {IN_VAIN[master.version]: 20}
     assert_holds(tmp_path, sent + answered + around + alone, sender.topic)
