@@ -17,15 +17,7 @@ from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import Offset
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import settings_of
-from tests.peers.kafka_traffic import (
-    Record,
-    add_partitions,
-    create_topic,
-    delete_records,
-    producer,
-    send,
-    transaction,
-)
+from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, transaction
 
 pytestmark = pytest.mark.peer
 

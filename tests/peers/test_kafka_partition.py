@@ -29,7 +29,9 @@ from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import Row, consumed, partition_of, rows, settings_of, topic_of
 from tests.peers.kafka_traffic import (
+    COMPRESSIONS,
     Record,
+    a_record,
     add_partitions,
     create_topic,
     delete_records,
@@ -41,7 +43,6 @@ from tests.peers.kafka_traffic import (
 
 pytestmark = pytest.mark.peer
 
-COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 3
 MIXED = "read-mixed"
 BOTH = tuple(Isolation)
@@ -83,14 +84,6 @@ def send_transactions(broker: KafkaBroker, chance: random.Random, stack: ExitSta
                     send(through, MIXED, (a_record(chance) for _ in range(20)), partition)
     third.begin_transaction()
     send(third, MIXED, (a_record(chance) for _ in range(10)))
-
-
-def a_record(chance: random.Random) -> Record:
-    key = chance.choice((None, b"", b"key", chance.randbytes(8)))
-    value = chance.choice((b"", b"text " * chance.randrange(60), chance.randbytes(chance.randrange(400))))
-    headers = [(chance.choice(("", "h", "ü")), chance.choice((b"", b"x" * 9))) for _ in range(chance.randrange(4))]
-    is_tombstone = key is not None and chance.random() < 0.1
-    return Record(None if is_tombstone else value, key, headers, chance.choice((None, 0, 1_700_000_000_123)))
 
 
 def sound(pieces: Iterable[Chunk | Damage]) -> Iterator[Chunk]:

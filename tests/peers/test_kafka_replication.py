@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import random
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,21 +22,12 @@ from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_groups import java_member
 from tests.peers.kafka_security import SecureListeners
-from tests.peers.kafka_traffic import (
-    Record,
-    add_partitions,
-    create_topic,
-    delete_records,
-    producer,
-    send,
-    transaction,
-)
+from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
 
-COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 PARTITIONS = 2
 ADDED = 1
 ENOUGH = 2_000
@@ -82,27 +72,6 @@ def has_all(job: Job, config: Config) -> bool:
     ends = {options.id: open_topic(options).bounds().latest.next for options in config.asked_topics()}
     reached = {one.log_id: {number: at.position for number, at in one.partitions.items()} for one in job.progress()}
     return reached == ends
-
-
-def a_record(chance: random.Random) -> Record:
-    key = chance.choice((None, b"", chance.randbytes(8)))
-    value = None if key and chance.random() < 0.1 else chance.randbytes(chance.choice((0, 20, 300)))
-    headers = [(chance.choice(("", "h", "ü")), chance.randbytes(9)) for _ in range(chance.randrange(3))]
-    return Record(value, key, headers, chance.choice((None, chance.randrange(2**40))))
-
-
-def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, chance: random.Random) -> None:
-    """At least `count` records, by each compression in turn; more in transactions, every other one aborted."""
-    records = [a_record(chance) for _ in range(min(500, count // (len(COMPRESSIONS) * partitions)))]
-    with ExitStack() as stack:
-        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
-        in_transactions = stack.enter_context(producer(broker, transactional_id=f"{topic}-{chance.random()}"))
-        for turn in range(math.ceil(count / (partitions * len(records)))):
-            for partition in range(partitions):
-                send(plain[turn % len(plain)], topic, records, partition)
-            with transaction(in_transactions, commit=turn % 2 == 0):
-                for partition in range(partitions):
-                    send(in_transactions, topic, records[: len(records) // 5], partition)
 
 
 @pytest.mark.parametrize("count", [ENOUGH, pytest.param(200_000, marks=pytest.mark.soak)])

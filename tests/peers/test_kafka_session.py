@@ -13,7 +13,7 @@ from sources.master_topic import PartitionPosition, TopicSession
 from sources.offsets import Offset
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
-from tests.peers.kafka_groups import java_member, seen_by_tools
+from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_reading import settings_of, topic_of
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, delete_topic, producer, send
 
@@ -72,27 +72,6 @@ def test_a_session_tells_the_group_also_over_a_restart(broker: KafkaBroker) -> N
 
         session.acknowledge(at((20, 0), (20, 0)))
     assert seen_by_tools(broker, "restarted") == {("t", 0): (20, 0), ("t", 1): (20, 0)}
-    topic.check()
-
-
-@pytest.mark.nightly
-def test_a_consumer_that_joins_ends_the_session(broker: KafkaBroker) -> None:
-    topic = a_topic(broker, "of a session")
-    with session_of(topic) as session:
-        session.acknowledge(at((5, 0)))
-        wait_until(lambda: session.acknowledged == {0: 5}, "an acknowledgement")
-        with java_member(broker, "of a session", "classic", "t"):
-            session.acknowledge(at((6, 0)))
-            wait_until(lambda: session.failure is not None, "a failure")
-            with pytest.raises(ConfigurationError, match="client 'in Java' at") as refused:
-                topic.check()
-        for error in (session.failure, refused.value):
-            assert isinstance(error, ConfigurationError)
-            assert error.log == "kafka/east/t"
-            assert "client 'in Java' at 127.0.0.1" in str(error)
-        session.acknowledge(at((7, 0)))
-        assert session.acknowledged == {0: 5}
-    assert seen_by_tools(broker, "of a session") == {("t", 0): (5, 0)}
     topic.check()
 
 

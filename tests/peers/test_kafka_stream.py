@@ -22,20 +22,11 @@ from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, settings_of, topic_of
 from tests.peers.kafka_security import SecureListeners
-from tests.peers.kafka_traffic import (
-    Record,
-    add_partitions,
-    create_topic,
-    delete_topic,
-    producer,
-    send,
-    transaction,
-)
+from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_topic, producer, send, send_mixed
 from tests.sources.said_by_spark import error_said
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer]
 
-COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 LIMIT = 50
 
 
@@ -67,28 +58,6 @@ def protected(broker: KafkaBroker, keys: SecureListeners, tmp_path: Path) -> dic
         "saslPassword": f"file:{tmp_path / 'password'}",
         "sslCaFile": str(keys.ca_file),
     }
-
-
-def send_mixed(broker: KafkaBroker, topic: str, partitions: int) -> None:
-    """Every compression, headers, tombstones, and transactions of which every other one is aborted, the last, too."""
-    chance = random.Random(31)
-    for compression in COMPRESSIONS:
-        with producer(broker, compression_type=compression) as through:
-            for partition in range(partitions):
-                send(through, topic, (a_record(chance) for _ in range(40)), partition)
-    with producer(broker, transactional_id=topic) as through:
-        for turn in range(4):
-            with transaction(through, commit=turn % 2 == 0):
-                for partition in range(partitions):
-                    send(through, topic, (a_record(chance) for _ in range(10)), partition)
-
-
-def a_record(chance: random.Random) -> Record:
-    key = chance.choice((None, b"", chance.randbytes(8)))
-    headers = [(chance.choice(("", "h", "ü")), chance.choice((b"", b"x" * 9))) for _ in range(chance.randrange(3))]
-    is_tombstone = key is not None and chance.random() < 0.2
-    value = None if is_tombstone else b"text " * chance.randrange(60)
-    return Record(value, key, headers, chance.choice((None, 0, 1_700_000_000_123)))
 
 
 def send_plain(broker: KafkaBroker, topic: str, partitions: int, count: int) -> None:
@@ -138,20 +107,20 @@ def error_of(action: Callable[[], Any], keys: SecureListeners) -> LogtwinError:
 
 def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, broker: KafkaBroker) -> None:
     create_topic(broker, "streamed", 3)
-    send_mixed(broker, "streamed", 3)
+    send_mixed(broker, "streamed", 3, 3 * 5 * 40, random.Random(31))
     read = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
     # pieces of which the last ones hold nothing but what was aborted, and answers of less than a batch
     committed = read.options(splitOffsets="30", chunkBytes="500").load().toArrow()
     assert committed.column_names == TOPIC_SCHEMA.names
     assert by_place(rows(committed)) == held(broker, "streamed")
-    assert committed.num_rows == 3 * (5 * 40 + 2 * 10)
+    assert committed.num_rows == 3 * (5 * 40 + 2 * 8)
     logs = [f"kafka/east/streamed/{partition}" for partition in committed["partition"].to_pylist()]
     assert committed["log_id"].to_pylist() == logs
 
     everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
     uncommitted = in_order(everything.option("isolation", "read_uncommitted").load())
     assert uncommitted == held(broker, "streamed", Isolation.READ_UNCOMMITTED)
-    assert len(uncommitted) == 3 * (5 * 40 + 4 * 10)
+    assert len(uncommitted) == 3 * (5 * 40 + 5 * 8)
     assert everything.option("startingOffset", "latest").load().count() == 0
 
 

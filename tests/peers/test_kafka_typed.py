@@ -45,12 +45,7 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
     with producer(broker) as through, producer(broker, transactional_id="typed-orders") as in_transactions:
         for step in range(STEPS):
             for partition in range(PARTITIONS):
-                send(
-                    through,
-                    "typed-orders",
-                    [record(chance, step) for _ in range(MESSAGES // PARTITIONS)],
-                    partition,
-                )
+                send(through, "typed-orders", [record(chance, step) for _ in range(MESSAGES // PARTITIONS)], partition)
             for is_committed in (True, False):
                 with transaction(in_transactions, commit=is_committed):
                     send(in_transactions, "typed-orders", [record(chance, step) for _ in range(5)])

@@ -36,10 +36,7 @@ def test_a_topic_is_a_table_with_what_does_not_fit_apart(
             "id": "rocketmq/b1", "master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}",
         }  # fmt: skip
         typed = {"from": ["orders"], "schema": {"id": "string", "n": "bigint", "price": "double", "late": "string"}}
-        tables = [
-            {"name": "all_orders", **typed},
-            {"name": "orders", **typed, "mode": "upsert", "key": ["id"]},
-        ]
+        tables = [{"name": "all_orders", **typed}, {"name": "orders", **typed, "mode": "upsert", "key": ["id"]}]
         config = parse({"warehouse": str(tmp_path / "lake"), "logs": [log], "tables": tables}, where="test")
         given = []
         for step in range(STEPS):

@@ -42,10 +42,7 @@ def test_who_may_send_sends(
     given = {**auth_broker.admin.options, **certificates.options}
     options = [(f"--{key.replace('_', '-')}", value) for key, value in given.items()]
     config = job(tmp_path, auth_broker.admin, certificates.options)
-    for arguments in (
-        ["--config", str(config)],
-        [str(part) for pair in options for part in pair if part is not True],
-    ):
+    for arguments in (["--config", str(config)], [str(part) for pair in options for part in pair if part is not True]):
         with auth_broker.client(auth_broker.admin.security(auth_broker.tls)) as client:
             before = client.commit_log_bounds().end
             code, said = send(capsys, auth_broker, *arguments)
