@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -147,7 +147,8 @@ def test_reading_while_the_broker_is_restarted(links: Links, broker: Broker) -> 
                 ended.wait(0.02)
 
     sender = Sender(broker.port, "restarted")
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(2) as pool, ExitStack() as at_last:
+        at_last.callback(ended.set)  # also where the test fails before
         sending, following = pool.submit(sender.send, 1000), pool.submit(follow)
         wait_until(lambda: sender.answers > 100, "answers")
         broker.stop()

@@ -232,12 +232,8 @@ def job(replica: Replica, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("log", "folders", "with_epochs"),
-    [
-        (f"kafka/test/{TOPIC}", {"rebuilt-0", "rebuilt-1", "rebuilt-2"}, True),
-        (f"kafka/test/{TOPIC}/1", {"rebuilt-1"}, True),
-        (f"kafka/test/{TOPIC}/1", {"rebuilt-1"}, False),
-    ],
+    ("log", "numbers", "with_epochs"),
+    [(f"kafka/test/{TOPIC}", (0, 1, 2), True), (f"kafka/test/{TOPIC}/1", (1,), False)],
 )
 def test_the_verb_takes_a_topic_or_a_partition_and_no_broker(
     replica: Replica,
@@ -245,33 +241,28 @@ def test_the_verb_takes_a_topic_or_a_partition_and_no_broker(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     log: str,
-    folders: set[str],
+    numbers: tuple[int, ...],
     *,
     with_epochs: bool,
 ) -> None:
-    to = tmp_path / "logs"
-    arguments = ["rebuild", "--config", str(job(replica, tmp_path)), "--log", log, "--to", str(to)]
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--file-size-bytes", "30000", *(["--with-epochs"] if with_epochs else [])])
-    assert not ended.value.code
-    assert {path.name for path in to.iterdir()} == folders
+    to, config = tmp_path / "logs", str(job(replica, tmp_path))
+
+    def rebuild_by_verb(log: str, *more: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(["rebuild", "--config", config, "--log", log, "--to", str(to), *more])
+        return int(ended.value.code or 0)
+
+    assert rebuild_by_verb(f"kafka/test/{TOPIC}/7") == 2  # never replicated
+    assert not to.exists()
+    assert rebuild_by_verb(log, "--file-size-bytes", "30000", *(["--with-epochs"] if with_epochs else [])) == 0
+    assert {path.name for path in to.iterdir()} == {f"{TOPIC}-{number}" for number in numbers}
     for path in to.glob("*/*"):
         assert (path.read_bytes() == (rebuilt / path.relative_to(to)).read_bytes()) == with_epochs
     said = capsys.readouterr().out
-    assert "kafka/test/rebuilt/1: " in said
-    assert f"in {to}/rebuilt-1, the log from 25 to " in said
+    assert f"kafka/test/{TOPIC}/1: " in said
+    assert f"in {to}/{TOPIC}-1, the log from 25 to " in said
     assert ("; leader epochs up to " in said) == with_epochs
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)  # what is there now is not overwritten
-    assert ended.value.code == 2
-
-
-def test_what_was_never_replicated_cannot_be_rebuilt(replica: Replica, tmp_path: Path) -> None:
-    arguments = ["rebuild", "--config", str(job(replica, tmp_path)), "--to", str(tmp_path / "logs")]
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments, "--log", f"kafka/test/{TOPIC}/7"])
-    assert ended.value.code == 2
-    assert not (tmp_path / "logs").exists()
+    assert rebuild_by_verb(log) == 2  # what is there now is not overwritten
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
@@ -23,21 +21,11 @@ from pipeline.verify.summary import VerifySummary
 from sinks.proof.verdicts import Verdict
 from sources.datasource import register
 from sources.errors import LogtwinError, Recreated
-from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
-from tests.peers.kafka_reading import consumed
-from tests.peers.kafka_traffic import (
-    Record,
-    admin,
-    create_topic,
-    delete_records,
-    delete_topic,
-    producer,
-    send,
-    transaction,
-)
+from tests.peers.kafka_compaction import await_compaction, await_rest, create_compacted, set_config
+from tests.peers.kafka_traffic import Record, create_topic, delete_records, delete_topic, producer, send, transaction
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
 from tests.pipeline.running import replicate_now
@@ -206,10 +194,7 @@ def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
 ) -> None:
     """All records are replicated before the cleaner may take any."""
     topic, a_year_ms = "proven-compacted", 365 * 24 * 3600 * 1000
-    create_topic(
-        broker, topic, cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
-        delete_retention_ms=100, min_compaction_lag_ms=a_year_ms, max_compaction_lag_ms=2 * a_year_ms,
-    )  # fmt: skip
+    create_compacted(broker, topic, min_compaction_lag_ms=a_year_ms, max_compaction_lag_ms=2 * a_year_ms)
     with producer(broker, batch_size=2000) as through:
         send(through, topic, [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(600)])
     config = config_of(broker, tmp_path, topic, max_offsets_per_trigger=200, split_offsets=70)
@@ -218,18 +203,12 @@ def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     assert (before.problem, before.compacted) == (None, 0)
 
     set_config(broker, topic, "min.compaction.lag.ms", 0)
-    with producer(broker) as through:
-
-        def is_cleaned() -> bool:
-            send(through, topic, [Record(b"rolls the segment", b"roll")])
-            return len(_left(broker, topic, before.position)) < 100
-
-        wait_until(is_cleaned, "a compacted topic")
+    await_compaction(broker, topic, 100, before.position)
     set_config(broker, topic, "min.compaction.lag.ms", a_year_ms)
-    wait_until(lambda: _is_at_rest(broker, topic, before.position), "the end of the compaction")
+    left = await_rest(broker, topic, before.position)
     (after,) = verified(spark, config).values()
     assert after.problem is None
-    assert after.compacted == 600 - len(_left(broker, topic, before.position))
+    assert after.compacted == 600 - len(left)
     assert after.claims == before.claims
     said = list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
     assert any("nothing that can be compared differs" in line for line in said)
@@ -240,18 +219,3 @@ def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     set_config(broker, topic, "cleanup.policy", "delete")  # now nobody says any more why records are gone
     (unexplained,) = verified(spark, config).values()
     assert unexplained.differences[0].verdict is Verdict.REWRITTEN
-
-
-def set_config(broker: KafkaBroker, topic: str, key: str, value: str | int) -> None:
-    with admin(broker) as client:
-        client.alter_configs([ConfigResource("topic", topic, {key: str(value)})])
-
-
-def _left(broker: KafkaBroker, topic: str, below: Offset) -> list[int]:
-    return [row[0] for row in consumed(broker, topic, Isolation.READ_COMMITTED) if row[0] < below]
-
-
-def _is_at_rest(broker: KafkaBroker, topic: str, below: Offset) -> bool:
-    before = _left(broker, topic, below)
-    time.sleep(1)  # the broker's cleaner looks for work twice as often
-    return _left(broker, topic, below) == before

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -63,10 +64,11 @@ def test_producers_wait_for_the_lakehouse_alone(
         sent.extend(sender.send(1))
         return sent[-1]
 
-    with replicating(spark, tmp_path, master) as job, ThreadPoolExecutor(1) as pool:
+    with replicating(spark, tmp_path, master) as job, ThreadPoolExecutor(1) as pool, ExitStack() as at_last:
         wait_until(lambda: send().is_ok, "an answer")
         answered = sender.send(300, rate_per_s=400)
         before, is_killed = sender.answers, threading.Event()
+        at_last.callback(is_killed.set)  # also where the test fails before
         sending = pool.submit(send_until, is_killed, sender)
         wait_until(lambda: sender.answers >= before + 50, "some answers")
         os.kill(master.pid, signal.SIGSTOP)
