@@ -39,5 +39,5 @@ def counting(broker: Broker) -> Iterator[list[int]]:
             counts.append(listed(client))
 
     with RemotingClient(Address("127.0.0.1", broker.port)) as client, meanwhile(look, every_s=0.002):
-        look()
+        wait_until(lambda: counts != [], "a first look")
         yield counts
