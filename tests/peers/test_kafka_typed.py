@@ -15,7 +15,7 @@ from sources.datasource import register
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.spark_kafka import consumed_by_spark
-from tests.peers.typed_orders import fields, model, read, value
+from tests.peers.typed_orders import assert_appended, fields, read, value
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly]
@@ -55,11 +55,7 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
         for row in consumed_by_spark(spark, broker, ["typed-orders"]).orderBy("partition", "offset").collect()
     ]
     assert len(given) == STEPS * (MESSAGES + 5)
-    expected, apart = model(map(_placed, given))
-    rows = read(spark, tmp_path, "tables/all_orders")
-    assert {(row["log_id"], row["offset"]): fields(row) for row in rows} == expected
-    unfit = [row for row in read(spark, tmp_path, "unfit") if row["table"] == "all_orders"]
-    assert {(row["log_id"], row["offset"], row["column"]): row["body"] for row in unfit} == apart
+    expected = assert_appended(spark, tmp_path, map(_placed, given))
     times = {(row["log_id"], row["offset"]): row["timestamp"] for row in map(_placed, given)}
     said = {place: (row["id"], row) for place, row in expected.items()}
     said |= {

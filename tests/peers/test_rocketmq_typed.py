@@ -13,7 +13,7 @@ from sources.access.address import Address
 from sources.datasource import register
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.peers.rocketmq import Broker
-from tests.peers.typed_orders import fields, model, read, value
+from tests.peers.typed_orders import assert_appended, fields, read, value
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly]
@@ -52,11 +52,6 @@ def test_a_topic_is_a_table_with_what_does_not_fit_apart(
                 for offset, body in zip(places, bodies, strict=True)
             ]
             replicate_now(spark, config)
-    expected, apart = model(given)
-    rows = read(spark, tmp_path / "lake", "tables/all_orders")
-    assert len(rows) == len(expected)
-    assert {(row["log_id"], row["offset"]): fields(row) for row in rows} == expected
-    unfit = [row for row in read(spark, tmp_path / "lake", "unfit") if row["table"] == "all_orders"]
-    assert {(row["log_id"], row["offset"], row["column"]): row["body"] for row in unfit} == apart
+    expected = assert_appended(spark, tmp_path / "lake", given)
     newest = {row["id"]: row for _, row in sorted(expected.items(), key=lambda one: one[0])}
     assert {row["id"]: fields(row) for row in read(spark, tmp_path / "lake", "tables/orders")} == newest
