@@ -32,7 +32,7 @@ from sources.master import Chunk
 from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import END, LogId, Offset, OffsetRange
 from sources.rebuilt_folder import RebuiltFolder
-from tests.peers.kafka import EACH_VERSION, VERSIONS, KafkaBroker
+from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import Row, consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
@@ -167,22 +167,21 @@ def test_kafkas_own_tool_finds_every_batch_valid(spark: SparkSession, replica: R
         assert (batches[-1][2] == 0) == (offsets[-1] < end - 1)
 
 
-@pytest.mark.parametrize("version", EACH_VERSION)
-def test_a_new_broker_serves_every_record_and_goes_on_at_the_position(
-    spark: SparkSession, replica: Replica, rebuilt: Path, tmp_path: Path, version: str
+def test_a_broker_serves_every_record_and_goes_on_at_the_position(
+    spark: SparkSession, replica: Replica, rebuilt: Path, each_kafka: KafkaBroker
 ) -> None:
-    with KafkaBroker(version, tmp_path / "new") as new:
-        create_topic(new, TOPIC, PARTITIONS)
-        new.stop()
-        for number in range(PARTITIONS):
-            _replace(new.partition_folder(TOPIC, number), rebuilt / f"{TOPIC}-{number}")
-        new.start()
-        for number, one in state_of(spark, replica.lake, TOPIC).partitions.items():
-            expected = stored_rows(replica, replica.log(number))
-            assert consumed(new, TOPIC, Isolation.READ_COMMITTED, number) == _as_consumed(expected)
-            with producer(new) as through:
-                assert send(through, TOPIC, [Record(b"the next one")], number) == [one.offset]
-            assert len(consumed(new, TOPIC, Isolation.READ_COMMITTED, number)) == len(expected) + 1
+    """As a new topic, of which it knows nothing but the files."""
+    create_topic(each_kafka, "restored", PARTITIONS)
+    each_kafka.stop()
+    for number in range(PARTITIONS):
+        _replace(each_kafka.partition_folder("restored", number), rebuilt / f"{TOPIC}-{number}")
+    each_kafka.start()
+    for number, one in state_of(spark, replica.lake, TOPIC).partitions.items():
+        expected = [(*row[:2], "restored", *row[3:]) for row in _as_consumed(stored_rows(replica, replica.log(number)))]
+        assert consumed(each_kafka, "restored", Isolation.READ_COMMITTED, number) == expected
+        with producer(each_kafka) as through:
+            assert send(through, "restored", [Record(b"the next one")], number) == [one.offset]
+        assert len(consumed(each_kafka, "restored", Isolation.READ_COMMITTED, number)) == len(expected) + 1
 
 
 @pytest.mark.nightly
