@@ -81,7 +81,7 @@ def _send_mixed(broker: KafkaBroker) -> None:
     """To the partitions 0 and 1; partition 2 stays empty. Both end with what has no record: an aborted transaction."""
     with producer(broker, batch_size=2000) as plain, producer(broker, transactional_id="rebuilt") as in_turn:
         for partition in range(2):
-            for number in range(12):
+            for number in range(9):
                 send(plain, TOPIC, _records(number), partition)
                 with transaction(in_turn, commit=number % 3 != 2):
                     send(in_turn, TOPIC, [Record(b"in a transaction", b"t")] * 3, partition)
@@ -144,7 +144,7 @@ def test_every_partition_has_the_rows_of_the_table_and_ends_at_the_position(
         assert (found.reached, found.epoch) == (position.offset, position.leader_epoch)
         assert int(files(rebuilt / folder_name(log_id))[0].stem) == position.first
     mixed = stored_rows(replica, replica.log(0))
-    assert len(mixed) == 2 * 12 * 4 + 2 * 8 * 3
+    assert len(mixed) == 2 * 9 * 4 + 2 * 6 * 3
     assert len(files(rebuilt / f"{TOPIC}-0")) > 5
     assert len(set(mixed["leader_epoch"].to_pylist())) == 2
     assert mixed["offset"][-1].as_py() + 1 < state_of(spark, replica.lake, TOPIC).partitions[0].offset
