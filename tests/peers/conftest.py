@@ -12,6 +12,7 @@ from tests.peers.rocketmq import Broker
 from tests.peers.rocketmq_security import AuthBroker, Certificates
 
 Report = Callable[[str], None]
+EACH_BROKER = ("broker_550", pytest.param("broker_497", marks=pytest.mark.nightly))
 _figures = pytest.StashKey[list[str]]()
 
 
@@ -50,6 +51,13 @@ def broker_497(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A 4.9.7 broker, a lone master."""
     with Broker("4.9.7", tmp_path_factory.mktemp("broker-4.9.7")) as running:
         yield running
+
+
+@pytest.fixture(scope="module", params=EACH_BROKER)
+def each_broker(request: pytest.FixtureRequest) -> Broker:
+    """Each of the two in turn."""
+    running: Broker = request.getfixturevalue(request.param)
+    return running
 
 
 @pytest.fixture(scope="session")

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from tests.peers.rocketmq_process import RocketMQProcess
 from tests.peers.wire import Connection, Refused
-
-EACH_BROKER = ("broker_550", pytest.param("broker_497", marks=pytest.mark.nightly))
-"""Fixtures of a broker of each version."""
 
 
 class Broker(RocketMQProcess):

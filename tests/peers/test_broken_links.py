@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sources.access.address import Address
-from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
+from sources.errors import MasterUnreachable
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
@@ -21,10 +20,9 @@ from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session.session import HASession
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
-from tests.peers.proxy import Cut, Proxy, random_cuts
+from tests.peers.proxy import Proxy, random_cuts
 from tests.peers.replicating import end_of, replicate_over_cuts
-from tests.peers.rocketmq import EACH_BROKER, Broker
-from tests.peers.sender import Sender
+from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -37,7 +35,7 @@ LOG_BYTES = 4_000_000
 LONGEST_CUT_BYTES = LOG_BYTES // CUTS - 1_000  # so 100 connections cannot be enough for the whole log
 CHUNK_BYTES = 16 * 1024
 BODY = bytes(range(256)) * 10
-ONLY_NEWEST = pytest.mark.parametrize("links", ["broker_550"], indirect=True)
+ONLY_NEWEST = pytest.mark.parametrize("each_broker", ["broker_550"], indirect=True)
 
 
 @dataclass(frozen=True)
@@ -51,16 +49,15 @@ class Links:
         return self.broker.log_bytes(end)[self.start :]
 
 
-@pytest.fixture(scope="module", params=EACH_BROKER)
-def links(request: pytest.FixtureRequest) -> Links:
-    broker: Broker = request.getfixturevalue(request.param)
-    start = end_of(broker)
+@pytest.fixture(scope="module")
+def links(each_broker: Broker) -> Links:
+    start = end_of(each_broker)
     if start:
-        wait_until(lambda: connections_of(broker) == [], "the end of others' connections")
-    with Producer(local(broker.port), window=32) as producer:
-        while end_of(broker) < start + LOG_BYTES:
+        wait_until(lambda: connections_of(each_broker) == [], "the end of others' connections")
+    with Producer(local(each_broker.port), window=32) as producer:
+        while end_of(each_broker) < start + LOG_BYTES:
             assert all(one.is_stored for one in producer.send_all([OutgoingMessage("links", BODY)] * 200))
-    return Links(broker, Offset(start))
+    return Links(each_broker, Offset(start))
 
 
 @pytest.fixture(scope="module")
@@ -103,63 +100,6 @@ def test_reading_over_a_connection_that_is_cut_a_hundred_times(links: Links, bro
         replica = replica_of(log_through(proxy.port, broker.port), links.start, end)
         assert proxy.cut_connections == CUTS
     assert replica == links.files_up_to(end)
-
-
-@pytest.mark.nightly
-@ONLY_NEWEST
-def test_a_broker_that_is_replaced_while_it_is_read_gives_none_of_its_bytes(
-    links: Links, broker: Broker, tmp_path: Path
-) -> None:
-    """Behind the same address, with a log that is as long: between any two bytes of the one that was there."""
-    end = end_of(broker)
-    held = bytearray()
-    with (
-        Broker("5.5.0", tmp_path / "other") as other,
-        Proxy(broker.ha_port, cuts=iter([Cut(to_client=True, after_bytes=1_000_000)])) as proxy,
-    ):
-        while end_of(other) < end:
-            send_workload(local(other.port), workload(101), count=1000)
-        log = replace(log_through(proxy.port, broker.port), connect_attempts=3)
-        with pytest.raises(MasterReplaced, match="rocketmq/b1"):
-            for chunk in chunks_of(
-                log.read(OffsetRange(links.start, Offset(end)), committed=links.start, boundary=True)
-            ):
-                held += chunk.raw
-                proxy.target = other.ha_port
-    assert len(held) > 900_000
-    assert held == links.files_up_to(links.start + len(held))
-
-
-@pytest.mark.nightly
-def test_reading_while_the_broker_is_restarted(links: Links, broker: Broker) -> None:
-    """HA-60, HA-69: in an orderly way and on the same store, while it is written to."""
-    log = log_through(broker.ha_port, broker.port)
-    held = bytearray()
-    ended = threading.Event()
-    breaks = []
-
-    def follow() -> None:
-        while not ended.is_set():
-            try:
-                read_on(held, log, links.start, log.bounds().end)
-            except (MasterUnreachable, MasterSilent) as error:
-                breaks.append(error)
-                ended.wait(0.02)
-
-    sender = Sender(broker.port, "restarted")
-    with ThreadPoolExecutor(2) as pool, ExitStack() as at_last:
-        at_last.callback(ended.set)  # also where the test fails before
-        sending, following = pool.submit(sender.send, 1000), pool.submit(follow)
-        wait_until(lambda: sender.answers > 100, "answers")
-        broker.stop()
-        broker.start()
-        sending.result()
-        end = end_of(broker)
-        wait_until(lambda: links.start + len(held) >= end or following.done(), "the end of the log")
-        ended.set()
-        following.result()
-    assert breaks
-    assert bytes(held) == links.files_up_to(links.start + len(held))
 
 
 @ONLY_NEWEST

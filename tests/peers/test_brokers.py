@@ -8,19 +8,13 @@ import pytest
 
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segments import Segments
-from tests.peers.rocketmq import EACH_BROKER, Broker
+from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
 from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = pytest.mark.peer
 
 MESSAGES = 1000
-
-
-@pytest.fixture(params=EACH_BROKER)
-def broker(request: pytest.FixtureRequest) -> Broker:
-    running: Broker = request.getfixturevalue(request.param)
-    return running
 
 
 def bodies(segments: Segments, wanted: OffsetRange) -> dict[int, bytes]:
@@ -31,9 +25,9 @@ def bodies(segments: Segments, wanted: OffsetRange) -> dict[int, bytes]:
     return found
 
 
-def test_the_end_of_the_files_is_the_brokers_end_after_each_message(broker: Broker) -> None:
-    segments, known = Segments(broker.commitlog), None
-    with Connection(broker.port) as connection:
+def test_the_end_of_the_files_is_the_brokers_end_after_each_message(each_broker: Broker) -> None:
+    segments, known = Segments(each_broker.commitlog), None
+    with Connection(each_broker.port) as connection:
         for size in (0, 1, 4000, 300_000, 400_000, 500_000, 10):  # over the end of a file
             offset = connection.send(b"x" * size if size else b" ", "")
             known = segments.bounds(known).end
@@ -41,11 +35,11 @@ def test_the_end_of_the_files_is_the_brokers_end_after_each_message(broker: Brok
             assert len(bodies(segments, OffsetRange(Offset(offset), known))[offset]) == max(size, 1)
 
 
-def test_a_log_is_read_while_the_broker_appends(broker: Broker) -> None:
+def test_a_log_is_read_while_the_broker_appends(each_broker: Broker) -> None:
     """No false alarm at the tail, no record missed, none read before it is whole."""
-    with Connection(broker.port) as connection:
+    with Connection(each_broker.port) as connection:
         connection.send(b"makes the first file")
-        segments = Segments(broker.commitlog)
+        segments = Segments(each_broker.commitlog)
         start = at = segments.bounds().end
         sent: dict[int, bytes] = {}
 

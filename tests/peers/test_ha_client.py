@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import Any
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +22,7 @@ from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, S
 from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
 from tests.patience import eventually
 from tests.peers.cluster import configured
-from tests.peers.rocketmq import EACH_BROKER, Broker
+from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -30,13 +30,6 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 LOG_ID = LogId("rocketmq", "b1")
 NOBODY_THERE = {"4.9.7": ResponseCode.SLAVE_NOT_AVAILABLE, "5.5.0": ResponseCode.FLUSH_SLAVE_TIMEOUT}
 PATIENCE_S = 60.0
-
-
-@pytest.fixture(params=EACH_BROKER)
-def broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the real brokers in turn; other tests have written to them."""
-    running: Broker = request.getfixturevalue(request.param)
-    return running
 
 
 def client_of(broker: Broker) -> RemotingClient:
@@ -77,21 +70,21 @@ def bodies(chunks: list[Chunk], topic: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("serialization", list(Serialization))
-def test_what_was_sent_comes_back_over_ha_and_from_the_files(broker: Broker, serialization: Serialization) -> None:
+def test_what_was_sent_comes_back_over_ha_and_from_the_files(each_broker: Broker, serialization: Serialization) -> None:
     chance = random.Random(5)
     topic = f"ha-{serialization.name}"
     sent = [chance.randbytes(chance.choice((1, 10, 1000, 60_000))) for _ in range(100)]
-    with client_of(broker) as client:
+    with client_of(each_broker) as client:
         start = client.commit_log_bounds().end
         answers = [send(client, topic, body, serialization) for body in sent]
         assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
         bounds = OffsetRange(start, client.commit_log_bounds().end)
 
-    by_ha = read_all(log_over_ha(broker), bounds)
-    by_path = read_all(RocketMQLog(log_id=LOG_ID, path=str(broker.commitlog)), bounds)
+    by_ha = read_all(log_over_ha(each_broker), bounds)
+    by_path = read_all(RocketMQLog(log_id=LOG_ID, path=str(each_broker.commitlog)), bounds)
 
     assert bodies(by_ha, topic) == sent
-    assert b"".join(chunk.raw for chunk in by_ha) == broker.log_bytes(bounds.end)[bounds.start :]
+    assert b"".join(chunk.raw for chunk in by_ha) == each_broker.log_bytes(bounds.end)[bounds.start :]
     for chunks in (by_ha, by_path):
         assert (chunks[0].covered.start, chunks[-1].covered.end) == (bounds.start, bounds.end)
     assert [row for chunk in by_ha for row in chunk.records.to_pylist()] == [
@@ -99,8 +92,8 @@ def test_what_was_sent_comes_back_over_ha_and_from_the_files(broker: Broker, ser
     ]
 
 
-def test_a_range_beyond_the_end_is_above_the_maximum(broker: Broker) -> None:
-    log = log_over_ha(broker)
+def test_a_range_beyond_the_end_is_above_the_maximum(each_broker: Broker) -> None:
+    log = log_over_ha(each_broker)
     end = log.bounds().end
 
     with pytest.raises(AboveMaximum) as caught:
@@ -112,7 +105,7 @@ def test_a_range_beyond_the_end_is_above_the_maximum(broker: Broker) -> None:
 
 def test_a_stream_from_beyond_the_end_is_heartbeats_without_data(broker_550: Broker) -> None:
     end = log_over_ha(broker_550).bounds().end
-    options = HAReadOptions(silence_timeout_ms=2000)  # some heartbeats
+    options = HAReadOptions(silence_timeout_ms=3000)  # some heartbeats
 
     with (
         configured(broker_550, haSendHeartbeatInterval=500),
@@ -139,16 +132,15 @@ def test_a_broker_that_cannot_say_what_it_counts(broker_497: Broker) -> None:
     assert log_over_ha(broker_497).acknowledged_by_master() is None
 
 
-@pytest.fixture(params=EACH_BROKER)
-def waiting(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture
+def waiting(each_broker: Broker, tmp_path: Path) -> Iterator[Broker]:
     """A master whose producers wait for one slave, for half a second."""
-    settings: dict[str, Any] = {"slaveTimeout": 500}
-    if request.param == "broker_550":
-        with configured(request.getfixturevalue("broker_550"), inSyncReplicas=2, **settings):
-            yield request.getfixturevalue("broker_550")
+    if each_broker.version == "4.9.7":
+        with Broker("4.9.7", tmp_path, {"slaveTimeout": 500, "brokerRole": "SYNC_MASTER"}) as broker:
+            yield broker
         return
-    with Broker("4.9.7", tmp_path_factory.mktemp("waiting"), settings | {"brokerRole": "SYNC_MASTER"}) as broker:
-        yield broker
+    with configured(each_broker, inSyncReplicas=2, slaveTimeout=500):
+        yield each_broker
 
 
 def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: Broker) -> None:

@@ -19,7 +19,7 @@ import pytest
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Recreated, Rewritten
 from sources.kafka.bounds import bounds
 from sources.kafka.cluster.connection import connected
-from sources.kafka.cluster.topics import topics_matching, topics_named
+from sources.kafka.cluster.topics import topics_matching
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
@@ -32,7 +32,6 @@ from tests.peers.kafka_traffic import (
     COMPRESSIONS,
     Record,
     a_record,
-    add_partitions,
     create_topic,
     delete_records,
     delete_topic,
@@ -214,29 +213,6 @@ def test_a_topic_that_was_created_again_is_another_one(broker: KafkaBroker) -> N
 def exists(broker: KafkaBroker, topic: str) -> bool:
     with connected(settings_of(broker)) as cluster:
         return bool(topics_matching(cluster, topic))
-
-
-def test_topics_by_name_and_by_pattern_and_a_partition_that_is_added(broker: KafkaBroker) -> None:
-    create_topic(broker, "shop.orders", 2)
-    create_topic(broker, "shop.returns", 1)
-    create_topic(broker, "workshop", 1)
-    with connected(settings_of(broker)) as cluster:
-        named = topics_named(cluster, ["workshop", "shop.orders"])
-        assert [(topic.name, list(topic.leaders)) for topic in named] == [("workshop", [0]), ("shop.orders", [0, 1])]
-        assert [topic.name for topic in topics_matching(cluster, r"shop\..*")] == ["shop.orders", "shop.returns"]
-        assert not [topic for topic in topics_matching(cluster, ".*") if topic.name.startswith("__")]
-        assert topics_matching(cluster, "none") == []
-        add_partitions(broker, "shop.orders", 4)
-        wait_until(
-            lambda: list(topics_named(cluster, ["shop.orders"])[0].leaders) == [0, 1, 2, 3], "the new partitions"
-        )
-        with pytest.raises(ConfigurationError, match="no topic 'shop'"):
-            topics_named(cluster, ["shop.orders", "shop"])
-    assert topic_of(broker, "shop.orders").id == named[1].id
-    wait_until(lambda: topic_of(broker, "shop.orders").leaders[3] is not None, "its leader")
-    assert partition_of(broker, "shop.orders", 3).bounds() == OffsetRange(Offset(0), Offset(0))
-    with pytest.raises(ConfigurationError, match=r"no partition shop\.orders/4"):
-        partition_of(broker, "shop.orders", 4).bounds()
 
 
 @pytest.mark.nightly

@@ -14,7 +14,6 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import subjects
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
-from pipeline.operate.maintain import Maintenance
 from pipeline.operate.repair import repair_logs
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import VerifySummary
@@ -151,25 +150,6 @@ def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_ot
     list(repair_logs(config, "test", accept_master=True, take_over=False, dry_run=False))
     replicate_now(spark, config)
     assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["partly"])) == 90
-    assert all(one.problem is None for one in verified(spark, config).values())
-
-
-@pytest.mark.nightly
-def test_the_oldest_records_go_when_told_how_much_to_keep(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    create_topic(broker, "kept", 2)
-    sent(broker, "kept", 300)
-    config = config_of(broker, tmp_path, "kept", max_offsets_per_trigger=100)
-    replicate_now(spark, config)
-    kept = config.maintained_with({"keep_gb": 1e-6}, "test")
-    steps = [one for one in Maintenance(spark, kept, dry_run=False).run() if one.step == "retain"]
-    assert {(one.table, one.log) for one in steps} == {("kafka_log", f"kafka/test/kept/{at}") for at in range(2)}
-    assert all(one.records > 0 and one.bytes_after is not None and one.bytes_after < one.bytes_before for one in steps)
-    assert spark.read.format("delta").load(f"{tmp_path}/kafka_log").count() == 600 - sum(one.records for one in steps)
-    assert all(one.problem is None for one in coverages(config))
-    sent(broker, "kept", 10)
-    replicate_now(spark, config)
     assert all(one.problem is None for one in verified(spark, config).values())
 
 

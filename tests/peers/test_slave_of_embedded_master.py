@@ -54,25 +54,6 @@ def log_bytes(directory: Path, end: int) -> bytes:
     return b"".join(path.read_bytes() for path in files)[:end]
 
 
-@pytest.mark.nightly
-def test_a_real_slave_comes_back_and_goes_on_where_it_was(tmp_path: Path) -> None:
-    """With its master's address, as 4.x takes it."""
-    settings = MasterSettings(store=tmp_path / "master", port=0, ha_port=0, file_size_bytes=FILE_BYTES)
-    items = workload(498)
-    with running_master(settings) as master:
-        send_workload(master.address, items, count=200)
-        own: dict[str, str | int] = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": str(master.ha_address)}
-        with Broker("4.9.7", tmp_path / "slave", own) as slave:
-            wait_for_acknowledgement(master, max_offset(master))
-            slave.kill()
-            send_workload(master.address, items, count=3000)
-            slave.start()
-            end = max_offset(master)
-            wait_for_acknowledgement(master, end)
-        assert end > settings.file_size_bytes
-        assert log_bytes(slave.commitlog, end) == log_bytes(tmp_path / "master" / "commitlog", end)
-
-
 def registered_master(store: Path, names: NameServer, **changes: Any) -> MasterSettings:
     """As a real slave of cluster c1, broker b1, finds it."""
     return MasterSettings(
