@@ -21,7 +21,6 @@ from sinks.batch.proof import ProvenBatch
 from sinks.batch.replica import Replica
 from sinks.batch.split_report import SplitReport
 from sources.access.address import Address
-from sources.datasource import register
 from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import eventually, wait_until
@@ -46,7 +45,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def lake(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A replica of what the broker holds but for its beginning, whose job has ended."""
     lake = tmp_path_factory.mktemp("lake")
-    register(spark)
     send_workload(local(broker.port), workload(3), count=200)
     start = end_of(broker)
     send_workload(local(broker.port), workload(4), count=300)

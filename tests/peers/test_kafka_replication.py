@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
 from pipeline.job.replicate import Job
-from sources.datasource import register
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Rewritten
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Rewritten
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
@@ -24,6 +20,7 @@ from tests.peers.kafka_groups import java_member
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
+from tests.peers.replicating import running_job
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -37,34 +34,6 @@ ENOUGH = 2_000
 @pytest.fixture(scope="module")
 def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
     return newest_kafka
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _registered(spark: SparkSession) -> None:
-    register(spark)
-
-
-@contextmanager
-def running(spark: SparkSession, config: Config) -> Iterator[Job]:
-    """A job that runs in a thread of its own. What ended it is raised at the end."""
-    job = Job(spark, config, available_now=False)
-    failures: list[LogtwinError] = []
-
-    def run() -> None:
-        try:
-            job.start()
-            job.run()
-        except LogtwinError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="the job")
-    thread.start()
-    try:
-        yield job
-    finally:
-        job.request_stop()
-        thread.join()
-    assert failures == []
 
 
 def has_all(job: Job, config: Config) -> bool:
@@ -84,14 +53,14 @@ def test_mixed_records_while_the_job_runs(
     create_topic(each_kafka, mixed, PARTITIONS)
     compacted_topic(each_kafka, compacted)
     config = config_of(each_kafka, tmp_path, mixed, compacted)
-    with running(spark, config) as job:
+    with running_job(spark, config) as job:
         send_mixed(each_kafka, mixed, PARTITIONS, count // 2, chance)
         add_partitions(each_kafka, mixed, PARTITIONS + ADDED)
         each_kafka.kill()
         each_kafka.start()
         send_mixed(each_kafka, mixed, PARTITIONS + ADDED, count // 4, chance)
         wait_until(lambda: has_all(job, config), "all of it")
-    with running(spark, config) as job:
+    with running_job(spark, config) as job:
         send_mixed(each_kafka, mixed, PARTITIONS + ADDED, count // 4, chance)
         wait_until(lambda: has_all(job, config), "the rest")
     assert assert_replicated(tmp_path, each_kafka, mixed, compacted) >= count

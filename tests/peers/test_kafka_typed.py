@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from sinks.views.registration import register as register_tables
-from sources.datasource import register
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.spark_kafka import consumed_by_spark
@@ -33,7 +32,6 @@ def record(chance: random.Random, step: int) -> Record:
 def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
     spark: SparkSession, newest_kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    register(spark)
     broker = newest_kafka
     create_topic(broker, "typed-orders", PARTITIONS)
     table = {"cluster": "test", "topics": ["typed-orders"], "servers": broker.server}

@@ -18,7 +18,6 @@ from pipeline.operate.repair import repair_logs
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import VerifySummary
 from sinks.proof.verdicts import Verdict
-from sources.datasource import register
 from sources.errors import LogtwinError, Recreated
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
@@ -37,11 +36,6 @@ EVERYTHING = Wanted.parse(None, None)
 @pytest.fixture(scope="module")
 def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
     return newest_kafka
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _registered(spark: SparkSession) -> None:
-    register(spark)
 
 
 def sent(broker: KafkaBroker, topic: str, count: int, partitions: int = 2) -> None:

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from sources.access.address import Address
-from sources.datasource import register
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.peers.rocketmq import Broker
 from tests.peers.typed_orders import assert_appended, fields, read, value
@@ -29,7 +28,6 @@ LONG = [pytest.mark.soak, pytest.mark.timeout(3600)]
 def test_a_topic_is_a_table_with_what_does_not_fit_apart(
     spark: SparkSession, tmp_path: Path, version: str, messages: int
 ) -> None:
-    register(spark)
     chance = random.Random(8)
     with Broker(version, tmp_path / "broker") as broker:
         log = {
