@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
 from pipeline.job.replicate import Job
+from sources.datasource import register
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Rewritten
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
@@ -168,6 +169,7 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
 @pytest.mark.nightly
 def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     """A job does not start, and one that runs ends: by the word of who it is."""
+    register(spark)
     create_topic(broker, "busy")
     with producer(broker) as through:
         send(through, "busy", [Record(b"x")] * 20)
