@@ -9,7 +9,6 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
@@ -29,7 +28,7 @@ from sources.errors import (
 from sources.kafka.cluster.connection import Cluster, connected
 from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Security
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
+from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_security import SecureListeners
 
 pytestmark = pytest.mark.peer
@@ -207,15 +206,3 @@ def test_a_connection_that_broke_is_made_anew(broker: KafkaBroker, keys: SecureL
         broker.start()
         assert brokers(cluster) == [broker.sasl_server]
         assert brokers(cluster, broker.node_id) == [broker.sasl_server]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("version", VERSIONS)
-def test_each_of_several_brokers_is_asked_for_itself(version: str, tmp_path: Path) -> None:
-    with kafka_cluster(version, tmp_path, 2) as (first, second), connected(to(second.server)) as cluster:
-        for one in (first, second):
-            assert sorted(brokers(cluster, one.node_id)) == sorted([first.server, second.server])
-        first.kill()
-        with pytest.raises(MasterUnreachable, match=first.server):
-            brokers(cluster, first.node_id)
-        assert second.server in brokers(cluster, second.node_id)

@@ -23,7 +23,7 @@ from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import await_compaction, await_rest, create_compacted, set_config
-from tests.peers.kafka_traffic import Record, create_topic, delete_records, delete_topic, producer, send, transaction
+from tests.peers.kafka_traffic import Record, create_topic, delete_topic, producer, send, transaction
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
 from tests.pipeline.running import replicate_now
@@ -145,21 +145,6 @@ def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_ot
     replicate_now(spark, config)
     assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["partly"])) == 90
     assert all(one.problem is None for one in verified(spark, config).values())
-
-
-@pytest.mark.nightly
-def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    create_topic(broker, "old", 1)
-    sent(broker, "old", 100, partitions=1)
-    config = config_of(broker, tmp_path, "old", max_offsets_per_trigger=40)
-    replicate_now(spark, config)
-    delete_records(broker, "old", 0, 60)
-    (found,) = verified(spark, config).values()
-    assert found.problem is None
-    assert 0 < found.without_master_bytes < found.bytes
-    assert_accounted(spark, tmp_path, "old")
 
 
 @pytest.mark.nightly  # how it is counted: test_comparison_of_compacted.py
