@@ -106,8 +106,8 @@ def test_a_topic_that_was_created_anew_begins_a_new_epoch(
         with pytest.raises(Recreated, match="deleted and created again"):
             replicate_now(spark, config)
     assert state_of(spark, tmp_path, "anew") == before
-    (incident,) = table(tmp_path, "incidents", "log_id", "condition", "start", "action").to_pylist()
-    assert tuple(incident.values()) == ("kafka/test/anew/0", "recreated", 0, "reported")
+    incidents = table(tmp_path, "incidents", "condition", "start", "action").to_pylist()
+    assert {tuple(row.values()) for row in incidents} == {("recreated", 0, "reported")}
     with pytest.raises(Recreated):
         list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
     list(repair_logs(config, "test", accept_master=True, take_over=False, dry_run=False))
