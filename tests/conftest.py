@@ -36,8 +36,11 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 _KINDS = ("airflow", "peer", "spark", "pure")
 _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
 
-# Modules of one process: they share what costs most to make, Airflow's servers or the replica of both real logs.
-_TOGETHER = {"tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views"}
+# Modules of one process share what costs most to make: servers of Airflow, the replica of both real logs, real brokers.
+_TOGETHER = {
+    "tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views",
+    "tests/peers/test_kafka": "kafka", "tests/peers/test_views_live.py": "live views", "tests/peers/": "rocketmq",
+}  # fmt: skip
 
 # py4j has a connection for each thread, and leaves it to the collector when the thread has ended.
 _PY4J_SOCKET = r"ignore:unclosed <socket\.socket .*raddr=\('127\.0\.0\.1', {}\)>:ResourceWarning"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +14,13 @@ from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection, Refused
 
-UPDATE_BROKER_CONFIG, BROKER_CLUSTER_INFO, HA_STATUS = 25, 106, 907
+UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG, BROKER_CLUSTER_INFO, HA_STATUS = 25, 26, 106, 907
 LOOKS = 5
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """`master` runs, with `inSyncReplicas` of 2 where it knows that; `slave` does not until a test starts it.
+    """`master` runs, with `inSyncReplicas` of 2; `slave` does not until a test starts it.
 
     A slave that starts on an empty store asks for the last segment file: for a full copy its first start must come
     while the master has written but one.
@@ -29,31 +29,24 @@ class Cluster:
     master: Broker
     slave: Broker
 
-    @property
-    def version(self) -> str:
-        return self.master.version
 
-    @property
-    def counts_connections(self) -> bool:
-        """5.x: waits for as many acknowledging connections as it is told to, and says what it counts (907)."""
-        return not self.version.startswith("4.")
+@contextmanager
+def configured(broker: Broker, **settings: int) -> Iterator[None]:
+    """A running 5.x broker with other settings, at once and as long as the `with` lasts."""
+    with Connection(broker.port) as connection:
+        lines = connection.call(GET_BROKER_CONFIG)[1].decode().splitlines()
+        before = dict(line.split("=", 1) for line in lines if "=" in line)
+        _configure(connection, settings)
+    try:
+        yield
+    finally:
+        with Connection(broker.port) as connection:
+            _configure(connection, {name: before[name] for name in settings})
 
-    @property
-    def without_slave(self) -> int:
-        """The code of a waiting send that no slave took: SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT."""
-        return 12 if self.counts_connections else 11
 
-    def set_in_sync_replicas(self, count: int) -> None:
-        """At once, in the running master (5.x)."""
-        self._configure(f"inSyncReplicas={count}")
-
-    def set_slave_timeout(self, timeout_ms: int) -> None:
-        """At once, in the running master, for the messages that come from then on."""
-        self._configure(f"slaveTimeout={timeout_ms}")
-
-    def _configure(self, line: str) -> None:
-        with Connection(self.master.port) as connection:
-            connection.call(UPDATE_BROKER_CONFIG, body=f"{line}\n".encode())
+def _configure(connection: Connection, settings: Mapping[str, object]) -> None:
+    text = "".join(f"{name}={value}\n" for name, value in settings.items())
+    connection.call(UPDATE_BROKER_CONFIG, body=text.encode())
 
 
 def connections_of(broker: Broker) -> list[dict[str, Any]]:
@@ -73,17 +66,17 @@ def knows(names: NameServer, broker: Broker) -> bool:
 
 
 @contextmanager
-def running_cluster(version: str, home: Path, *, slave_timeout_ms: int = 3000) -> Iterator[Cluster]:
-    with NameServer(version, home / "names") as names:
+def running_cluster(home: Path, *, slave_timeout_ms: int) -> Iterator[Cluster]:
+    """Of 5.5.0."""
+    with NameServer("5.5.0", home / "names") as names:
         shared: dict[str, str | int] = {
             "namesrvAddr": names.address,
             "haSendHeartbeatInterval": 1000,  # a slave's first report comes so late
             "slaveTimeout": slave_timeout_ms,
         }
-        waiting = {"brokerRole": "SYNC_MASTER"} | ({} if version.startswith("4.") else {"inSyncReplicas": 2})
-        with Broker(version, home / "master", shared | waiting) as master:
+        with Broker("5.5.0", home / "master", shared | {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}) as master:
             wait_until(lambda: knows(names, master), "the master at the name server")
-            slave = Broker(version, home / "slave", shared | {"brokerRole": "SLAVE", "brokerId": 1})
+            slave = Broker("5.5.0", home / "slave", shared | {"brokerRole": "SLAVE", "brokerId": 1})
             try:
                 yield Cluster(master, slave)
             finally:

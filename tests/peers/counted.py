@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from sources.access.address import Address
 from sources.errors import MasterRefused
 from sources.rocketmq.wire.client import RemotingClient
 from tests.meanwhile import meanwhile
+from tests.patience import wait_until
+from tests.peers.cluster import configured, connections_of
 from tests.peers.rocketmq import Broker
 
 HOUSEKEEPING_MS = 3000
 
 
 @contextmanager
-def counting_broker(home: Path, role: str = "SYNC_MASTER") -> Iterator[Broker]:
-    settings: dict[str, str | int] = {
-        "brokerRole": role,
-        "inSyncReplicas": 3,
-        "slaveTimeout": 2000,
-        "haHousekeepingInterval": HOUSEKEEPING_MS,
-    }
-    with Broker("5.5.0", home, settings) as running:
-        yield running
+def counting_connections(broker: Broker) -> Iterator[Broker]:
+    """A SYNC_MASTER that waits for two slaves, as long as the `with` lasts; it counts none at first."""
+    with configured(broker, inSyncReplicas=3, slaveTimeout=1000, haHousekeepingInterval=HOUSEKEEPING_MS):
+        wait_until(lambda: connections_of(broker) == [], "the end of others' connections")
+        yield broker
 
 
 def listed(client: RemotingClient) -> int:
@@ -41,5 +38,6 @@ def counting(broker: Broker) -> Iterator[list[int]]:
         with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
             counts.append(listed(client))
 
-    with RemotingClient(Address("127.0.0.1", broker.port)) as client, meanwhile(look, every_s=0):
+    with RemotingClient(Address("127.0.0.1", broker.port)) as client, meanwhile(look, every_s=0.002):
+        wait_until(lambda: counts != [], "a first look")
         yield counts

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ from kafka.admin import KafkaAdminClient
 
 from tests.peers.kafka import KafkaBroker
 
+COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 _SENT_WITHIN_S = 60
 
 
@@ -104,3 +107,30 @@ def transaction(of: KafkaProducer, *, commit: bool = True) -> Iterator[None]:
         of.commit_transaction()
     else:
         of.abort_transaction()
+
+
+def a_record(chance: random.Random) -> Record:
+    """With and without key, headers, a time of its own; a tenth of those with a key are tombstones."""
+    key = chance.choice((None, b"", chance.randbytes(8)))
+    value = chance.choice((b"", b"text " * chance.randrange(60), chance.randbytes(chance.randrange(400))))
+    headers = [
+        (chance.choice(("", "h", "ü")), chance.choice((b"", chance.randbytes(9)))) for _ in range(chance.randrange(4))
+    ]
+    is_tombstone = key is not None and chance.random() < 0.1
+    timestamp_ms = chance.choice((None, 0, 1_700_000_000_123, chance.randrange(2**40)))
+    return Record(None if is_tombstone else value, key, headers, timestamp_ms)
+
+
+def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, chance: random.Random) -> None:
+    """At least `count` records, by each compression in turn; more in transactions, of which the first is aborted, and
+    then every other one."""
+    records = [a_record(chance) for _ in range(min(500, count // (len(COMPRESSIONS) * partitions)))]
+    with ExitStack() as stack:
+        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
+        in_transactions = stack.enter_context(producer(broker, transactional_id=f"{topic}-{chance.random()}"))
+        for turn in range(math.ceil(count / (partitions * len(records)))):
+            for partition in range(partitions):
+                send(plain[turn % len(plain)], topic, records, partition)
+            with transaction(in_transactions, commit=turn % 2 == 1):
+                for partition in range(partitions):
+                    send(in_transactions, topic, records[: len(records) // 5], partition)

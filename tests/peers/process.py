@@ -85,6 +85,12 @@ class PeerProcess(ABC):
             said = self._output_file.read_text()[-4000:]
             raise PeerFailed(f"{self.kind} {self.version} did not start. It said:\n{said}")
 
+    def ensure_started(self) -> None:
+        """Starts it unless it runs."""
+        if self._process is None or self._process.poll() is not None:
+            self.kill()
+            self.start()
+
     @abstractmethod
     def _prepare(self) -> list[str]:
         """Writes what it reads at start; the command line to start it with."""

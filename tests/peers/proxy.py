@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback for tests: a network that is slow, and one that breaks at any byte of either direction."""
+"""A TCP proxy on loopback for tests: a network that breaks at any byte of either direction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 PIECE_BYTES = 64 * 1024
-PIECES_UNDER_WAY = 64  # of one direction, in a slow network
 _START_WITHIN_S = 10.0
 
 
@@ -55,17 +54,15 @@ class Proxy:
 
     `target` may be exchanged: it is where the next connections go.
 
-    `delay_s` is how much later each byte arrives, in each direction; `cuts` are those of the first connections, in the
-    order in which they come, and those after them are left alone. A connection that ends before its cut leaves it to a
-    later one, which it cuts sooner: all of them are made in the end.
+    `cuts` are those of the first connections, in the order in which they come, and those after them are left alone. A
+    connection that ends before its cut leaves it to a later one, which it cuts sooner: all of them are made in the end.
     """
 
-    def __init__(self, target: int, *, delay_s: float = 0.0, cuts: Iterator[Cut] | None = None) -> None:
+    def __init__(self, target: int, *, cuts: Iterator[Cut] | None = None) -> None:
         self.port = 0
         self.connections = 0
         self.cut_connections = 0
         self.target = target
-        self._delay_s = delay_s
         self._cuts = iter(cuts or ())
         self._left_over: deque[Cut] = deque()
         self._loop = asyncio.new_event_loop()
@@ -107,8 +104,8 @@ class Proxy:
             server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.target)
             writers.append(server_writer)
             ways = (
-                _Way(client_reader, server_writer, self._delay_s, cut.allowed_bytes(to_client=False)),
-                _Way(server_reader, client_writer, self._delay_s, cut.allowed_bytes(to_client=True)),
+                _Way(client_reader, server_writer, cut.allowed_bytes(to_client=False)),
+                _Way(server_reader, client_writer, cut.allowed_bytes(to_client=True)),
             )
             await _first_of(*(way.run for way in ways))
             is_cut = any(way.is_cut for way in ways)
@@ -129,38 +126,17 @@ class Proxy:
 
 
 class _Way:
-    """One direction of a connection: what was received goes on `delay_s` later, up to `allowed` bytes in all."""
+    """One direction of a connection: what is received goes on, up to `allowed_bytes` in all."""
 
-    def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float, allowed_bytes: int
-    ) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowed_bytes: int) -> None:
         self.is_cut = allowed_bytes == 0
         self._reader = reader
         self._writer = writer
-        self._delay_s = delay_s
         self._left_bytes = allowed_bytes
-        self._under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(PIECES_UNDER_WAY)
 
     async def run(self) -> None:
         """Until the sender ends, the receiver is gone or everything allowed has passed."""
-        if not self.is_cut:
-            await _first_of(self._receive, self._send)
-
-    async def _receive(self) -> None:
-        now = asyncio.get_running_loop().time
-        while data := await self._reader.read(PIECE_BYTES):
-            await self._under_way.put((now() + self._delay_s, data))
-        await self._under_way.put((now() + self._delay_s, b""))
-        await asyncio.Event().wait()  # `_send` ends the direction, once the last byte is through
-
-    async def _send(self) -> None:
-        now = asyncio.get_running_loop().time
-        while not self.is_cut:
-            due, data = await self._under_way.get()
-            if due > now():
-                await asyncio.sleep(due - now())
-            if not data:
-                return
+        while not self.is_cut and (data := await self._reader.read(PIECE_BYTES)):
             self._writer.write(data[: self._left_bytes])
             await self._writer.drain()
             self._left_bytes -= len(data)

@@ -11,7 +11,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config.configuration import parse
+from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
 from sources.datasource import register
 from tests.patience import PATIENCE_S, wait_until
@@ -37,7 +37,6 @@ def replicating(
     **log: Any,
 ) -> Iterator[Job]:
     """A job on `broker`, stopped at the end. Raises what ended it before. `metadata` is when to fetch that."""
-    register(spark)
     addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
     if {"name_server", "controllers"} & log.keys():
         addresses = {}
@@ -48,6 +47,14 @@ def replicating(
     }
     given |= {"metadata": dict(metadata)} if metadata else {}
     config = parse({**given, "logs": [{"id": "rocketmq/b1", **addresses, **log}]}, where="test")
+    with running_job(spark, config) as job:
+        yield job
+
+
+@contextmanager
+def running_job(spark: SparkSession, config: Config) -> Iterator[Job]:
+    """Stopped at the end. Raises what ended it before."""
+    register(spark)
     job = Job(spark, config, available_now=False)
     job.start()
     with ThreadPoolExecutor(1) as pool:

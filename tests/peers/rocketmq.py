@@ -49,6 +49,8 @@ class Broker(RocketMQProcess):
             "maxIndexNum": 20_000,
             "autoCreateTopicEnable": "true",
             "timerWheelEnable": "false",  # 5.x; its file alone is 38 MB
+            "transactionMetricFlushInterval": 200,  # 5.x; so long it spins after its start, by default 3 s
+            "registerNameServerPeriod": 10_000,
             "diskMaxUsedSpaceRatio": 95,
             "waitTimeMillsInSendQueue": 30_000,  # a busy machine must not turn producers away: code 2, nothing stored
             "osPageCacheBusyTimeOutMills": 30_000,

@@ -1,7 +1,4 @@
-"""Real brokers with access control and TLS, for tests; every secret is new, so that there is a value to look for.
-
-Certificates are of "localhost", so that by 127.0.0.1 a broker is another host.
-"""
+"""Real brokers with access control and TLS, for tests; every secret is new, so that there is a value to look for."""
 
 from __future__ import annotations
 
@@ -9,15 +6,13 @@ import json
 import secrets
 from pathlib import Path
 
-import trustme
-from cryptography.hazmat.primitives import serialization
-
 from sources.access.address import Address
 from sources.access.secrets import Secret
 from sources.access.tls import Tls
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command
 from sources.rocketmq.wire.security import RemotingSecurity
+from tests.peers.certificates import KeyFiles
 from tests.peers.rocketmq import Broker
 
 _AUTHENTICATION = "org.apache.rocketmq.auth.authentication.provider"
@@ -44,22 +39,13 @@ class Account:
         return RemotingSecurity(**{key: Secret(place) for key, place in self.options.items()}, tls=tls)
 
 
-class Certificates:
-    """Of a server, and of a client, signed by one authority; `other_ca_file` has signed nothing. All PEM."""
+class Certificates(KeyFiles):
+    """As configurations and Java processes of RocketMQ's name them."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.ca_file, self.other_ca_file = folder / "ca.pem", folder / "other-ca.pem"
-        self._folder = folder
-        self.key_password = secrets.token_hex(16)
-        self.key_password_file = folder / "key-password"
-        self.key_password_file.write_text(self.key_password)
-        ca = trustme.CA()
-        ca.cert_pem.write_to_path(self.ca_file)
-        trustme.CA().cert_pem.write_to_path(self.other_ca_file)
-        self._write("server", ca.issue_cert("localhost"), serialization.NoEncryption())
-        encrypted = serialization.BestAvailableEncryption(self.key_password.encode())
-        self._write("client", ca.issue_cert("client.example"), encrypted)
+        super().__init__(folder)
+        self._key_password_file = folder / "key-password"
+        self._key_password_file.write_text(self.key_password)
 
     @property
     def options(self) -> dict[str, object]:
@@ -67,18 +53,18 @@ class Certificates:
         return {
             "tls": True,
             "tls_ca_file": str(self.ca_file),
-            "tls_certificate_file": str(self._folder / "client.pem"),
-            "tls_key_file": str(self._folder / "client.key"),
-            "tls_key_password": f"file:{self.key_password_file}",
+            "tls_certificate_file": str(self.certificate_file),
+            "tls_key_file": str(self.key_file),
+            "tls_key_password": f"file:{self._key_password_file}",
         }
 
     @property
     def tls(self) -> Tls:
         return Tls(
             ca_file=str(self.ca_file),
-            certificate_file=str(self._folder / "client.pem"),
-            key_file=str(self._folder / "client.key"),
-            key_password=Secret(f"file:{self.key_password_file}"),
+            certificate_file=str(self.certificate_file),
+            key_file=str(self.key_file),
+            key_password=Secret(f"file:{self._key_password_file}"),
         )
 
     def properties(self) -> dict[str, str]:
@@ -92,15 +78,8 @@ class Certificates:
             "tls.server.authClient": "true",
             "tls.enable": "true",
             "tls.client.authServer": "true",
-            **{f"tls.{side}.{key}": str(self._folder / name) for side, key, name in sides},
+            **{f"tls.{side}.{key}": str(self.folder / name) for side, key, name in sides},
         }
-
-    def _write(self, name: str, one: trustme.LeafCert, encryption: serialization.KeySerializationEncryption) -> None:
-        key = serialization.load_pem_private_key(one.private_key_pem.bytes(), password=None)
-        (self._folder / f"{name}.key").write_bytes(
-            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
-        )
-        (self._folder / f"{name}.pem").write_bytes(b"".join(part.bytes() for part in one.cert_chain_pems))
 
 
 class _Secured(Broker):

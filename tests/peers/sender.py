@@ -38,7 +38,7 @@ class Sender:
 
     def __init__(self, port: int, topic: str) -> None:
         self.topic = topic
-        self.answers = 0  # so far, over all calls; may be watched from another thread
+        self.asked = self.answers = 0  # so far, over all calls; may be watched from another thread
         self._port = port
         self._numbers = itertools.count(1)
 
@@ -62,6 +62,7 @@ class Sender:
     async def _send_one(self, link: _Link, number: int, wait: bool) -> Sent:
         key = f"{self.topic}-{number}"
         started = time.monotonic()
+        self.asked += 1
         try:
             answer = await asyncio.wait_for(link.call(_request(self.topic, key, number, wait)), ANSWER_WITHIN_S)
         except ConnectionError:

@@ -16,10 +16,8 @@ from pipeline.inspect.selection import OneLog
 from pipeline.job.replicate import Job
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
 from pipeline.verify.run import Scope, verify_log
-from sinks.healing.repair import Repair
-from sources.errors import ConfigurationError, EpochsContradict, ProtocolViolation
+from sources.errors import ConfigurationError
 from sources.options import ReadOptions
-from sources.registry import open_log
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
 from tests.peers.elected import ElectedGroup, elected_group, epochs_of
@@ -35,7 +33,7 @@ from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender, Sent
 from tests.pipeline.running import job_config
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(420)]
 
 # what all replicas in sync have is confirmed, and no producer waits for them: a master that is cut off takes messages
 ALL_CONFIRM: dict[str, str | int] = {"allAckInSyncStateSet": "true", "inSyncReplicas": 1}
@@ -115,7 +113,6 @@ def cut_off(group: ElectedGroup, job: Job, beyond: Job) -> tuple[Broker, Broker,
     return first, second, shared
 
 
-@pytest.mark.soak  # each half in test_auto_switch, test_repair_epochs
 def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_back(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -154,44 +151,6 @@ def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_ba
     assert {(row["epoch"], row["number"], row["start"]) for row in rows} == {(0, old, 0), (1, old, 0), (1, new, start)}
 
 
-@pytest.mark.soak  # of epochs alone: tests/pipeline/test_repair_epochs.py
-def test_an_epoch_file_that_is_gone_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    with elected_group(tmp_path, 1) as group:
-        (broker,) = group.brokers
-        with replicating(spark, lake, broker, name_server=group.names.address) as job:
-            sent = sent_to(broker, "before")
-            wait_for_all(job, broker)
-        broker.stop()
-        files = {file: file.read_bytes() for file in broker.store.glob("epochFileCheckpoint*")}
-        for file in files:
-            file.unlink()
-        broker.start()
-        wait_until(lambda: group.master() is broker, "the broker as master again")
-        with (
-            pytest.raises(EpochsContradict, match="repair --accept-master") as caught,
-            replicating(spark, lake, broker, name_server=group.names.address) as job,
-        ):
-            sent_to(broker, "after")
-            wait_until(lambda: job.progress()[0].error is not None, "the end of the log")
-        assert "the replica's end with epoch 1 from 0 on" in str(caught.value.found)
-        log = open_log(ReadOptions(id="rocketmq/b1", name_server=group.names.address))
-        with pytest.raises(EpochsContradict):
-            Repair(spark, str(lake), log).run()
-        with pytest.raises(ProtocolViolation, match="bring it back from another replica"):
-            Repair(spark, str(lake), log).run(accept_master=True)
-        broker.stop()
-        for file, lines in files.items():
-            file.write_bytes(lines)
-        broker.start()
-        wait_until(lambda: group.master() is broker, "the broker as master again")
-        with replicating(spark, lake, broker, name_server=group.names.address) as job:
-            wait_for_all(job, broker)
-        assert_same_as_files(spark, lake, job, broker)
-    assert_holds(lake, sent, "before")
-
-
-@pytest.mark.soak
 def test_a_rebuilt_log_is_a_master_of_its_group_again(spark: SparkSession, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with elected_group(tmp_path, 1) as group:

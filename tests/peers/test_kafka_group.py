@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 
@@ -16,7 +15,7 @@ from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
 from sources.master_topic import PartitionPosition
 from sources.offsets import Offset
-from tests.peers.kafka import EACH_VERSION, KafkaBroker
+from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_groups import java_member, seen_by_tools
 from tests.peers.kafka_reading import settings_of
 from tests.peers.kafka_traffic import Record, create_topic, producer, send
@@ -24,16 +23,15 @@ from tests.peers.kafka_traffic import Record, create_topic, producer, send
 pytestmark = pytest.mark.peer
 
 
-@pytest.fixture(scope="module", params=EACH_VERSION)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One of each version, with the topics a (2 partitions) and b."""
-    with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:
-        create_topic(running, "a", 2)
-        create_topic(running, "b", 1)
-        with producer(running) as through:
-            for topic, partition in (("a", 0), ("a", 1), ("b", 0)):
-                send(through, topic, [Record(b"%d" % number) for number in range(10)], partition)
-        yield running
+@pytest.fixture(scope="module")
+def broker(each_kafka: KafkaBroker) -> KafkaBroker:
+    """With the topics a (2 partitions) and b."""
+    create_topic(each_kafka, "a", 2)
+    create_topic(each_kafka, "b", 1)
+    with producer(each_kafka) as through:
+        for topic, partition in (("a", 0), ("a", 1), ("b", 0)):
+            send(through, topic, [Record(b"%d" % number) for number in range(10)], partition)
+    return each_kafka
 
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -61,7 +59,7 @@ def test_what_is_committed_is_what_tools_and_consumers_see(broker: KafkaBroker) 
         assert consumer.committed(KafkaTopicPartition("b", 0)) == 7
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", [pytest.param("classic", marks=pytest.mark.nightly), "consumer"])
 def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaBroker, protocol: str) -> None:
     """By the protocol of Kafka's groups, and by the newer one (KIP-848)."""
     if protocol == "consumer" and broker.version.startswith("3."):

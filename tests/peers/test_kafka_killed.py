@@ -18,7 +18,7 @@ from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
 from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.running import ledger_table, replicate_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 ALWAYS = ("commit",)  # its ledger is owed then. Each step within one process: tests/sinks/test_topic_group.py
 BATCH = 300

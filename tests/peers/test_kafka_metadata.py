@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.errors import LogtwinError
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
@@ -17,31 +15,21 @@ from sources.kafka.topic import KafkaTopic
 from sources.master_topic import PartitionPosition
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import Offset
-from tests.peers.kafka import EACH_VERSION, KafkaBroker
-from tests.peers.kafka_reading import settings_of, topic_of
-from tests.peers.kafka_traffic import (
-    Record,
-    add_partitions,
-    create_topic,
-    delete_records,
-    delete_topic,
-    producer,
-    send,
-    transaction,
-)
+from tests.peers.kafka import KafkaBroker
+from tests.peers.kafka_reading import settings_of
+from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, transaction
 
 pytestmark = pytest.mark.peer
 
 RECORDS = [Record(b"%d" % number) for number in range(10)]
 
 
-@pytest.fixture(scope="module", params=EACH_VERSION)
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(request.param, tmp_path_factory.mktemp(f"kafka-{request.param}")) as running:
-        yield running
+@pytest.fixture(scope="module")
+def broker(each_kafka: KafkaBroker) -> KafkaBroker:
+    return each_kafka
 
 
-def orders(broker: KafkaBroker, topic: str = "orders", **options: Any) -> KafkaTopic:
+def orders(broker: KafkaBroker, topic: str = "described", **options: Any) -> KafkaTopic:
     return KafkaTopic(settings=settings_of(broker), cluster="prod", topic=topic, patience_ms=5_000, **options)
 
 
@@ -55,45 +43,23 @@ def rows(topic: KafkaTopic) -> list[tuple[Any, ...]]:
 
 
 def test_bounds_transactions_and_the_group_are_as_they_were_made(broker: KafkaBroker) -> None:
-    create_topic(broker, "orders", 2)
+    create_topic(broker, "described", 2)
     with producer(broker) as through:
-        send(through, "orders", RECORDS, 0)
-    delete_records(broker, "orders", 0, 4)
-    group = ConsumerGroup("lakehouse")
+        send(through, "described", RECORDS, 0)
+    delete_records(broker, "described", 0, 4)
+    group = ConsumerGroup("describing")
     with connected(settings_of(broker)) as cluster:
-        group.commit(cluster, {TopicPartition("orders", 0): PartitionPosition(Offset(7), 0)})
+        group.commit(cluster, {TopicPartition("described", 0): PartitionPosition(Offset(7), 0)})
     node = broker.node_id
-    with producer(broker, transactional_id="open") as through, transaction(through):
-        send(through, "orders", RECORDS[:3], 1)
-        assert rows(orders(broker, group="lakehouse")) == [
-            (0, node, 0, 4, 10, 10, "lakehouse", 7),
-            (1, node, 0, 0, 0, 3, "lakehouse", None),
+    with producer(broker, transactional_id="describing") as through, transaction(through):
+        send(through, "described", RECORDS[:3], 1)
+        assert rows(orders(broker, group="describing")) == [
+            (0, node, 0, 4, 10, 10, "describing", 7),
+            (1, node, 0, 0, 0, 3, "describing", None),
         ]
-    add_partitions(broker, "orders", 3)
+    add_partitions(broker, "described", 3)
     assert [row[3:] for row in rows(orders(broker))] == [
         (4, 10, 10, None, None),
         (0, 4, 4, None, None),  # with the end of the transaction
         (0, 0, 0, None, None),
     ]
-
-
-def test_a_topic_that_was_made_again_has_another_id(broker: KafkaBroker) -> None:
-    ids = []
-    for _ in range(2):
-        create_topic(broker, "again")
-        (found,) = fetched(orders(broker, "again"))
-        assert found.items is not None
-        assert not isinstance(found.items, LogtwinError)
-        ids += found.items.column("topic_id").to_pylist()
-        assert ids[-1] == str(topic_of(broker, "again").id)
-        delete_topic(broker, "again")
-    assert len(set(ids)) == 2
-
-
-def test_what_goes_wrong_is_the_result(broker: KafkaBroker) -> None:
-    (unknown,) = fetched(orders(broker, "unknown"))
-    assert isinstance(unknown.items, ConfigurationError)
-    nobody = replace(settings_of(broker), servers=(f"127.0.0.1:{broker.port + 3}",), connect_attempts=1)
-    (unreachable,) = fetched(replace(orders(broker), settings=nobody, patience_ms=0))
-    assert isinstance(unreachable.items, MasterUnreachable)
-    assert "kafka/prod/orders" in str(unreachable.items)

@@ -19,7 +19,7 @@ from tests.sources.kafka.batches import GZIP, SNAPPY, Sent, Written, decoded, wr
 from tests.sources.kafka.test_damage import of_headers
 from tests.sources.kafka.test_old_messages import SENT, old
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 TOPIC = "odd"
 NANOSECONDS = 1_795_000_000_000_000_000

@@ -1,100 +1,40 @@
-"""Topics of real brokers, replicated by a job: equal to what Spark's own source reads, whatever happens meanwhile."""
+"""Topics of real brokers, replicated by a job: equal to what a consumer is given, whatever happens meanwhile."""
 
 from __future__ import annotations
 
-import math
 import random
-import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
-from pipeline.job import topic_replication
 from pipeline.job.replicate import Job
-from sinks.batch.result import BatchStep
-from sinks.state.topic_states import topics_held
 from sources.datasource import register
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Rewritten
 from sources.kafka.topic import open_topic
-from sources.offsets import LogId
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_groups import java_member, seen_by_tools
-from tests.peers.kafka_reading import topic_of
+from tests.peers.kafka_groups import java_member
 from tests.peers.kafka_security import SecureListeners
-from tests.peers.kafka_traffic import (
-    Record,
-    add_partitions,
-    create_topic,
-    delete_records,
-    delete_topic,
-    producer,
-    send,
-    transaction,
-)
-from tests.peers.kafka_twin import assert_accounted, state_of
-from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
+from tests.peers.replicating import running_job
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
 
-COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
-PARTITIONS = 6
-ADDED = 2
-OLD, NEW = VERSIONS
-ENOUGH = 6_000
-"""Records: before the partitions are added each compression has its turn."""
+PARTITIONS = 2
+ADDED = 1
+ENOUGH = 2_000
+"""Records: before the partition is added each compression has its turn."""
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> SecureListeners:
-    return SecureListeners(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="module")
-def broker(keys: SecureListeners, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(NEW, tmp_path_factory.mktemp("kafka"), security=keys) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _registered(spark: SparkSession) -> None:
-    register(spark)
-
-
-def config_of(broker: KafkaBroker, lake: Path, *topics: str, **options: Any) -> Config:
-    table = {"cluster": "test", "topics": list(topics), "servers": broker.server, **options}
-    return parse({"warehouse": str(lake), "trigger_interval_s": 0.2, "topics": [table]}, where="test")
-
-
-@contextmanager
-def running(spark: SparkSession, config: Config) -> Iterator[Job]:
-    """A job that runs in a thread of its own. What ended it is raised at the end."""
-    job = Job(spark, config, available_now=False)
-    failures: list[LogtwinError] = []
-
-    def run() -> None:
-        try:
-            job.start()
-            job.run()
-        except LogtwinError as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run, name="the job")
-    thread.start()
-    try:
-        yield job
-    finally:
-        job.request_stop()
-        thread.join()
-    assert failures == []
+def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
+    return newest_kafka
 
 
 def has_all(job: Job, config: Config) -> bool:
@@ -104,69 +44,32 @@ def has_all(job: Job, config: Config) -> bool:
     return reached == ends
 
 
-def group_offsets(broker: KafkaBroker, topic: str, group: str = "logtwin") -> dict[int, int]:
-    """What every tool that shows lag sees."""
-    told = seen_by_tools(broker, group).items()
-    return {number: offset for (name, number), (offset, _) in told if name == topic}
-
-
-def a_record(chance: random.Random) -> Record:
-    key = chance.choice((None, b"", chance.randbytes(8)))
-    value = None if key and chance.random() < 0.1 else chance.randbytes(chance.choice((0, 20, 300)))
-    headers = [(chance.choice(("", "h", "ü")), chance.randbytes(9)) for _ in range(chance.randrange(3))]
-    return Record(value, key, headers, chance.choice((None, chance.randrange(2**40))))
-
-
-def send_mixed(broker: KafkaBroker, topic: str, partitions: int, count: int, chance: random.Random) -> None:
-    """At least `count` records, by each compression in turn; more in transactions, every other one aborted."""
-    records = [a_record(chance) for _ in range(min(500, count // (len(COMPRESSIONS) * partitions)))]
-    with ExitStack() as stack:
-        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
-        in_transactions = stack.enter_context(producer(broker, transactional_id=f"{topic}-{chance.random()}"))
-        for turn in range(math.ceil(count / (partitions * len(records)))):
-            for partition in range(partitions):
-                send(plain[turn % len(plain)], topic, records, partition)
-            with transaction(in_transactions, commit=turn % 2 == 0):
-                for partition in range(partitions):
-                    send(in_transactions, topic, records[: len(records) // 5], partition)
-
-
 @pytest.mark.parametrize("count", [ENOUGH, pytest.param(200_000, marks=pytest.mark.soak)])
-def test_mixed_records_while_the_job_runs(spark: SparkSession, broker: KafkaBroker, tmp_path: Path, count: int) -> None:
-    replicate_mixed(spark, broker, tmp_path, count)
-
-
-@pytest.mark.soak
-def test_mixed_records_of_an_older_broker(spark: SparkSession, tmp_path: Path) -> None:
-    """How its partitions are read: `test_kafka_partition.py`."""
-    with KafkaBroker(OLD, tmp_path / "kafka") as broker:
-        replicate_mixed(spark, broker, tmp_path / "lake", 30_000)
-
-
-def replicate_mixed(spark: SparkSession, broker: KafkaBroker, lake: Path, count: int) -> None:
-    """Partitions are added midway, the broker is restarted, and the job is, too."""
+def test_mixed_records_while_the_job_runs(
+    spark: SparkSession, each_kafka: KafkaBroker, tmp_path: Path, count: int
+) -> None:
+    """A partition is added midway, the broker is restarted, and the job is, too."""
     chance = random.Random(8)
     mixed, compacted = f"mixed-{count}", f"compacted-{count}"
-    create_topic(broker, mixed, PARTITIONS)
-    compacted_topic(broker, compacted)
-    config = config_of(broker, lake, mixed, compacted)
-    with running(spark, config) as job:
-        send_mixed(broker, mixed, PARTITIONS, count // 2, chance)
-        add_partitions(broker, mixed, PARTITIONS + ADDED)
-        broker.stop()
-        broker.start()
-        send_mixed(broker, mixed, PARTITIONS + ADDED, count // 4, chance)
+    create_topic(each_kafka, mixed, PARTITIONS)
+    compacted_topic(each_kafka, compacted)
+    config = config_of(each_kafka, tmp_path, mixed, compacted)
+    with running_job(spark, config) as job:
+        send_mixed(each_kafka, mixed, PARTITIONS, count // 2, chance)
+        add_partitions(each_kafka, mixed, PARTITIONS + ADDED)
+        each_kafka.kill()
+        each_kafka.start()
+        send_mixed(each_kafka, mixed, PARTITIONS + ADDED, count // 4, chance)
         wait_until(lambda: has_all(job, config), "all of it")
-    with running(spark, config) as job:
-        send_mixed(broker, mixed, PARTITIONS + ADDED, count // 4, chance)
+    with running_job(spark, config) as job:
+        send_mixed(each_kafka, mixed, PARTITIONS + ADDED, count // 4, chance)
         wait_until(lambda: has_all(job, config), "the rest")
-    found = assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, [mixed, compacted]))
-    assert found >= count
+    assert assert_replicated(tmp_path, each_kafka, mixed, compacted) >= count
     for topic, partitions in ((mixed, PARTITIONS + ADDED), (compacted, 1)):
-        assert_accounted(spark, lake, topic)
-        positions = {number: one.offset for number, one in state_of(spark, lake, topic).partitions.items()}
+        assert_accounted(spark, tmp_path, topic)
+        positions = {number: one.offset for number, one in state_of(spark, tmp_path, topic).partitions.items()}
         assert len(positions) == partitions
-        assert group_offsets(broker, topic) == positions
+        assert group_offsets(each_kafka, topic) == positions
 
 
 def test_retention_that_overtakes_the_replica(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
@@ -190,41 +93,17 @@ def test_retention_that_overtakes_the_replica(spark: SparkSession, broker: Kafka
     assert {number: [(hole.start, hole.end) for hole in one.holes] for number, one in state.partitions.items()} == {
         0: [(50, 70)], 1: [], 2: [(50, 80)],
     }  # fmt: skip
-    incidents = spark.read.format("delta").load(str(tmp_path / "incidents")).orderBy("log_id").collect()
-    assert [(row["log_id"], row["condition"], row["start"], row["end"], row["action"]) for row in incidents] == [
+    incidents = table(tmp_path, "incidents", "log_id", "condition", "start", "end", "action").to_pylist()
+    assert sorted(tuple(row.values()) for row in incidents) == [
         ("kafka/test/overtaken/0", "below_minimum", 50, 70, "skipped"),
         ("kafka/test/overtaken/2", "below_minimum", 50, 80, "skipped"),
     ]
-    kept = consumed_by_spark(spark, broker, ["overtaken"]).where("offset >= 50")
-    assert_equal(replicated(spark, tmp_path).where("offset >= 50"), kept)
+    assert_replicated(tmp_path, broker, "overtaken", start=50)
     assert_accounted(spark, tmp_path, "overtaken")
     assert group_offsets(broker, "overtaken") == {0: 100, 1: 100, 2: 100}
 
 
-def test_a_topic_that_was_created_again(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    create_topic(broker, "again", 2)
-    with producer(broker) as through:
-        send(through, "again", [Record(b"first")] * 30)
-    config = config_of(broker, tmp_path, "again", on_loss="record")
-    replicate_now(spark, config)
-    before = state_of(spark, tmp_path, "again")
-    delete_topic(broker, "again")
-    create_topic(broker, "again", 2)
-    with producer(broker) as through:
-        send(through, "again", [Record(b"second")] * 40)
-    for _ in range(2):
-        with pytest.raises(Recreated, match="deleted and created again"):
-            replicate_now(spark, config)
-    after = state_of(spark, tmp_path, "again")
-    assert (after.topic_id, after.positions) == (before.topic_id, before.positions)
-    assert replicated(spark, tmp_path).select("value").distinct().collect() == [(b"first",)]
-    incidents = spark.read.format("delta").load(str(tmp_path / "incidents")).collect()
-    assert {(row["log_id"], row["condition"], row["start"], row["end"], row["action"]) for row in incidents} == {
-        ("kafka/test/again/0", "recreated", 0, 30, "reported"),
-    }
-    assert group_offsets(broker, "again").get(0) in (30, None)  # the broker forgets a deleted topic's
-
-
+@pytest.mark.nightly
 def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     """A broker that comes back without the newest segment: its log ends below what was replicated."""
     create_topic(broker, "shorter")
@@ -248,104 +127,49 @@ def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker
     with pytest.raises(Rewritten) as rewritten:
         replicate_now(spark, config_of(broker, tmp_path, "shorter", on_loss="record"))
     assert (rewritten.value.log, rewritten.value.offset) == ("kafka/test/shorter/0", 0)
-    (row,) = spark.read.format("delta").load(str(tmp_path / "incidents")).collect()
+    (row,) = table(tmp_path, "incidents").to_pylist()
     assert (row["condition"], row["action"], row["start"], row["end"]) == ("rewritten", "reported", 0, 100)
-    assert replicated(spark, tmp_path).where("value NOT LIKE 'another%'").count() == 100
-    assert replicated(spark, tmp_path).count() == 100
+    held = table(tmp_path, "kafka_log", "value")["value"].to_pylist()
+    assert sorted(held) == sorted(b"%d" % number for number in range(100))
 
 
-@pytest.mark.soak
-def test_a_job_that_started_later_takes_the_topic(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    create_topic(broker, "taken")
-    with producer(broker) as through:
-        send(through, "taken", [Record(b"x")] * 20)
-        config = config_of(broker, tmp_path, "taken", max_offsets_per_trigger=10)
-        first = Job(spark, config, available_now=False)
-        first.start()
-        steps: list[BatchStep] = []
-        second = Job(spark, config, available_now=True, take_over=True, on_step=steps.append)
-        second.start()
-        second.run()
-        send(through, "taken", [Record(b"y")] * 20)
-        with pytest.raises(LogtwinError, match="another job writes this log"):
-            first.run()
-    replicate_now(spark, config)
-    assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["taken"]))
-    assert BatchStep.COMMIT in steps
-    assert_accounted(spark, tmp_path, "taken")
-
-
-def test_the_beginning_is_kept_whatever_comes_before_the_first_batch(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    """With latest nothing between two starts is left out."""
-    create_topic(broker, "late", 2)
-    config = config_of(broker, tmp_path, "late", starting_offset="latest")
-    with producer(broker) as through:
-        send(through, "late", [Record(b"before")] * 10)
-        replicate_now(spark, config)
-        send(through, "late", [Record(b"after")] * 5)
-        send(through, "late", [Record(b"after")] * 5, 1)
-    replicate_now(spark, config)
-    states = state_of(spark, tmp_path, "late").partitions
-    assert {number: (one.first, one.offset) for number, one in states.items()} == {0: (10, 15), 1: (0, 5)}
-    assert [row["value"] for row in replicated(spark, tmp_path).select("value").distinct().collect()] == [b"after"]
-    assert group_offsets(broker, "late") == {0: 15, 1: 5}
-
-
-def test_partitions_that_were_claimed_when_the_job_was_killed_begin_as_any_other(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where the options say, and with the topic that there is: not at 0 of whatever has the name later."""
-
-    def killed(*_: object) -> None:
-        raise LogtwinError("killed")
-
-    create_topic(broker, "claimed", 2)
-    config = config_of(broker, tmp_path, "claimed", starting_offset="latest")
-    with producer(broker) as through, monkeypatch.context() as patched:
-        send(through, "claimed", [Record(b"before")] * 10)
-        patched.setattr(topic_replication, "begin_together", killed)
-        with pytest.raises(LogtwinError, match="killed"):
-            replicate_now(spark, config)
-    assert not topics_held(str(tmp_path))[LogId("kafka", "test/claimed")][0].offset
-    replicate_now(spark, config)
-    state = state_of(spark, tmp_path, "claimed")
-    assert {number: (one.first, one.offset) for number, one in state.partitions.items()} == {0: (10, 10), 1: (0, 0)}
-    assert state.topic_id == str(topic_of(broker, "claimed").id)
-
-
+@pytest.mark.nightly
 def test_topics_of_a_pattern_by_a_user_with_a_password(
-    spark: SparkSession, broker: KafkaBroker, keys: SecureListeners, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    spark: SparkSession,
+    broker: KafkaBroker,
+    kafka_keys: SecureListeners,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """SASL_SSL. Neither name nor password is anywhere: not in a table, a checkpoint, the status, or what is logged."""
     for topic in ("secure-a", "secure-b", "unwanted"):
         create_topic(broker, topic, 2)
         with producer(broker) as through:
             send(through, topic, [Record(b"%d" % number) for number in range(20)], 1)
-    for name, secret in (("user", keys.user), ("password", keys.password)):
+    for name, secret in (("user", kafka_keys.user), ("password", kafka_keys.password)):
         (tmp_path / name).write_text(secret)
     lake = tmp_path / "lake"
-    table = {
+    given = {
         "cluster": "test", "pattern": "secure-.*", "servers": broker.sasl_server, "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": f"file:{tmp_path}/user",
-        "sasl_password": f"file:{tmp_path}/password", "ssl_ca_file": str(keys.ca_file),
+        "sasl_password": f"file:{tmp_path}/password", "ssl_ca_file": str(kafka_keys.ca_file),
     }  # fmt: skip
-    config = parse({"warehouse": str(lake), "topics": [table]}, where="test")
+    config = parse({"warehouse": str(lake), "topics": [given]}, where="test")
     with caplog.at_level("DEBUG"):
         replicate_now(spark, config)
         said = [caplog.text, *(str(one.as_json()) for one in topic_statuses(config))]
-    assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["secure-a", "secure-b"]))
+    assert_replicated(lake, broker, "secure-a", "secure-b")
     assert len(said) == 3
     written = [file.read_bytes() for file in lake.rglob("*") if file.is_file()]
-    for secret in (keys.user, keys.password):
+    for secret in (kafka_keys.user, kafka_keys.password):
         assert not any(secret in text for text in said)
         assert not any(secret.encode() in content for content in written)
 
 
-@pytest.mark.soak
+@pytest.mark.nightly
 def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
     """A job does not start, and one that runs ends: by the word of who it is."""
+    register(spark)
     create_topic(broker, "busy")
     with producer(broker) as through:
         send(through, "busy", [Record(b"x")] * 20)
@@ -360,5 +184,5 @@ def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBr
             with pytest.raises(ConfigurationError, match="shared"):
                 replicate_now(spark, config)
     replicate_now(spark, config)
-    assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["busy"]))
+    assert_replicated(tmp_path, broker, "busy")
     assert group_offsets(broker, "busy", "shared") == {0: 40}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,46 +13,31 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.datasource import register
-from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, Recreated, find_error
-from sources.group import standing
-from sources.group.standing import ReadingPlace, Standing
+from sources.errors import ConfigurationError, LogtwinError, Recreated
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.topics import topics_matching
 from sources.kafka.isolation import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
-from sources.master import RANGES_SCHEMA
-from sources.offsets import Offset
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, settings_of, topic_of
 from tests.peers.kafka_security import SecureListeners
-from tests.peers.kafka_traffic import (
-    Record,
-    add_partitions,
-    create_topic,
-    delete_topic,
-    producer,
-    send,
-    transaction,
-)
+from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_topic, producer, send, send_mixed
 from tests.sources.said_by_spark import error_said
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer]
 
-VERSION = "4.3.1"
-COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 LIMIT = 50
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> SecureListeners:
-    return SecureListeners(tmp_path_factory.mktemp("keys"))
+def keys(kafka_keys: SecureListeners) -> SecureListeners:
+    return kafka_keys
 
 
 @pytest.fixture(scope="module")
-def broker(keys: SecureListeners, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(VERSION, tmp_path_factory.mktemp("kafka"), security=keys) as running:
-        yield running
+def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
+    return newest_kafka
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -74,28 +58,6 @@ def protected(broker: KafkaBroker, keys: SecureListeners, tmp_path: Path) -> dic
         "saslPassword": f"file:{tmp_path / 'password'}",
         "sslCaFile": str(keys.ca_file),
     }
-
-
-def send_mixed(broker: KafkaBroker, topic: str, partitions: int) -> None:
-    """Every compression, headers, tombstones, and transactions of which every other one is aborted, the last, too."""
-    chance = random.Random(31)
-    for compression in COMPRESSIONS:
-        with producer(broker, compression_type=compression) as through:
-            for partition in range(partitions):
-                send(through, topic, (a_record(chance) for _ in range(40)), partition)
-    with producer(broker, transactional_id=topic) as through:
-        for turn in range(4):
-            with transaction(through, commit=turn % 2 == 0):
-                for partition in range(partitions):
-                    send(through, topic, (a_record(chance) for _ in range(10)), partition)
-
-
-def a_record(chance: random.Random) -> Record:
-    key = chance.choice((None, b"", chance.randbytes(8)))
-    headers = [(chance.choice(("", "h", "ü")), chance.choice((b"", b"x" * 9))) for _ in range(chance.randrange(3))]
-    is_tombstone = key is not None and chance.random() < 0.2
-    value = None if is_tombstone else b"text " * chance.randrange(60)
-    return Record(value, key, headers, chance.choice((None, 0, 1_700_000_000_123)))
 
 
 def send_plain(broker: KafkaBroker, topic: str, partitions: int, count: int) -> None:
@@ -144,24 +106,25 @@ def error_of(action: Callable[[], Any], keys: SecureListeners) -> LogtwinError:
 
 
 def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, broker: KafkaBroker) -> None:
-    create_topic(broker, "mixed", 3)
-    send_mixed(broker, "mixed", 3)
-    read = spark.read.format("logtwin").options(id="kafka/east/mixed", servers=broker.server)
+    create_topic(broker, "streamed", 3)
+    send_mixed(broker, "streamed", 3, 3 * 5 * 40, random.Random(31))
+    read = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
     # pieces of which the last ones hold nothing but what was aborted, and answers of less than a batch
     committed = read.options(splitOffsets="30", chunkBytes="500").load().toArrow()
     assert committed.column_names == TOPIC_SCHEMA.names
-    assert by_place(rows(committed)) == held(broker, "mixed")
-    assert committed.num_rows == 3 * (5 * 40 + 2 * 10)
-    logs = [f"kafka/east/mixed/{partition}" for partition in committed["partition"].to_pylist()]
+    assert by_place(rows(committed)) == held(broker, "streamed")
+    assert committed.num_rows == 3 * (5 * 40 + 2 * 8)
+    logs = [f"kafka/east/streamed/{partition}" for partition in committed["partition"].to_pylist()]
     assert committed["log_id"].to_pylist() == logs
 
-    everything = spark.read.format("logtwin").options(id="kafka/east/mixed", servers=broker.server)
+    everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
     uncommitted = in_order(everything.option("isolation", "read_uncommitted").load())
-    assert uncommitted == held(broker, "mixed", Isolation.READ_UNCOMMITTED)
-    assert len(uncommitted) == 3 * (5 * 40 + 4 * 10)
+    assert uncommitted == held(broker, "streamed", Isolation.READ_UNCOMMITTED)
+    assert len(uncommitted) == 3 * (5 * 40 + 5 * 8)
     assert everything.option("startingOffset", "latest").load().count() == 0
 
 
+@pytest.mark.nightly
 def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     spark: SparkSession, broker: KafkaBroker, keys: SecureListeners, protected: dict[str, str], tmp_path: Path
 ) -> None:
@@ -204,55 +167,6 @@ def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
     assert json.dumps(str(of_topic)).encode() in kept
     assert keys.user.encode() not in kept
     assert keys.password.encode() not in kept
-
-
-def test_ranges_are_what_is_to_be_read_from_where_the_job_says(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    """As the replica's own stream reads topics: all partitions by one look, those that the job lists."""
-    create_topic(broker, "ranges", 2)
-    send_plain(broker, "ranges", 1, 30)
-    of_topic = str(topic_of(broker, "ranges").id)
-    batches = list[list[tuple[Any, ...]]]()
-
-    def say(*positions: int, identity: str = of_topic) -> None:
-        logs = {f"kafka/east/ranges/{at}": ReadingPlace(Offset(one), 0, identity) for at, one in enumerate(positions)}
-        standing.write(tmp_path / "standing", Standing(logs, 10**9))
-
-    def keep(batch: DataFrame, number: int) -> None:
-        assert batch.columns == RANGES_SCHEMA.names
-        batches.append(sorted(tuple(row) for row in batch.collect()))
-        say()
-
-    def planned() -> list[tuple[Any, ...]]:
-        topics = json.dumps([{"id": "kafka/east/ranges", "servers": broker.server, "split_offsets": 20}])
-        reader = spark.readStream.format("logtwin").options(topics=topics, standing=str(tmp_path / "standing"))
-        writer = reader.load().writeStream.foreachBatch(keep).trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path / f"checkpoint-{len(batches)}")).start().awaitTermination()
-        return batches[-1]
-
-    say(5, 0)
-    assert planned() == [
-        ("kafka/east/ranges/0", 5, 30, 5, 25, None),
-        ("kafka/east/ranges/0", 5, 30, 25, 30, None),
-    ]
-    add_partitions(broker, "ranges", 3)
-    send_plain(broker, "ranges", 3, 4)
-    say(30, 0)  # the third one is the job's to find
-    assert planned() == [("kafka/east/ranges/0", 30, 34, 30, 34, None), ("kafka/east/ranges/1", 0, 4, 0, 4, None)]
-    say(34, 4, 0)
-    assert planned() == [("kafka/east/ranges/2", 0, 4, 0, 4, None)]
-    say(40, 4, identity=str(uuid.UUID(int=7)))
-    errors = {row[0]: find_error(row[-1]) for row in planned()}
-    assert {log_id: type(error) for log_id, error in errors.items()} == {
-        "kafka/east/ranges/0": Recreated,
-        "kafka/east/ranges/1": Recreated,
-    }
-    say(40, 4)
-    ((log_id, *_, told),) = planned()
-    error = find_error(told)
-    assert isinstance(error, AboveMaximum)
-    assert (log_id, error.log, error.offset) == ("kafka/east/ranges/0", "kafka/east/ranges/0", 40)
 
 
 def test_a_secret_is_told_in_no_error(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,17 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from sinks.views.registration import register as register_tables
-from sources.datasource import register
-from tests.peers.kafka import VERSIONS, KafkaBroker
+from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.spark_kafka import consumed_by_spark
-from tests.peers.typed_orders import fields, model, read, value
+from tests.peers.typed_orders import assert_appended, fields, read, value
 from tests.pipeline.running import replicate_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer]
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly]
 
 PARTITIONS = 3
 STEPS = 2
 MESSAGES = 300
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
-        yield running
 
 
 def record(chance: random.Random, step: int) -> Record:
@@ -38,38 +30,30 @@ def record(chance: random.Random, step: int) -> Record:
 
 
 def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+    spark: SparkSession, newest_kafka: KafkaBroker, tmp_path: Path
 ) -> None:
-    register(spark)
-    create_topic(broker, "orders", PARTITIONS)
-    table = {"cluster": "test", "topics": ["orders"], "servers": broker.server}
-    typed = {"from": ["kafka/test/orders"]}
+    broker = newest_kafka
+    create_topic(broker, "typed-orders", PARTITIONS)
+    table = {"cluster": "test", "topics": ["typed-orders"], "servers": broker.server}
+    typed = {"from": ["kafka/test/typed-orders"]}
     by_key = {"mode": "upsert", "key": ["id"], "tombstones": True}
     tables = [{"name": "all_orders", **typed}, {"name": "orders", **typed, **by_key}]
     config = parse({"warehouse": str(tmp_path), "topics": [table], "tables": tables}, where="test")
     chance = random.Random(3)
-    with producer(broker) as through, producer(broker, transactional_id="orders") as in_transactions:
+    with producer(broker) as through, producer(broker, transactional_id="typed-orders") as in_transactions:
         for step in range(STEPS):
             for partition in range(PARTITIONS):
-                send(
-                    through,
-                    "orders",
-                    [record(chance, step) for _ in range(MESSAGES // PARTITIONS)],
-                    partition,
-                )
+                send(through, "typed-orders", [record(chance, step) for _ in range(MESSAGES // PARTITIONS)], partition)
             for is_committed in (True, False):
                 with transaction(in_transactions, commit=is_committed):
-                    send(in_transactions, "orders", [record(chance, step) for _ in range(5)])
+                    send(in_transactions, "typed-orders", [record(chance, step) for _ in range(5)])
             replicate_now(spark, config)
     given = [
-        row.asDict() for row in consumed_by_spark(spark, broker, ["orders"]).orderBy("partition", "offset").collect()
+        row.asDict()
+        for row in consumed_by_spark(spark, broker, ["typed-orders"]).orderBy("partition", "offset").collect()
     ]
     assert len(given) == STEPS * (MESSAGES + 5)
-    expected, apart = model(map(_placed, given))
-    rows = read(spark, tmp_path, "tables/all_orders")
-    assert {(row["log_id"], row["offset"]): fields(row) for row in rows} == expected
-    unfit = [row for row in read(spark, tmp_path, "unfit") if row["table"] == "all_orders"]
-    assert {(row["log_id"], row["offset"], row["column"]): row["body"] for row in unfit} == apart
+    expected = assert_appended(spark, tmp_path, map(_placed, given))
     times = {(row["log_id"], row["offset"]): row["timestamp"] for row in map(_placed, given)}
     said = {place: (row["id"], row) for place, row in expected.items()}
     said |= {
@@ -92,4 +76,4 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
 
 
 def _placed(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "log_id": f"kafka/test/orders/{row['partition']}"}
+    return {**row, "log_id": f"kafka/test/typed-orders/{row['partition']}"}

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kafka.admin import ConfigResource
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
@@ -17,31 +14,18 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import subjects
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
-from pipeline.operate.maintain import Maintenance
 from pipeline.operate.repair import repair_logs
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import VerifySummary
 from sinks.proof.verdicts import Verdict
-from sources.datasource import register
 from sources.errors import LogtwinError, Recreated
-from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.patience import wait_until
-from tests.peers.kafka import VERSIONS, KafkaBroker
-from tests.peers.kafka_reading import consumed
-from tests.peers.kafka_traffic import (
-    Record,
-    admin,
-    create_topic,
-    delete_records,
-    delete_topic,
-    producer,
-    send,
-    transaction,
-)
-from tests.peers.kafka_twin import assert_accounted, state_of
+from tests.peers.kafka import KafkaBroker
+from tests.peers.kafka_compaction import await_compaction, await_rest, create_compacted, set_config
+from tests.peers.kafka_traffic import Record, create_topic, delete_topic, producer, send, transaction
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
 from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
-from tests.peers.test_kafka_replication import config_of, group_offsets
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -50,14 +34,8 @@ EVERYTHING = Wanted.parse(None, None)
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    with KafkaBroker(VERSIONS[-1], tmp_path_factory.mktemp("kafka")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _registered(spark: SparkSession) -> None:
-    register(spark)
+def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
+    return newest_kafka
 
 
 def sent(broker: KafkaBroker, topic: str, count: int, partitions: int = 2) -> None:
@@ -74,15 +52,28 @@ def verified(spark: SparkSession, config: Config) -> dict[str, VerifySummary]:
     return {str(one.log_id): verify_log(spark, config.warehouse, one, Scope(restart=True)) for one in subjects(config)}
 
 
-def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_what_lies_before_the_beginning_is_filled_in_and_every_record_compared(
+    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+) -> None:
     create_topic(broker, "proven", 2)
-    sent(broker, "proven", 300)
-    config = config_of(broker, tmp_path, "proven", split_offsets=100, max_offsets_per_trigger=200)
+    sent(broker, "proven", 200)
+    config = config_of(broker, tmp_path, "proven", starting_offset="latest", split_offsets=100)
     replicate_now(spark, config)
+    sent(broker, "proven", 50)
+    replicate_now(spark, config)
+    firsts = {number: one.first for number, one in state_of(spark, tmp_path, "proven").partitions.items()}
+    assert all(first > 200 for first in firsts.values())
+    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
+    assert [one.holes for one in results] == [(OffsetRange(Offset(0), first),) for first in firsts.values()]
+    assert [(one.records, one.remaining) for one in results] == [(200, ())] * 2
+    assert assert_replicated(tmp_path, broker, "proven") == 500
+    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
+    assert [one.holes for one in again] == [(), ()]
+
     found = verified(spark, config)
     assert found.keys() == {"kafka/test/proven/0", "kafka/test/proven/1"}
     assert all(one.problem is None and one.without_master_bytes == 0 for one in found.values())
-    assert all(one.claims > 1 and one.bytes > 300 * 30 for one in found.values())
+    assert all(one.claims > 1 and one.bytes > 250 * 30 for one in found.values())
     assert all(one.problem is None for one in coverages(config))
 
     (damaged, *_) = sorted((tmp_path / "kafka_log").glob("*.parquet"))
@@ -96,44 +87,27 @@ def test_every_record_is_compared_with_the_brokers(spark: SparkSession, broker: 
     (difference,) = found[log_id].differences
     assert difference.verdict is Verdict.REPLICA_DAMAGED
     assert [one.offset for one in difference.differences] == [offset]
-    others = [one for name, one in found.items() if name != log_id]
-    assert all(one.problem is None for one in others)
+    assert all(one.problem is None for name, one in found.items() if name != log_id)
 
 
-def test_what_lies_before_the_beginning_comes_by_a_backfill(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    create_topic(broker, "late", 2)
-    sent(broker, "late", 200)
-    config = config_of(broker, tmp_path, "late", starting_offset="latest", split_offsets=70)
-    replicate_now(spark, config)
-    sent(broker, "late", 50)
-    replicate_now(spark, config)
-    firsts = {number: one.first for number, one in state_of(spark, tmp_path, "late").partitions.items()}
-    assert all(first > 200 for first in firsts.values())
-    results = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
-    assert [one.holes for one in results] == [(OffsetRange(Offset(0), first),) for first in firsts.values()]
-    assert [(one.records, one.remaining) for one in results] == [(200, ())] * 2
-    assert assert_equal(replicated(spark, tmp_path), consumed_by_spark(spark, broker, ["late"])) == 500
-    assert all(one.problem is None for one in verified(spark, config).values())
-    assert all(one.problem is None for one in coverages(config))
-    again = [run_backfill(spark, config, one, EVERYTHING) for one in subjects(config)]
-    assert [one.holes for one in again] == [(), ()]
-
-
+@pytest.mark.nightly
 def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     create_topic(broker, "anew", 2)
     sent(broker, "anew", 40)
-    config = config_of(broker, tmp_path, "anew")
+    config = config_of(broker, tmp_path, "anew", on_loss="record")
     replicate_now(spark, config)
     before = state_of(spark, tmp_path, "anew")
     delete_topic(broker, "anew")
     create_topic(broker, "anew", 2)
     sent(broker, "anew", 60)
-    with pytest.raises(Recreated):
-        replicate_now(spark, config)
+    for _ in range(2):
+        with pytest.raises(Recreated, match="deleted and created again"):
+            replicate_now(spark, config)
+    assert state_of(spark, tmp_path, "anew") == before
+    incidents = table(tmp_path, "incidents", "condition", "start", "action").to_pylist()
+    assert {tuple(row.values()) for row in incidents} == {("recreated", 0, "reported")}
     with pytest.raises(Recreated):
         list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
     list(repair_logs(config, "test", accept_master=True, take_over=False, dry_run=False))
@@ -149,6 +123,7 @@ def test_a_topic_that_was_created_anew_begins_a_new_epoch(
     assert all(one.problem is None for one in coverages(config))
 
 
+@pytest.mark.nightly
 def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_others(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -172,48 +147,13 @@ def test_an_empty_partition_of_a_topic_that_was_created_anew_goes_on_with_the_ot
     assert all(one.problem is None for one in verified(spark, config).values())
 
 
-def test_the_oldest_records_go_when_told_how_much_to_keep(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    create_topic(broker, "kept", 2)
-    sent(broker, "kept", 300)
-    config = config_of(broker, tmp_path, "kept", max_offsets_per_trigger=100)
-    replicate_now(spark, config)
-    kept = config.maintained_with({"keep_gb": 1e-6}, "test")
-    steps = [one for one in Maintenance(spark, kept, dry_run=False).run() if one.step == "retain"]
-    assert {(one.table, one.log) for one in steps} == {("kafka_log", f"kafka/test/kept/{at}") for at in range(2)}
-    assert all(one.records > 0 and one.bytes_after is not None and one.bytes_after < one.bytes_before for one in steps)
-    assert spark.read.format("delta").load(f"{tmp_path}/kafka_log").count() == 600 - sum(one.records for one in steps)
-    assert all(one.problem is None for one in coverages(config))
-    sent(broker, "kept", 10)
-    replicate_now(spark, config)
-    assert all(one.problem is None for one in verified(spark, config).values())
-
-
-def test_what_retention_took_at_the_brokers_stays_proven_by_the_ledger(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
-) -> None:
-    create_topic(broker, "old", 1)
-    sent(broker, "old", 100, partitions=1)
-    config = config_of(broker, tmp_path, "old", max_offsets_per_trigger=40)
-    replicate_now(spark, config)
-    delete_records(broker, "old", 0, 60)
-    (found,) = verified(spark, config).values()
-    assert found.problem is None
-    assert 0 < found.without_master_bytes < found.bytes
-    assert_accounted(spark, tmp_path, "old")
-
-
-@pytest.mark.soak  # how it is counted: test_comparison_of_compacted.py
+@pytest.mark.nightly  # how it is counted: test_comparison_of_compacted.py
 def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path
 ) -> None:
     """All records are replicated before the cleaner may take any."""
-    topic, a_year_ms = "compacted", 365 * 24 * 3600 * 1000
-    create_topic(
-        broker, topic, cleanup_policy="compact", segment_ms=300, min_cleanable_dirty_ratio="0.01",
-        delete_retention_ms=100, min_compaction_lag_ms=a_year_ms, max_compaction_lag_ms=2 * a_year_ms,
-    )  # fmt: skip
+    topic, a_year_ms = "proven-compacted", 365 * 24 * 3600 * 1000
+    create_compacted(broker, topic, min_compaction_lag_ms=a_year_ms, max_compaction_lag_ms=2 * a_year_ms)
     with producer(broker, batch_size=2000) as through:
         send(through, topic, [Record(b"%d " % number * 50, b"%d" % (number % 7)) for number in range(600)])
     config = config_of(broker, tmp_path, topic, max_offsets_per_trigger=200, split_offsets=70)
@@ -222,18 +162,12 @@ def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     assert (before.problem, before.compacted) == (None, 0)
 
     set_config(broker, topic, "min.compaction.lag.ms", 0)
-    with producer(broker) as through:
-
-        def is_cleaned() -> bool:
-            send(through, topic, [Record(b"rolls the segment", b"roll")])
-            return len(_left(broker, topic, before.position)) < 100
-
-        wait_until(is_cleaned, "a compacted topic")
+    await_compaction(broker, topic, 100, before.position)
     set_config(broker, topic, "min.compaction.lag.ms", a_year_ms)
-    wait_until(lambda: _is_at_rest(broker, topic, before.position), "the end of the compaction")
+    left = await_rest(broker, topic, before.position)
     (after,) = verified(spark, config).values()
     assert after.problem is None
-    assert after.compacted == 600 - len(_left(broker, topic, before.position))
+    assert after.compacted == 600 - len(left)
     assert after.claims == before.claims
     said = list(repair_logs(config, "test", accept_master=False, take_over=False, dry_run=False))
     assert any("nothing that can be compared differs" in line for line in said)
@@ -244,18 +178,3 @@ def test_what_compaction_took_at_the_broker_is_counted_and_no_difference(
     set_config(broker, topic, "cleanup.policy", "delete")  # now nobody says any more why records are gone
     (unexplained,) = verified(spark, config).values()
     assert unexplained.differences[0].verdict is Verdict.REWRITTEN
-
-
-def set_config(broker: KafkaBroker, topic: str, key: str, value: str | int) -> None:
-    with admin(broker) as client:
-        client.alter_configs([ConfigResource("topic", topic, {key: str(value)})])
-
-
-def _left(broker: KafkaBroker, topic: str, below: Offset) -> list[int]:
-    return [row[0] for row in consumed(broker, topic, Isolation.READ_COMMITTED) if row[0] < below]
-
-
-def _is_at_rest(broker: KafkaBroker, topic: str, below: Offset) -> bool:
-    before = _left(broker, topic, below)
-    time.sleep(1)  # the broker's cleaner looks for work twice as often
-    return _left(broker, topic, below) == before

@@ -13,17 +13,17 @@ from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import LogId
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.remote_broker import NamedBroker
-from tests.patience import eventually
+from tests.patience import eventually, wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.peers.sender import Sender
 from tests.sources.rocketmq.log_reading import chunks_of
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(params=["4.9.7", pytest.param("5.5.0", marks=pytest.mark.soak)])
+@pytest.fixture(params=["4.9.7", "5.5.0"])
 def name_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NameServer]:
     with NameServer(request.param, tmp_path / "name-server") as running:
         yield running
@@ -42,17 +42,10 @@ def found(name_server: NameServer) -> Address | None:
 
 
 def send(broker: Broker, count: int) -> None:
-    """So many messages that the broker has stored: one that has just started, and is busy, refuses some."""
-    left = count
-    with Producer(Address("127.0.0.1", broker.port)) as producer:
-
-        def are_stored() -> bool:
-            nonlocal left
-            messages = (OutgoingMessage("moves", b"x" * 1000) for _ in range(left))
-            left -= sum(result.is_stored for result in producer.send_all(messages))
-            return not left
-
-        assert eventually(are_stored)
+    """So many messages, once the broker stores one: one that has just started refuses some."""
+    sender = Sender(broker.port, "moves")
+    wait_until(lambda: sender.send(1)[0].is_ok, "a stored message")
+    assert all(one.is_ok for one in sender.send(count))
 
 
 def read_all(log: RocketMQLog) -> bytes:

@@ -43,7 +43,7 @@ def refusal(spark: SparkSession, broker: Broker, warehouse: Path) -> Configurati
     return caught.value
 
 
-@pytest.mark.parametrize("version", [pytest.param("4.9.7", marks=pytest.mark.soak), "5.5.0"])
+@pytest.mark.parametrize("version", [pytest.param("4.9.7", marks=pytest.mark.nightly), "5.5.0"])
 def test_a_broker_in_dledger_mode_is_refused(spark: SparkSession, tmp_path: Path, version: str) -> None:
     with dledger_broker(version, tmp_path) as broker:
         error = refusal(spark, broker, tmp_path / "lake")

@@ -10,13 +10,12 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from sources.access.address import Address
-from sources.datasource import register
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.peers.rocketmq import Broker
-from tests.peers.typed_orders import fields, model, read, value
+from tests.peers.typed_orders import assert_appended, fields, read, value
 from tests.pipeline.running import replicate_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer]
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly]
 
 STEPS = 2
 LONG = [pytest.mark.soak, pytest.mark.timeout(3600)]
@@ -29,17 +28,13 @@ LONG = [pytest.mark.soak, pytest.mark.timeout(3600)]
 def test_a_topic_is_a_table_with_what_does_not_fit_apart(
     spark: SparkSession, tmp_path: Path, version: str, messages: int
 ) -> None:
-    register(spark)
     chance = random.Random(8)
     with Broker(version, tmp_path / "broker") as broker:
         log = {
             "id": "rocketmq/b1", "master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}",
         }  # fmt: skip
         typed = {"from": ["orders"], "schema": {"id": "string", "n": "bigint", "price": "double", "late": "string"}}
-        tables = [
-            {"name": "all_orders", **typed},
-            {"name": "orders", **typed, "mode": "upsert", "key": ["id"]},
-        ]
+        tables = [{"name": "all_orders", **typed}, {"name": "orders", **typed, "mode": "upsert", "key": ["id"]}]
         config = parse({"warehouse": str(tmp_path / "lake"), "logs": [log], "tables": tables}, where="test")
         given = []
         for step in range(STEPS):
@@ -55,11 +50,6 @@ def test_a_topic_is_a_table_with_what_does_not_fit_apart(
                 for offset, body in zip(places, bodies, strict=True)
             ]
             replicate_now(spark, config)
-    expected, apart = model(given)
-    rows = read(spark, tmp_path / "lake", "tables/all_orders")
-    assert len(rows) == len(expected)
-    assert {(row["log_id"], row["offset"]): fields(row) for row in rows} == expected
-    unfit = [row for row in read(spark, tmp_path / "lake", "unfit") if row["table"] == "all_orders"]
-    assert {(row["log_id"], row["offset"], row["column"]): row["body"] for row in unfit} == apart
+    expected = assert_appended(spark, tmp_path / "lake", given)
     newest = {row["id"]: row for _, row in sorted(expected.items(), key=lambda one: one[0])}
     assert {row["id"]: fields(row) for row in read(spark, tmp_path / "lake", "tables/orders")} == newest

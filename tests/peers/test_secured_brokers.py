@@ -27,23 +27,12 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def acl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
     with AclBroker(tmp_path_factory.mktemp("acl")) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
-def auth(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[AuthBroker]:
-    with AuthBroker(tmp_path_factory.mktemp("auth"), certificates) as running:
-        yield running
-
-
-@pytest.fixture(params=["acl", "auth"])
+@pytest.fixture(params=["auth_broker", pytest.param("acl", marks=pytest.mark.nightly)])
 def broker(request: pytest.FixtureRequest) -> AclBroker | AuthBroker:
     """Each of the two in turn."""
     running: AclBroker | AuthBroker = request.getfixturevalue(request.param)
@@ -118,6 +107,7 @@ def test_a_permission_that_is_missing_is_named(broker: AclBroker | AuthBroker) -
     assert "310 SEND_MESSAGE_V2" in caught.value.problem
 
 
+@pytest.mark.nightly
 def test_an_account_that_is_taken_out_is_refused_on_the_connection_that_it_has(acl: AclBroker) -> None:
     with acl.client() as client:
         client.broker_config()
@@ -130,15 +120,15 @@ def test_an_account_that_is_taken_out_is_refused_on_the_connection_that_it_has(a
 
 
 def test_a_user_who_is_disabled_or_deleted_is_refused_on_the_connection_that_it_has(
-    auth: AuthBroker, tmp_path: Path
+    auth_broker: AuthBroker, tmp_path: Path
 ) -> None:
     user = Account(tmp_path, "short")
-    auth.create(user)
-    with auth.client(user.security(auth.tls)) as client:
+    auth_broker.create(user)
+    with auth_broker.client(user.security(auth_broker.tls)) as client:
         client.broker_config()
-        auth.disable(user)
+        auth_broker.disable(user)
         wait_until(lambda: missing(client) == "a user that is enabled", "the end of its rights")
-        auth.delete(user)
+        auth_broker.delete(user)
         wait_until(lambda: missing(client) == "a user of that name", "its end")
 
 
@@ -161,34 +151,35 @@ def missing(client: RemotingClient) -> str | None:
     ],
 )
 def test_tls_that_does_not_fit_is_final(
-    auth: AuthBroker, certificates: Certificates, changes: dict[str, str | None], host: str, said: str
+    auth_broker: AuthBroker, certificates: Certificates, changes: dict[str, str | None], host: str, said: str
 ) -> None:
     if changes.get("ca_file") == "other":
         changes = {"ca_file": str(certificates.other_ca_file)}
-    security = replace(auth.user.security(), tls=replace(certificates.tls, **changes))  # type: ignore[arg-type]
+    security = replace(auth_broker.user.security(), tls=replace(certificates.tls, **changes))  # type: ignore[arg-type]
     with (
         pytest.raises(ConfigurationError, match=said) as caught,
-        RemotingClient(Address(host, auth.port), security=security) as client,
+        RemotingClient(Address(host, auth_broker.port), security=security) as client,
     ):
         client.broker_config()
     assert not caught.value.is_transient
-    assert f"{host}:{auth.port}" in str(caught.value)
+    assert f"{host}:{auth_broker.port}" in str(caught.value)
 
 
-def test_a_host_name_need_not_be_checked(auth: AuthBroker, certificates: Certificates) -> None:
-    security = auth.user.security(replace(certificates.tls, check_hostname=False))
-    with RemotingClient(Address("127.0.0.1", auth.port), security=security) as client:
+def test_a_host_name_need_not_be_checked(auth_broker: AuthBroker, certificates: Certificates) -> None:
+    security = auth_broker.user.security(replace(certificates.tls, check_hostname=False))
+    with RemotingClient(Address("127.0.0.1", auth_broker.port), security=security) as client:
         assert client.broker_config()["authenticationEnabled"] == "true"
 
 
-def test_without_tls_a_broker_that_wants_it_hangs_up_and_the_hint_says_so(auth: AuthBroker) -> None:
+def test_without_tls_a_broker_that_wants_it_hangs_up_and_the_hint_says_so(auth_broker: AuthBroker) -> None:
     with (
         pytest.raises(MasterUnreachable, match="tls = true"),
-        RemotingClient(auth.address, security=auth.user.security()) as client,
+        RemotingClient(auth_broker.address, security=auth_broker.user.security()) as client,
     ):
         client.broker_config()
 
 
+@pytest.mark.nightly
 def test_a_broker_s_own_certificate_for_tests_is_not_trusted(acl: AclBroker) -> None:
     """A broker that nobody has set up for TLS takes it (permissive), with a certificate that it makes for itself."""
     with pytest.raises(ConfigurationError, match="not trusted"):

@@ -41,7 +41,7 @@ from pipeline.cli.app import main
 main()
 """
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(240)]
 
 
 @dataclass(frozen=True)

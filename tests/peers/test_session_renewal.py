@@ -18,7 +18,7 @@ from tests.patience import eventually
 from tests.peers.proxy import Proxy
 from tests.peers.rocketmq import Broker
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(120)]
 
 RENEWALS = 20
 

@@ -11,13 +11,13 @@ import pytest
 from pipeline.spark.jars import java, resolve
 from tests.sources.rocketmq.signatures import CASES, Case
 
-pytestmark = pytest.mark.peer
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 PROGRAM = Path(__file__).parent / "java" / "Sign.java"
 
 
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
-def test_the_signatures_that_ours_are_compared_with(version: str, tmp_path: Path) -> None:
+def test_expected_signatures_are_made_by_the_clients_own_class(version: str, tmp_path: Path) -> None:
     assert _signatures(version, list(CASES.values()), tmp_path) == [case.signature for case in CASES.values()]
 
 

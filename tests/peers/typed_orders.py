@@ -55,3 +55,14 @@ def fields(row: dict[str, Any]) -> dict[str, Any]:
 
 def read(spark: SparkSession, lake: Path, table: str) -> list[dict[str, Any]]:
     return [row.asDict() for row in spark.read.format("delta").load(f"{lake}/{table}").collect()]
+
+
+def assert_appended(spark: SparkSession, lake: Path, given: Iterable[Mapping[str, Any]]) -> dict[Any, dict[str, Any]]:
+    """Table `all_orders` and what does not fit are what `model` makes of `given`. Returns its rows."""
+    expected, apart = model(given)
+    rows = read(spark, lake, "tables/all_orders")
+    assert len(rows) == len(expected)
+    assert {(row["log_id"], row["offset"]): fields(row) for row in rows} == expected
+    unfit = [row for row in read(spark, lake, "unfit") if row["table"] == "all_orders"]
+    assert {(row["log_id"], row["offset"], row["column"]): row["body"] for row in unfit} == apart
+    return expected

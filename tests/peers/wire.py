@@ -59,18 +59,9 @@ class Connection:
 
     def pull(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, bytes]:
         """Up to 32 messages as any consumer gets them: the next queue offset, and the records as they are stored."""
-        fields = {
-            "consumerGroup": "readers",
-            "topic": topic,
-            "queueId": str(queue_id),
-            "queueOffset": str(queue_offset),
-        }
-        fields |= {
-            "maxMsgNums": "32",
-            "sysFlag": SUBSCRIPTION_INCLUDED,
-            "commitOffset": "0",
-            "suspendTimeoutMillis": "0",
-        }
+        fields = {"consumerGroup": "readers", "topic": topic, "queueId": str(queue_id), "maxMsgNums": "32"}
+        fields |= {"queueOffset": str(queue_offset), "sysFlag": SUBSCRIPTION_INCLUDED, "commitOffset": "0"}
+        fields |= {"suspendTimeoutMillis": "0"}
         fields |= {"subscription": "*", "subVersion": "0", "expressionType": "TAG"}
         answer, records = self.call(PULL, fields)
         return int(answer["nextBeginOffset"]), records

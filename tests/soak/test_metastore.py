@@ -13,7 +13,7 @@ from pipeline.system.cache import cache_folder
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import embedded_master
 
-pytestmark = [pytest.mark.soak, pytest.mark.spark]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark]
 
 PROJECT = Path(__file__).parents[2]
 QUESTION = """
@@ -29,7 +29,7 @@ print(json.dumps([[list(row) for row in rows], counts, sorted(t.name for t in sp
 """
 
 
-def test_orders_by_name(tmp_path: Path) -> None:
+def test_tables_are_found_by_name_from_another_session(tmp_path: Path) -> None:
     """The embedded metastore of one process after the other: Derby lets one in at a time."""
     metastore = f"jdbc:derby:;databaseName={tmp_path}/metastore;create=true"
     with embedded_master(tmp_path / "store") as master, Producer(master.master.address) as producer:
