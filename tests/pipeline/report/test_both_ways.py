@@ -22,9 +22,8 @@ from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, TableSpec, m
 from sinks.views.definition import view
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS
 from tests.pipeline.report.in_sql import facts_in_sql
+from tests.pipeline.report.samples import no_session
 from tests.sinks.views.made_logs import message
-
-pytestmark = pytest.mark.spark
 
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 ALL = frozenset({"topics", "groups", "transactions", "delays"})
@@ -136,6 +135,8 @@ def check(spark: SparkSession, lake: Path) -> None:
             assert getattr(found, name) == expected, name
 
 
+@pytest.mark.spark
+@pytest.mark.nightly
 def test_whatever_a_ledger_can_have(spark: SparkSession, lake: Path) -> None:
     check(spark, lake)
     found = read_facts(str(lake), [], lambda _: spark.newSession())
@@ -143,13 +144,11 @@ def test_whatever_a_ledger_can_have(spark: SparkSession, lake: Path) -> None:
     assert {one.log_id for one in found.flaws} - {one.log_id for one in found.logs} == {"rocketmq/lost"}
 
 
+@pytest.mark.spark
+@pytest.mark.nightly
 def test_real_logs(spark: SparkSession, replica: Path) -> None:
     assert worth(replica) == ALL
     check(spark, replica)
-
-
-def no_session(_: int) -> SparkSession:
-    raise AssertionError("nothing here takes a session")
 
 
 @pytest.mark.parametrize("spec", [LOG, KAFKA_LOG], ids=lambda spec: spec.name)

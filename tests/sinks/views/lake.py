@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,7 +60,11 @@ def write_log(warehouse: Path, log_id: LogId, fixture: Fixture, fetched: datetim
     )
     times = [at for at in records["store_timestamp"].to_pylist() if at is not None]
     covered = {"start": 0, "end": end, "records": records.num_rows, "bytes": end, "origin": "stream"}
-    covered |= {"first_store_timestamp": min(times), "last_store_timestamp": max(times), "committed_at": fetched}
+    covered |= {
+        "first_store_timestamp": min(times),
+        "last_store_timestamp": max(times),
+        "committed_at": datetime.now(UTC),
+    }
     write(warehouse, LEDGER, [{"log_id": str(log_id), "epoch": 0} | covered])
     for kind, name in _FILES.items():
         items = items_of(kind, (fixture.path / "config" / name).read_bytes()).to_pylist()
