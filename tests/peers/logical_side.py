@@ -39,30 +39,6 @@ def consume_queues(store: Path) -> dict[tuple[str, int, int], tuple[int, int, in
     return found
 
 
-def batch_consume_queues(store: Path) -> set[tuple[Any, ...]]:
-    """(topic, queue, offset, size, tags code, store time in ms, base offset, count) of each entry of a BatchCQ."""
-    found = set()
-    for file in store.glob("batchconsumequeue/*/*/*"):
-        topic, queue_id = file.parts[-3:-1]
-        for entry in BATCH_ENTRY.iter_unpack(file.read_bytes()):
-            if not entry[1]:
-                break  # a file of 14 MB, mostly zeros
-            found.add((topic, int(queue_id), *entry[:6]))
-    return found
-
-
-def indexed(store: Path, slots: int) -> Counter[int]:
-    """How many keys the index has of the record at each offset."""
-    found: Counter[int] = Counter()
-    for file in store.glob("index/*"):
-        first = INDEX_HEAD_BYTES + 4 * slots + INDEX_ENTRY.size  # entry 0 is never used
-        for entry in INDEX_ENTRY.iter_unpack(file.read_bytes()[first:]):
-            if not any(entry):
-                break
-            found[entry[1]] += 1
-    return found
-
-
 def found_by_key(connection: Connection, topic: str, key: str) -> set[int]:
     """Offsets of the records that ``queryMsgByKey`` finds, at most `MOST_FOUND`, the newest."""
     fields = {"topic": topic, "key": key, "maxNum": str(MOST_FOUND), "beginTimestamp": "0", "endTimestamp": str(2**62)}

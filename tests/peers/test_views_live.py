@@ -1,4 +1,7 @@
-"""Each view beside what a live broker says, under traffic of a real Java client; and while the log grows."""
+"""Views beside what a live broker says, under traffic of a real Java client; and while the log grows.
+
+That queues and the index are the broker's files is shown with stored logs: tests/sinks/views.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,11 @@ from pyspark.sql import Row, SparkSession
 
 from tests.patience import wait_until
 from tests.peers.java_client import Sent, java_client
-from tests.peers.live_replica import AT_REST, GROUPS, SLOTS, TOPICS, Live, live_replica
-from tests.peers.logical_side import (
-    MOST_FOUND,
-    batch_consume_queues,
-    consumer_progress,
-    count_of,
-    delay_offsets,
-    indexed,
-    topic_stats,
-)
+from tests.peers.live_replica import AT_REST, GROUPS, TOPICS, Live, live_replica
+from tests.peers.logical_side import MOST_FOUND, consumer_progress, count_of, delay_offsets
 from tests.peers.replicating import replicating, wait_for_all
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 INVISIBLE = {"rolled_back", "late_rolled_back", "given_up", "pending", "immune", "cancelled"}
 STATES = {"late_committed": "committed", "late_rolled_back": "rolled_back", "immune": "pending"}
@@ -39,27 +34,6 @@ def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-def test_consume_queues_are_the_files(live: Live) -> None:
-    """Those of system topics and of light queues too."""
-    rows = live.rows("SELECT topic, queue_id, queue_offset, offset, size, tags_code FROM consume_queue")
-    assert {topic for topic, _, _ in live.queues} >= {"%LMQ%one", "%LMQ%two", "rmq_sys_wheel_timer", "orders"}
-    assert {tuple(row[:3]): tuple(row[3:]) for row in rows} == live.queues
-    assert len(rows) == len(live.queues)
-
-
-def test_batch_consume_queues_are_the_files(live: Live) -> None:
-    rows = live.rows(
-        """
-        SELECT topic, queue_id, offset, size, tags_code, unix_millis(store_timestamp), base_offset, count
-        FROM batch_consume_queue
-        """
-    )
-    expected = {entry for entry in batch_consume_queues(live.broker.store) if entry[2] < live.end}
-    assert expected
-    assert {tuple(row) for row in rows} == expected
-    assert len(rows) == len(expected)
-
-
 def test_the_index_finds_what_query_by_key_finds(live: Live) -> None:
     rows = live.rows("SELECT topic, key, offset FROM message_index")
     found: dict[tuple[str, str], set[int]] = {}
@@ -67,9 +41,6 @@ def test_the_index_finds_what_query_by_key_finds(live: Live) -> None:
         found.setdefault((row["topic"], row["key"]), set()).add(row["offset"])
     assert all(len(offsets) < MOST_FOUND for offsets in found.values())
     assert found == {(topic, key): live.found(topic, key) for topic, key in found}
-    entries = {offset: keys for offset, keys in indexed(live.broker.store, SLOTS).items() if offset < live.end}
-    tagged = live.rows("SELECT offset FROM records WHERE tags IS NOT NULL")  # 5.5.0 indexes them as if they were a key
-    assert Counter(row["offset"] for row in [*rows, *tagged]) == entries
 
 
 def test_messages_are_what_consumers_can_see(live: Live) -> None:
@@ -202,23 +173,6 @@ def test_consumer_lag_is_what_consumer_progress_says(live: Live) -> None:
             expected[group, topic, queue_id] = end, at, end - at, stats["lastTimestamp"] or None, behind_s
     assert sum(behind for _, _, behind, _, _ in expected.values()) == 5
     assert {tuple(row[:3]): tuple(row[3:]) for row in rows} == expected
-
-
-def test_topic_stats_are_the_brokers(live: Live) -> None:
-    rows = live.rows(
-        "SELECT topic, sum(messages), unix_millis(max(last_delivered_timestamp)) FROM topic_stats GROUP BY 1"
-    )
-    expected = {}
-    for topic in TOPICS:
-        last = max(stats["lastUpdateTimestamp"] for stats in topic_stats(live.connection, topic).values())
-        expected[topic] = count_of(live.connection, topic), last
-    assert {row[0]: tuple(row[1:]) for row in rows} == expected
-
-
-def test_completeness(live: Live) -> None:
-    (row,) = live.rows("SELECT * FROM completeness")
-    assert (row["log_id"], row["complete_from"], row["complete_to"]) == ("rocketmq/b1", 0, live.end)
-    assert (row["bytes"], row["gaps"], row["open_incidents"]) == (live.end, 0, 0)
 
 
 LOOK = """

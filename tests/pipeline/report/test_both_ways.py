@@ -209,6 +209,7 @@ def plain_log(log_id: str, ledger: Rows, incidents: Rows) -> LogFacts:
         if not whole or row["start"] <= max(one["end"] for one in whole):
             whole.append(row)
     waited = waits_s(ledger, "first_store_timestamp")
+    newest_waited = waits_s(sorted(ledger, key=lambda row: row["start"]), "last_store_timestamp")
     return LogFacts(
         log_id=log_id,
         records=sum(row["records"] for row in live),
@@ -221,7 +222,7 @@ def plain_log(log_id: str, ledger: Rows, incidents: Rows) -> LogFacts:
         oldest_stored=least(ledger, "first_store_timestamp"),
         newest_stored=greatest(ledger, "last_store_timestamp"),
         last_committed=greatest(ledger, "committed_at"),
-        newest_waited_s=(waits_s(sorted(ledger, key=lambda row: row["start"]), "last_store_timestamp") or [None])[-1],
+        newest_waited_s=newest_waited[-1] if newest_waited else None,
         waited_p50_s=percentile(waited, 0.5),
         waited_p99_s=percentile(waited, 0.99),
     )
@@ -235,8 +236,6 @@ def test_each_log_is_what_its_ranges_add_up_to(found: Facts, made: tuple[Rows, R
 def test_commits_are_summed_by_log_or_topic_and_span(found: Facts, made: tuple[Rows, Rows]) -> None:
     """The topic's partitions together; of so many logs most are the rest."""
     ledger, _ = made
-    for row in ledger:
-        assert row["committed_at"] >= NOW - timedelta(days=3)
     named = {one.log_id for one in found.timeline.commits} - {None}
     assert "kafka/prod/orders" in named
     spans: dict[tuple[str | None, int], Rows] = {}
