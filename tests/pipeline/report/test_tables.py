@@ -100,10 +100,7 @@ def test_typed_tables() -> None:
     assert "typed" not in {one.name for one in sections(bare(log()))}
     section = typed_section(bare(log(), tables=(orders, late)))
     assert section.tables == (table,)
-    assert section.sentences == (
-        "Behind their logs: orders, late.",
-        "2 values did not fit: the table unfit has them.",
-    )
+    assert section.sentences == ("Behind their logs: orders, late.", "2 values did not fit: the table unfit has them.")
     section = typed_section(bare(log(), tables=(replace(orders, behind=0, unfit=0),)))
     assert section.sentences == ("All are where their logs are.",)
 

@@ -162,12 +162,7 @@ def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: P
     replica = opened(spark, tmp_path, MASTER)
     replica(ranges(0, 1000))
     lost = Incident(
-        condition=Condition.GAP,
-        start=hole.start,
-        end=hole.end,
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
+        condition=Condition.GAP, start=hole.start, end=hole.end, cause="", action=Action.SKIPPED, detected_at=1
     )
     replica.skip(lost)
     replica(ranges(1500, 2000))

@@ -110,12 +110,7 @@ def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: boo
 
 def incident(start: int, end: int, state: State, action: Action) -> IncidentRow:
     found = Incident(
-        condition=Condition.GAP,
-        start=Offset(start),
-        end=Offset(end),
-        cause="",
-        action=action,
-        detected_at=1,
+        condition=Condition.GAP, start=Offset(start), end=Offset(end), cause="", action=action, detected_at=1
     )
     return IncidentRow(id=f"{start}-{end}-{state.value}-{action.value}", epoch=0, found=found, state=state)
 

@@ -124,12 +124,7 @@ def test_a_query_opens_only_the_files_that_may_hold_what_it_asks_for(spark: Spar
     assert opened(session, " AND ".join(ASKED)) == (10, 1)
 
 
-ASKED = (
-    "topic = 'payments'",
-    "partition = 1",
-    "offset >= 10",
-    "timestamp < TIMESTAMP'2024-02-29 13:00:00Z'",
-)
+ASKED = ("topic = 'payments'", "partition = 1", "offset >= 10", "timestamp < TIMESTAMP'2024-02-29 13:00:00Z'")
 """Half of the files each, all of them one: the hours go back as the offsets go on."""
 
 
