@@ -62,7 +62,7 @@ TRIED: Final = {
     (OPERATING, "console"),
     *((SQL, language) for language in ("sh", "sql", "python")),
     *((document, language) for document in (DISTER, TYPED) for language in ("console", "sql")),
-    (ENGINES, "python"),
+    (ENGINES, "python"),  # in tests/sinks/views/test_other_engines.py
     (TABLES, "sql"),
     (TYPED, "python"),
 }
@@ -463,18 +463,3 @@ def test_the_names_of_sql_in_a_notebook(spark: SparkSession, shop: Left, tmp_pat
 @pytest.mark.parametrize("block", of(TYPED, "python"))
 def test_a_typed_table_in_another_engine(shop: Left, tmp_path: Path, block: Block) -> None:
     names_left_by(block, shop, tmp_path)
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.parametrize("block", of(ENGINES, "python"))
-def test_other_engines(spark: SparkSession, shop: Left, tmp_path: Path, block: Block) -> None:
-    """What the view has, but for inner batches, of which the demo sends none."""
-    left = names_left_by(block, shop, tmp_path)
-    if "position" in left:
-        assert left["position"] == shop.position
-        assert left["payments"].num_rows == messages_of(shop, "payments")
-        return
-    found = left["messages"]
-    count = len(found.collect()) if hasattr(found, "collect") else found.count("*").fetchall()[0][0]
-    assert count == asked(spark, shop, "SELECT count(*) FROM messages WHERE batch_index IS NULL")[0][0] > 0

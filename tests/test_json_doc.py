@@ -97,7 +97,7 @@ def verification() -> dict[str, Any]:
 
 
 def named(*kinds: type) -> dict[str, Any]:
-    """An object with the fields of dataclasses; what those of a second one are in is a list of these."""
+    """An object with the fields of these dataclasses."""
     return {field.name: None for kind in kinds for field in fields(kind)}
 
 

@@ -149,7 +149,7 @@ def test_the_past_of_a_log(said: Said, replicated: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.nightly
-def test_who_stops_reading_gets_no_complaint(job: Path) -> None:
+def test_a_closed_pipe_is_no_error(job: Path) -> None:
     """As ``| head -n 2`` does. And nothing but the result is on standard output."""
     query = "SELECT id, repeat('x', 1000) AS text FROM range(200000)"
     command = [sys.executable, "-m", "pipeline", "sql", "--config", str(job), "-e", query, "--format", "csv"]

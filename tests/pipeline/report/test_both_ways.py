@@ -297,12 +297,12 @@ def test_a_topic_in_which_messages_wait_is_reason_to_ask(
     assert logged(tmp_path, message(2, topic="zebra"), message(3, topic=topic)) == {"topics"} | more
 
 
-def test_so_is_a_message_that_waits_in_its_own_topic(tmp_path: Path) -> None:
+def test_a_prepared_message_is_reason_to_ask_for_transactions(tmp_path: Path) -> None:
     assert logged(tmp_path, message(0, sys_flag=1), message(1, sys_flag=8)) == {"topics"}
     assert logged(tmp_path, message(2, sys_flag=5), message(3, sys_flag=1)) == {"topics", "transactions"}
 
 
-def test_topics_around_such_a_topic_are_none(tmp_path: Path) -> None:
+def test_topics_around_a_waiting_one_are_no_reason_to_ask(tmp_path: Path) -> None:
     assert logged(tmp_path, message(0, topic="A"), message(1, topic="zebra")) == {"topics"}
 
 

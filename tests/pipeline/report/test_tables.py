@@ -51,7 +51,7 @@ def test_a_topic_is_one_row_and_its_partitions_have_a_table_of_their_own() -> No
     assert [row[0] for row in tables.waits(facts).rows] == [BROKER, "kafka/prod/orders"]
 
 
-def test_that_nobody_consumes_is_not_that_nobody_was_asked() -> None:
+def test_no_group_is_told_from_no_metadata() -> None:
     def said(facts: Facts) -> str:
         (section,) = (one for one in sections(facts) if one.name == "consumers")
         return " ".join(section.sentences)

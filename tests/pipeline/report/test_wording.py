@@ -38,7 +38,7 @@ def test_offsets_of_dister_are_ids() -> None:
     ("flaw", "words"),
     [(Flaw.ACCEPTED, "1 gap, 100 B, accepted as lost."), (Flaw.DELETED, "100 B deleted by retention.")],
 )
-def test_what_somebody_wanted_to_be_missing_is_said_and_no_alarm(flaw: Flaw, words: str) -> None:
+def test_accepted_and_deleted_ranges_are_no_alarm(flaw: Flaw, words: str) -> None:
     (said,) = headlines(bare(log(), flaws=(flawed(flaw, 0, 100),)))
     assert said.level is Level.GOOD
     assert words in said.details

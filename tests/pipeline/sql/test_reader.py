@@ -55,15 +55,6 @@ def test_control_c_stops_what_runs(reader: Reader) -> None:
         "SELECT count(*) AS n FROM LOG",
         "SELECT count(*) AS n FROM IDENTIFIER('ledger')",
         "SELECT * FROM mesages",
-        *(
-            pytest.param(text, marks=pytest.mark.nightly)
-            for text in (
-                "SHOW VIEWS LIKE '*age*'",
-                "DESCRIBE incidents",
-                "CREATE TEMPORARY VIEW ledger AS SELECT 1",
-                "SELECT * FROM lok",
-            )
-        ),
     ],
 )
 def test_a_reader_of_what_is_named_answers_as_one_of_all(reader: Reader, job: Path, text: str) -> None:

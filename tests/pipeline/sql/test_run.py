@@ -55,7 +55,7 @@ def test_plans_and_descriptions_are_whole(reader: Reader) -> None:
     assert "…" not in plan.splitlines()[-1]
 
 
-def test_what_is_wrong_further_down_keeps_the_first_statement_from_running(reader: Reader) -> None:
+def test_no_statement_runs_if_one_is_refused(reader: Reader) -> None:
     sink = io.BytesIO()
     with pytest.raises(QueryError, match="line 2: this session only reads"):
         run_text(reader, "SELECT 1;\nDELETE FROM log", "csv", sink, None)

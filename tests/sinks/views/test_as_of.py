@@ -130,7 +130,7 @@ def test_a_time_is_everything_that_was_stored_by_then(spark: SparkSession, lake:
 
 
 @pytest.mark.spark
-def test_what_nobody_can_know_is_refused(spark: SparkSession, lake: Lake) -> None:
+def test_points_that_the_replica_has_not_reached_are_refused(spark: SparkSession, lake: Lake) -> None:
     log = PastLog(spark, str(lake.path), BROKER_A)
     with pytest.raises(
         ReplicaError, match=r"complete through .*after 2024-02-29 23:59:39.750.*found the newest one, of"

@@ -81,7 +81,7 @@ def plan_of(frame: DataFrame) -> str:
     return plan
 
 
-def test_who_asks_for_a_topic_is_spared_the_light_queues(views: SparkSession) -> None:
+def test_a_topic_is_read_without_the_light_queues(views: SparkSession) -> None:
     asked = views.sql("SELECT queue_offset, offset FROM consume_queue WHERE topic = 'orders'")
     assert "INNER_MULTI" not in plan_of(asked)
     assert "INNER_MULTI" in plan_of(views.sql("SELECT offset FROM consume_queue"))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from sinks.tables import INCIDENTS, KAFKA_LOG, LEDGER, metadata_table
-from sinks.views.registration import register
+from sinks.tables import INCIDENTS, LEDGER, metadata_table
 from sources.metadata import KAFKA_PARTITIONS
-from tests.sinks.views.lake import Asked, Row, version, write
+from tests.sinks.views.lake import Asked, Row, version
 from tests.sinks.views.made_logs import NOON
 from tests.sinks.views.made_topics import loss, ranges_of
 
@@ -145,14 +142,6 @@ def test_what_was_seen_before_the_position_was_reached_is_null(
 def test_the_position_is_that_of_the_newest_history_and_behind_what_was_passed(asked: Asked) -> None:
     assert lag(asked, "passed/0", "position", "offsets_behind") == (40, 5)
     assert lag(asked, "passed/1", "position", "offsets_behind") == (30, 10)
-
-
-@pytest.mark.nightly
-def test_without_records_and_metadata_there_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    write(tmp_path, KAFKA_LOG, [])
-    session, names = spark.newSession(), ("kafka_lag", "kafka_records", "completeness")
-    register(session, str(tmp_path), views=names)
-    assert [session.table(name).count() for name in names] == [0, 0, 0]
 
 
 COMPLETE = (

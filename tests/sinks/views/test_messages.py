@@ -165,7 +165,7 @@ def _refused(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not in the standard")
 
 
-def test_when_the_broker_first_took_it_and_how_often_it_came_again(found: list[Row], fixture_log: Fixture) -> None:
+def test_stored_times_and_retries_are_those_of_the_truth(found: list[Row], fixture_log: Fixture) -> None:
     parked: dict[tuple[str, str], int] = {}
     redelivered: Counter[str] = Counter()
     for record in fixture_log.rows:
@@ -194,7 +194,7 @@ def scans(frame: DataFrame) -> list[set[str]]:
     return [set(re.findall(r"(\w+)#", columns)) for columns in re.findall(r"FileScan parquet \[([^\]]*)\]", plan)]
 
 
-def test_who_asks_for_little_reads_the_log_once(views: SparkSession) -> None:
+def test_few_columns_read_the_log_once(views: SparkSession) -> None:
     """No body. The properties name the cluster, whose topic is its own, and the size of a batch; topics the broker."""
     messages = views.table("messages")
     needed = {"log_id", "kind", "topic", "sys_flag", "properties", "size"}
