@@ -48,16 +48,19 @@ def write(warehouse: Path, spec: TableSpec, rows: pa.Table | Iterable[Row], *tra
     )
 
 
+def write_records(warehouse: Path, log_id: LogId, log: bytes) -> pa.RecordBatch:
+    """The records of a log that begins at offset 0, in one commit, as a batch that has it all makes it."""
+    end = Offset(len(log))
+    decoded = codec.decode(log, Offset(0), end)
+    assert decoded.end == end
+    rows = pa.Table.from_batches([with_identity(LOG, log_id, 0, decoded.records)])
+    write(warehouse, LOG, rows, Transaction(f"logtwin/{log_id}@0", end))
+    return decoded.records
+
+
 def write_log(warehouse: Path, log_id: LogId, fixture: Fixture, fetched: datetime) -> None:
-    """The log of a real broker in one commit, with its row of the ledger and the metadata that the broker had."""
-    end = Offset(fixture.max_offset)
-    records = codec.decode(fixture.log, Offset(0), end).records
-    write(
-        warehouse,
-        LOG,
-        pa.Table.from_batches([with_identity(LOG, log_id, 0, records)]),
-        Transaction(f"logtwin/{log_id}@0", end),
-    )
+    """The log of a real broker with its row of the ledger, and the metadata that the broker had."""
+    end, records = fixture.max_offset, write_records(warehouse, log_id, fixture.log)
     times = [at for at in records["store_timestamp"].to_pylist() if at is not None]
     covered = {"start": 0, "end": end, "records": records.num_rows, "bytes": end, "origin": "stream"}
     covered |= {
