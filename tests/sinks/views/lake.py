@@ -80,7 +80,10 @@ def version(log_id: str, since: datetime, item: Row, until: datetime | None = No
 
 
 _LOOKED_AT: Final = {
-    "records": ("* EXCEPT (body, properties)", "is_dispatched AND NOT in_batch_queue AS is_queued"),
+    "records": (
+        *("log_id", "offset", "topic", "message_id", "store_host", "transaction_type", "is_system", "is_dispatched"),
+        "is_dispatched AND NOT in_batch_queue AS is_queued",
+    ),
     "messages": ("* EXCEPT (json)", "to_json(json) AS json"),
     "kafka_records": ("* EXCEPT (value_json)", "to_json(value_json) AS value_json"),
 }
