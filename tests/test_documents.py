@@ -271,64 +271,40 @@ def test_make_run_ends_with_what_it_did_queries_and_the_proof(shop: Left) -> Non
     assert shop.job.exists()
 
 
-@pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    "block", [*of(README, "console")[1:], *of(FIRST_JOB, "console", "sh"), *of(OPERATING, "console")]
-)
-def test_commands_of_a_first_job(block: Block, typist: Typist, demos: Demos, here: DemoHere) -> None:
-    if GET in block.text:
-        the_value_of_a_key(block, demos.left("dister", here), typist)
-        return
-    for command in block.wanted:
-        said = typist.does(command)
-        assert COMMANDS[re.sub(" +", " ", command)](said, typist), f"{command}\n{said}"
-
-
-def the_value_of_a_key(block: Block, left: Left, typist: Typist) -> None:
-    """It is what the table says, which is the newest of the log."""
-    (command,) = block.wanted
-    said = Typist(left, typist.folder, typist._capsys).does(command)
-    rows = DeltaTable(left.warehouse / "dister_kv").to_pyarrow_table().to_pylist()
-    (value,) = (one["value"] for one in rows if one["key"] == "settings/currency")
-    assert said == f"{value}\n"
+CONSOLES = [
+    *of(README, "console")[1:], *of(FIRST_JOB, "console", "sh"), *of(OPERATING, "console"), *of(SQL, "sh"),
+    *of(TYPED, "console"), *of(DISTER, "console"),
+]  # fmt: skip
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
-@pytest.mark.parametrize("block", of(SQL, "sh"))
-def test_commands_of_sql(block: Block, typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("block", [one for one in CONSOLES if GET not in one.values[0].text])
+def test_commands_of_a_job(block: Block, typist: Typist, monkeypatch: pytest.MonkeyPatch) -> None:
     for command in block.wanted:
         if command.startswith("export "):
             monkeypatch.setenv("LOGTWIN_CONFIG", str(typist.left.job))
             continue
         said = typist.does(command)
-        assert COMMANDS[command](said, typist), f"{command}\n{said}"
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.parametrize("block", of(TYPED, "console"))
-def test_commands_of_typed_tables(block: Block, typist: Typist) -> None:
-    for command in block.wanted:
-        said = typist.does(command)
         assert COMMANDS[re.sub(" +", " ", command)](said, typist), f"{command}\n{said}"
 
 
+@pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.parametrize("block", of(DISTER, "console"))
-def test_commands_of_dister(
+@pytest.mark.parametrize("block", [one for one in CONSOLES if GET in one.values[0].text])
+def test_values_of_keys(
     block: Block, demos: Demos, here: DemoHere, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A key, and all of them: of each line the table has the value."""
+    """Of one key, and of all of them: they are what the table has, which is the newest of the log."""
     left = demos.left("dister", here)
-    typist = Typist(left, tmp_path, capsys)
-    one, every = (typist.does(command) for command in block.wanted)
     rows = DeltaTable(left.warehouse / "dister_kv").to_pyarrow_table().to_pylist()
     values = {row["key"]: row["value"] for row in rows if not row["deleted"]}
-    assert one == f"{values['settings/currency']}\n"
-    assert all(key in every for key in values)
+    for command in block.wanted:
+        said = Typist(left, tmp_path, capsys).does(command)
+        if command.startswith(GET):
+            assert said == f"{values['settings/currency']}\n"
+        else:
+            assert all(key in said for key in values)
 
 
 @pytest.mark.spark
