@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.sql.formats import writer
-from pipeline.sql.output import Format
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable
@@ -86,28 +79,7 @@ def test_keys_and_headers_and_what_is_as_it_was_stored(asked: Asked) -> None:
     ]
 
 
-@pytest.mark.parametrize("form", ["json", "csv", "parquet", "table"])
-def test_logtwin_sql_writes_a_variant_as_json(spark: SparkSession, form: Format) -> None:
-    values = """VALUES (unhex('6B'), parse_json('{"a": [1, "x"]}')), (NULL, NULL) AS made(key, value_json)"""
-    sink = io.BytesIO()
-    writer(form, width=None)(spark.sql(values), sink)
-    assert WRITTEN[form](sink.getvalue()) == EXPECTED[form]
-
-
-WRITTEN: dict[str, Callable[[bytes], Any]] = {
-    "json": lambda data: [json.loads(line) for line in data.splitlines()],
-    "csv": lambda data: list(csv.reader(io.StringIO(data.decode()))),
-    "parquet": lambda data: pq.read_table(io.BytesIO(data)).to_pylist(),
-    "table": lambda data: [line.split() for line in data.decode().splitlines()[2:]],
-}
-EXPECTED = {
-    "json": [{"key": "aw==", "value_json": {"a": [1, "x"]}}, {"key": None, "value_json": None}],
-    "csv": [["key", "value_json"], ["aw==", '{"a":[1,"x"]}'], ["", ""]],
-    "parquet": [{"key": b"k", "value_json": '{"a":[1,"x"]}'}, {"key": None, "value_json": None}],
-    "table": [["aw==", '{"a":[1,"x"]}'], ["NULL", "NULL"]],
-}
-
-
+@pytest.mark.nightly
 def test_a_query_opens_only_the_files_that_may_hold_what_it_asks_for(spark: SparkSession, tmp_path: Path) -> None:
     """One file for each topic, partition and hour, and in each hour ten offsets."""
     table = KernelTable(spark, KAFKA_LOG.path(str(tmp_path)))
