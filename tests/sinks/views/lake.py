@@ -37,7 +37,7 @@ _FILES: Final = {
 
 def write(warehouse: Path, spec: TableSpec, rows: pa.Table | Iterable[Row], *transactions: Transaction) -> None:
     """One more commit of that table. Columns that a row does not have are null."""
-    schema = spec.schema.remove_metadata()
+    schema = spec.schema  # with the comments
     table = rows.cast(schema) if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), schema)
     write_deltalake(
         spec.path(str(warehouse)),
