@@ -81,6 +81,7 @@ def plan_of(frame: DataFrame) -> str:
     return plan
 
 
+@pytest.mark.nightly
 def test_a_topic_is_read_without_the_light_queues(views: SparkSession) -> None:
     asked = views.sql("SELECT queue_offset, offset FROM consume_queue WHERE topic = 'orders'")
     assert "INNER_MULTI" not in plan_of(asked)

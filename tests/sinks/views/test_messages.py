@@ -194,6 +194,7 @@ def scans(frame: DataFrame) -> list[set[str]]:
     return [set(re.findall(r"(\w+)#", columns)) for columns in re.findall(r"FileScan parquet \[([^\]]*)\]", plan)]
 
 
+@pytest.mark.nightly
 def test_few_columns_read_the_log_once(views: SparkSession) -> None:
     """No body. The properties name the cluster, whose topic is its own, and the size of a batch; topics the broker."""
     messages = views.table("messages")

@@ -80,6 +80,7 @@ def schema(spark: SparkSession) -> Iterator[str]:
     spark.sql("DROP SCHEMA IF EXISTS registered CASCADE")
 
 
+@pytest.mark.nightly
 def test_a_schema_serves_other_sessions_and_tables_that_are_new_take_the_place_of_empty_views(
     spark: SparkSession, lake: Path, tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
