@@ -54,8 +54,6 @@ AT_REST = {
     "%DLQ%refunding": 2,
 }
 """What the queues of each topic hold when nothing more is to come of the traffic within minutes."""
-PUT_AGAIN = {"committed", "late_committed", "delivered"}
-"""Fates of messages that consumers see elsewhere than where the broker put them first."""
 
 
 @dataclass(frozen=True)
@@ -95,13 +93,6 @@ class Live:
         if one.message_id is not None:
             return int(one.message_id[-16:], 16)
         return self.queues[HALF_TOPIC, 0, one.queue_offset][0]
-
-    def place(self, one: Sent) -> tuple[int, int]:
-        """Offset and queue offset of a message where consumers see it, as the broker says."""
-        if one.fate not in PUT_AGAIN:
-            return self.offset(one), one.queue_offset
-        (offset,) = self.found(one.topic, one.unique_key)
-        return offset, struct.unpack_from(">q", self.connection.view(offset), 20)[0]
 
     def store_time_ms(self, offset: int) -> int:
         """Of the record there, whose hosts are IPv4, as the broker says."""

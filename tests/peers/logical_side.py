@@ -1,4 +1,4 @@
-"""What a real broker says of its logical side: its consume queues and index, what it finds by key, its statistics.
+"""What a real broker says of its logical side: its consume queues, what it finds by key, its statistics.
 
 Read as the specification has them (sections 5.2, 5.3, 6), by nothing of the project's own.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from tests.peers.wire import Connection, Refused
 
@@ -18,9 +16,6 @@ QUERY_MESSAGE, ALL_DELAY_OFFSETS, TOPIC_STATS, CONSUME_STATS = 12, 45, 202, 208
 QUERY_NOT_FOUND = 22
 MOST_FOUND = 64  # maxMsgsNumBatch: a query by key finds no more
 QUEUE_ENTRY = struct.Struct(">qiq")  # offset, size, tags code
-BATCH_ENTRY = struct.Struct(">qiqqqhii")  # offset, size, tags code, store time, base offset, count, two of no meaning
-INDEX_ENTRY = struct.Struct(">iqii")  # hash, offset, seconds, previous
-INDEX_HEAD_BYTES = 40
 Queue = tuple[str, int]
 """A topic and the number of its queue."""
 
@@ -36,30 +31,6 @@ def consume_queues(store: Path) -> dict[tuple[str, int, int], tuple[int, int, in
         for index, (offset, size, tags_code) in enumerate(QUEUE_ENTRY.iter_unpack(file.read_bytes()), first):
             if size:
                 found[topic, int(queue_id), index] = offset, size, tags_code
-    return found
-
-
-def batch_consume_queues(store: Path) -> set[tuple[Any, ...]]:
-    """(topic, queue, offset, size, tags code, store time in ms, base offset, count) of each entry of a BatchCQ."""
-    found = set()
-    for file in store.glob("batchconsumequeue/*/*/*"):
-        topic, queue_id = file.parts[-3:-1]
-        for entry in BATCH_ENTRY.iter_unpack(file.read_bytes()):
-            if not entry[1]:
-                break  # a file of 14 MB, mostly zeros
-            found.add((topic, int(queue_id), *entry[:6]))
-    return found
-
-
-def indexed(store: Path, slots: int) -> Counter[int]:
-    """How many keys the index has of the record at each offset."""
-    found: Counter[int] = Counter()
-    for file in store.glob("index/*"):
-        first = INDEX_HEAD_BYTES + 4 * slots + INDEX_ENTRY.size  # entry 0 is never used
-        for entry in INDEX_ENTRY.iter_unpack(file.read_bytes()[first:]):
-            if not any(entry):
-                break
-            found[entry[1]] += 1
     return found
 
 

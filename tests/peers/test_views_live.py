@@ -1,120 +1,33 @@
-"""Each view beside what a live broker says, under traffic of a real Java client; and while the log grows."""
+"""Views beside what a live broker says, under traffic of a real Java client; and while the log grows.
+
+What stored logs of real brokers show as well, tests/sinks/views shows: queues, index, messages, redeliveries.
+"""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import Row, SparkSession
 
 from tests.patience import wait_until
-from tests.peers.java_client import Sent, java_client
-from tests.peers.live_replica import AT_REST, GROUPS, SLOTS, TOPICS, Live, live_replica
-from tests.peers.logical_side import (
-    MOST_FOUND,
-    batch_consume_queues,
-    consumer_progress,
-    count_of,
-    delay_offsets,
-    indexed,
-    topic_stats,
-)
+from tests.peers.java_client import java_client
+from tests.peers.live_replica import AT_REST, GROUPS, Live, live_replica
+from tests.peers.logical_side import consumer_progress, count_of, delay_offsets
 from tests.peers.replicating import replicating, wait_for_all
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
-INVISIBLE = {"rolled_back", "late_rolled_back", "given_up", "pending", "immune", "cancelled"}
 STATES = {"late_committed": "committed", "late_rolled_back": "rolled_back", "immune": "pending"}
 ASKED_FOR = {"late_committed", "late_rolled_back", "given_up"}
-REFUNDS = ("recovers", "dies", "dies_at_once", "waits")
 
 
 @pytest.fixture(scope="module")
 def live(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     with live_replica(spark, tmp_path_factory.mktemp("views")) as running:
         yield running
-
-
-def test_consume_queues_are_the_files(live: Live) -> None:
-    """Those of system topics and of light queues too."""
-    rows = live.rows("SELECT topic, queue_id, queue_offset, offset, size, tags_code FROM consume_queue")
-    assert {topic for topic, _, _ in live.queues} >= {"%LMQ%one", "%LMQ%two", "rmq_sys_wheel_timer", "orders"}
-    assert {tuple(row[:3]): tuple(row[3:]) for row in rows} == live.queues
-    assert len(rows) == len(live.queues)
-
-
-def test_batch_consume_queues_are_the_files(live: Live) -> None:
-    rows = live.rows(
-        """
-        SELECT topic, queue_id, offset, size, tags_code, unix_millis(store_timestamp), base_offset, count
-        FROM batch_consume_queue
-        """
-    )
-    expected = {entry for entry in batch_consume_queues(live.broker.store) if entry[2] < live.end}
-    assert expected
-    assert {tuple(row) for row in rows} == expected
-    assert len(rows) == len(expected)
-
-
-def test_the_index_finds_what_query_by_key_finds(live: Live) -> None:
-    rows = live.rows("SELECT topic, key, offset FROM message_index")
-    found: dict[tuple[str, str], set[int]] = {}
-    for row in rows:
-        found.setdefault((row["topic"], row["key"]), set()).add(row["offset"])
-    assert all(len(offsets) < MOST_FOUND for offsets in found.values())
-    assert found == {(topic, key): live.found(topic, key) for topic, key in found}
-    entries = {offset: keys for offset, keys in indexed(live.broker.store, SLOTS).items() if offset < live.end}
-    tagged = live.rows("SELECT offset FROM records WHERE tags IS NOT NULL")  # 5.5.0 indexes them as if they were a key
-    assert Counter(row["offset"] for row in [*rows, *tagged]) == entries
-
-
-def test_messages_are_what_consumers_can_see(live: Live) -> None:
-    rows = live.rows(
-        """
-        SELECT *, to_json(json) AS json_text, unix_millis(stored_timestamp) AS stored_ms,
-               unix_millis(delivered_timestamp) AS delivered_ms
-        FROM messages
-        """
-    )
-    visible = {live.place(one): one for one in live.said.sent if one.fate not in INVISIBLE}
-    found = {(row["offset"], row["queue_offset"]): row for row in rows}
-    assert found.keys() == visible.keys()
-    assert len(rows) == len(found)
-    for place, one in visible.items():
-        row = found[place]
-        assert (row["topic"], row["tags"], row["keys"] or []) == (one.topic, one.tags, one.keys)
-        assert (bytes(row["body"]), row["text"]) == (one.body, as_text(one.body))
-        assert (row["json_text"] and json.loads(row["json_text"])) == as_json(one.body)
-        assert (row["stored_ms"], row["delivered_ms"]) == (
-            live.store_time_ms(live.offset(one)),
-            live.store_time_ms(place[0]),
-        )
-        assert row["unique_key"] == one.unique_key
-        if place[0] == live.offset(one):
-            assert (row["queue_id"], row["message_id"]) == (one.queue_id, one.message_id)
-
-
-def test_only_what_the_application_set_is_a_property(live: Live) -> None:
-    expected: dict[str, list[dict[str, str]]] = {topic: [{}] for topic in TOPICS}
-    expected["orders"] = [{"channel": "web"}]
-    expected["refunds"] = [{"fate": fate} for fate in sorted(REFUNDS)]
-    expected["transfers"] = [{"fate": "committed"}, {"fate": "late_committed"}]
-    found: dict[str, list[dict[str, str]]] = {topic: [] for topic in TOPICS}
-    for row in live.rows("SELECT DISTINCT topic, to_json(properties) AS properties FROM messages ORDER BY properties"):
-        found[row["topic"]].append(json.loads(row["properties"]))
-    assert found == expected
-
-
-def test_redeliveries_are_counted(live: Live) -> None:
-    rows = live.by_unique_key("SELECT unique_key, retries FROM messages WHERE topic IN ('orders', 'refunds')")
-    times = {one.unique_key: 0 for topic in ("orders", "refunds") for one in live.said.of(topic)}
-    for one in live.said.consumed:
-        times[one.unique_key] = max(one.times, times[one.unique_key])
-    assert {key: row["retries"] for key, row in rows.items()} == times
 
 
 def test_transactions(live: Live) -> None:
@@ -151,36 +64,6 @@ def test_delayed_messages(live: Live) -> None:
     assert levels + Counter({1: AT_REST["%RETRY%refunding"]}) == Counter(delay_offsets(live.connection))
 
 
-def test_retries(live: Live) -> None:
-    rows = live.rows("SELECT * FROM retries")
-    refunds = {live.offset(one): one for one in live.said.of("refunds")}
-    (waiting,) = (row for row in rows if row["state"] == "waiting")
-    assert refunds[waiting["original_offset"]].fate == "waits"
-    delivered = {
-        (row["consumer_group"], row["delivered_offset"], row["attempt"]) for row in rows if row["state"] == "delivered"
-    }
-    assert delivered == {(one.group, one.offset, one.times) for one in live.said.consumed if one.times}
-    for row in rows:
-        assert_original(row, refunds)
-
-
-def test_dead_letters(live: Live) -> None:
-    rows = live.rows("SELECT * FROM dead_letters")
-    dead = {entry[0] for (topic, _, _), entry in live.queues.items() if topic == "%DLQ%refunding"}
-    assert {(row["consumer_group"], row["offset"]) for row in rows} == {("refunding", offset) for offset in dead}
-    refunds = {live.offset(one): one for one in live.said.of("refunds", "dies", "dies_at_once")}
-    assert {row["original_offset"] for row in rows} == refunds.keys()
-    for row in rows:
-        assert_original(row, refunds)
-
-
-def assert_original(row: Row, refunds: dict[int, Sent]) -> None:
-    one = refunds[row["original_offset"]]
-    assert (row["topic"], row["original_message_id"]) == (one.topic, one.message_id)
-    assert (row["original_queue_id"], row["original_queue_offset"]) == (one.queue_id, one.queue_offset)
-    assert bytes(row["body"]) == one.body
-
-
 def test_consumer_lag_is_what_consumer_progress_says(live: Live) -> None:
     """Seconds are up to the newest record of the replica. Of a queue without entries a broker forgets the offsets."""
     rows = live.rows(
@@ -202,23 +85,6 @@ def test_consumer_lag_is_what_consumer_progress_says(live: Live) -> None:
             expected[group, topic, queue_id] = end, at, end - at, stats["lastTimestamp"] or None, behind_s
     assert sum(behind for _, _, behind, _, _ in expected.values()) == 5
     assert {tuple(row[:3]): tuple(row[3:]) for row in rows} == expected
-
-
-def test_topic_stats_are_the_brokers(live: Live) -> None:
-    rows = live.rows(
-        "SELECT topic, sum(messages), unix_millis(max(last_delivered_timestamp)) FROM topic_stats GROUP BY 1"
-    )
-    expected = {}
-    for topic in TOPICS:
-        last = max(stats["lastUpdateTimestamp"] for stats in topic_stats(live.connection, topic).values())
-        expected[topic] = count_of(live.connection, topic), last
-    assert {row[0]: tuple(row[1:]) for row in rows} == expected
-
-
-def test_completeness(live: Live) -> None:
-    (row,) = live.rows("SELECT * FROM completeness")
-    assert (row["log_id"], row["complete_from"], row["complete_to"]) == ("rocketmq/b1", 0, live.end)
-    assert (row["bytes"], row["gaps"], row["open_incidents"]) == (live.end, 0, 0)
 
 
 LOOK = """
@@ -267,17 +133,3 @@ def test_a_query_sees_one_commit_while_the_log_grows(live: Live, tmp_path: Path)
         assert (look["torn_pairs"], look["torn_queues"]) == (0, 0)
     assert {look["end"] for look in looks} <= {row["end"] for row in live.rows("SELECT end FROM ledger")}
     assert live.rows("SELECT count(*) FROM messages WHERE topic = 'transfers'") == [(transfers,)]
-
-
-def as_text(body: bytes) -> str | None:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def as_json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except ValueError:
-        return None

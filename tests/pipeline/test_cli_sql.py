@@ -73,7 +73,7 @@ def test_a_file_of_statements(said: Said, job: Path, tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("opened")
 def test_statements_from_standard_input(said: Said, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n FROM messages;"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n FROM log;"))
     assert said("sql", "--config", job, "--format", "json")[:2] == (0, f'{{"n":{len(TEXTS)}}}\n')
 
 
@@ -132,6 +132,7 @@ def test_options_that_make_no_sense(said: Said, job: Path, arguments: tuple[str,
     assert words in " ".join(err.replace("│", " ").split())
 
 
+@pytest.mark.nightly
 def test_the_past_of_a_log(said: Said, replicated: Path, tmp_path: Path) -> None:
     """As of the end of its second commit it has what the first two brought, by the ledger."""
     job = config_file(tmp_path, replicated / "lake")
@@ -147,7 +148,8 @@ def test_the_past_of_a_log(said: Said, replicated: Path, tmp_path: Path) -> None
     assert (code, "has not come that far" in err) == (5, True)
 
 
-def test_who_stops_reading_gets_no_complaint(job: Path) -> None:
+@pytest.mark.nightly
+def test_a_closed_pipe_is_no_error(job: Path) -> None:
     """As ``| head -n 2`` does. And nothing but the result is on standard output."""
     query = "SELECT id, repeat('x', 1000) AS text FROM range(200000)"
     command = [sys.executable, "-m", "pipeline", "sql", "--config", str(job), "-e", query, "--format", "csv"]

@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 from pipeline.report.facts import (
     Commits,
     Facts,
@@ -28,6 +30,10 @@ NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 BROKER = "rocketmq/broker-a"
 SHOP = "dister/shop"
 INJECTED = "<script>window.injected = true</script>"
+
+
+def no_session(_: int) -> SparkSession:
+    raise AssertionError("nothing here takes a session")
 
 
 def before(**span: float) -> datetime:

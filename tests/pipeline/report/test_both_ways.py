@@ -1,50 +1,46 @@
-"""What a report reads without Spark is what SQL says of the same tables; and what it does not ask has no answer."""
+"""What a report reads is what the rows add up to, counted plainly; and what it does not ask has no answer."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from pipeline.report.facts import Pending, SlowestGroups, TopTopics
+from pipeline.report.facts import Facts, Flaw, LogFacts, Pending, SlowestGroups, TopTopics
 from pipeline.report.finding import asked
 from pipeline.report.finding.asked import DELAY_TOPICS, TRANSACTION_TOPICS, worth_asking
 from pipeline.report.finding.queries import _Questions, read_facts
 from sinks.delta.delta_log import newest
-from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, TableSpec, metadata_table
+from sinks.tables import INCIDENTS, KAFKA_LOG, LEDGER, LOG, TableSpec, metadata_table
 from sinks.views.definition import view
 from sources.metadata import CONSUMER_OFFSETS, KAFKA_PARTITIONS
-from tests.pipeline.report.in_sql import facts_in_sql
+from tests.pipeline.report.samples import no_session
+from tests.sinks.views.lake import Row, version, write
 from tests.sinks.views.made_logs import message
 
-pytestmark = pytest.mark.spark
-
+Rows = list[Row]
 NOW = datetime(2026, 11, 26, 12, 0, tzinfo=UTC)
 ALL = frozenset({"topics", "groups", "transactions", "delays"})
 NOTHING = {"topics": TopTopics(), "groups": SlowestGroups(), "transactions": Pending(), "delays": Pending()}
 
 
-def write(lake: Path, spec: TableSpec, rows: list[dict[str, Any]]) -> None:
-    """As commits do, in files of some rows each."""
-    given = {field.name: None for field in spec.schema}
-    table = pa.Table.from_pylist([given | row for row in rows], spec.schema)
-    half = table.num_rows // 2
-    for part in (table.slice(0, half), table.slice(half)):
-        write_deltalake(spec.path(str(lake)), part, mode="append")
+def in_two_files(lake: Path, spec: TableSpec, rows: Rows) -> None:
+    half = len(rows) // 2
+    for part in (rows[:half], rows[half:]):
+        write(lake, spec, part)
 
 
 def at(chance: random.Random, *, days: int = 3) -> datetime:
     return NOW - timedelta(microseconds=chance.randrange(days * 86_400 * 1_000_000))
 
 
-def ranges(chance: random.Random, log_id: str) -> Iterator[dict[str, Any]]:
+def ranges(chance: random.Random, log_id: str) -> Iterator[Row]:
     """In any order, next to each other or apart or over each other, some deleted, some without a message."""
     for start in chance.sample(range(0, 4000, 50), chance.randrange(1, 12)):
         size, has_times = chance.choice((50, 50, 50, 100, 120, 700)), chance.random() < 0.8
@@ -65,7 +61,7 @@ def ranges(chance: random.Random, log_id: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def incidents(chance: random.Random, log_id: str) -> Iterator[dict[str, Any]]:
+def incidents(chance: random.Random, log_id: str) -> Iterator[Row]:
     for number in range(chance.randrange(4)):
         start, state = chance.randrange(0, 4500, 50), chance.choice(("open", "open", "healed", "closed"))
         yield {
@@ -83,42 +79,179 @@ def incidents(chance: random.Random, log_id: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def elections(chance: random.Random, log_id: str) -> Iterator[dict[str, Any]]:
-    for epoch in range(chance.randrange(3)):
-        for number in range(chance.randrange(1, 4)):
-            is_known = chance.random() < 0.5
-            yield {
-                "log_id": log_id,
-                "epoch": epoch,
-                "number": number,
-                "start": number * 100,
-                "master": "a:1" if is_known else None,
-                "since": at(chance),
-            }
-
-
-def lost_alone(_: random.Random, log_id: str) -> Iterator[dict[str, Any]]:
-    """Of a log of which the ledger has nothing yet."""
-    common = {"log_id": log_id, "epoch": 0, "condition": "gap", "cause": "open", "state": "open", "detected_at": NOW}
-    yield common | {"id": f"{log_id}-a", "start": 0, "end": 100, "action": "skipped"}
-    yield common | {"id": f"{log_id}-b", "start": 300, "end": 400, "action": "reported"}
+LOG_IDS = [
+    master.format(number)
+    for master in ("rocketmq/broker-{}", "dister/shop-{}", "kafka/prod/orders/{}", "rocketmq/ßroker-{}")
+    for number in range(40)
+]
 
 
 @pytest.fixture(scope="module")
-def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Logs of all masters with whatever a ledger can have; none has a record."""
-    lake, chance = tmp_path_factory.mktemp("lake"), random.Random(29)
-    masters = ("rocketmq/broker-{}", "dister/shop-{}", "kafka/prod/orders/{}", "rocketmq/ßroker-{}")
-    log_ids = [master.format(number) for master in masters for number in range(40)]
+def made() -> tuple[Rows, Rows]:
+    """The ledger and the incidents of logs of all masters, with whatever these can have; of each log many rows."""
+    chance = random.Random(29)
+    ledger = [row for log_id in LOG_IDS for row in ranges(chance, log_id)]
+    return ledger, [row for log_id in LOG_IDS for row in incidents(chance, log_id)] + list(lost_alone())
 
-    def of_all(rows: Callable[[random.Random, str], Iterator[dict[str, Any]]]) -> list[dict[str, Any]]:
-        return [row for log_id in log_ids for row in rows(chance, log_id)]
 
-    write(lake, LOG, [])
-    write(lake, LEDGER, of_all(ranges))
-    write(lake, INCIDENTS, [*of_all(incidents), *lost_alone(chance, "rocketmq/lost")])
-    write(lake, EPOCHS, of_all(elections))
+def lost_alone() -> Iterator[Row]:
+    """Of a log of which the ledger has nothing yet."""
+    common = {"log_id": "rocketmq/lost", "epoch": 0, "condition": "gap", "cause": "open", "state": "open"}
+    yield common | {"id": "a", "start": 0, "end": 100, "action": "skipped", "detected_at": NOW, "note": None}
+    yield common | {"id": "b", "start": 300, "end": 400, "action": "reported", "detected_at": NOW, "note": None}
+
+
+@pytest.fixture(scope="module")
+def lake(made: tuple[Rows, Rows], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """None of the logs has a record."""
+    lake = tmp_path_factory.mktemp("lake")
+    for spec, rows in zip((LOG, LEDGER, INCIDENTS), ([], *made), strict=True):
+        in_two_files(lake, spec, rows)
     return lake
+
+
+@pytest.fixture(scope="module")
+def found(lake: Path) -> Facts:
+    return read_facts(str(lake), [], no_session)
+
+
+def of_log(rows: Rows, log_id: str) -> Rows:
+    return [row for row in rows if row["log_id"] == log_id]
+
+
+STEP = 10
+"""All ranges begin and end at a multiple of it."""
+
+
+def plain_holes(ledger: Rows, incidents: Rows) -> Iterator[tuple[Flaw, int, int]]:
+    """Step by step, what covers it."""
+    there = [one for one in incidents if one["state"] != "healed"]
+    of_the_log = [*ledger, *(one for one in there if one["action"] != "reported")]
+
+    def flaw_at(at: int) -> Flaw | None:
+        kinds = {one.get("state", "deleted" if one.get("deleted_at") else "live") for one in covering(at)}
+        for kind, flaw in (
+            ("live", None),
+            ("open", Flaw.MISSING),
+            ("closed", Flaw.ACCEPTED),
+            ("deleted", Flaw.DELETED),
+        ):
+            if kind in kinds:
+                return flaw
+        return Flaw.MISSING
+
+    def covering(at: int) -> Rows:
+        return [one for one in (*ledger, *there) if one["start"] <= at < one["end"]]
+
+    steps = range(min(one["start"] for one in of_the_log), max(one["end"] for one in of_the_log), STEP)
+    for flaw, pieces in groupby(steps, key=flaw_at):
+        first, *rest = pieces
+        if flaw is not None:
+            yield flaw, first, (rest or [first])[-1] + STEP
+
+
+def test_holes_are_what_nothing_live_covers(found: Facts, made: tuple[Rows, Rows]) -> None:
+    holes = [one for one in found.flaws if one.flaw is not Flaw.DOUBTFUL]
+    for log_id in (*LOG_IDS, "rocketmq/lost"):
+        expected = list(plain_holes(*(of_log(rows, log_id) for rows in made)))
+        ours = [one for one in holes if one.log_id == log_id]
+        assert [(one.flaw, one.start, one.end) for one in ours] == expected, log_id
+        for one in ours:
+            of_kind = [end - start for flaw, start, end in expected if flaw is one.flaw]
+            assert (one.all_of_log, one.units_of_log) == (len(of_kind), sum(of_kind))
+    assert {one.flaw for one in holes} == {Flaw.MISSING, Flaw.ACCEPTED, Flaw.DELETED}
+    assert {one.log_id for one in found.flaws} - {one.log_id for one in found.logs} == {"rocketmq/lost"}
+
+
+def test_an_open_incident_over_records_is_a_doubt(found: Facts, made: tuple[Rows, Rows]) -> None:
+    ledger, incidents = made
+    newest = sorted((one for one in incidents if one["state"] == "open"), key=lambda one: (one["log_id"], one["id"]))
+    newest.sort(key=lambda one: one["detected_at"], reverse=True)
+    expected = set()
+    for one in newest[:100]:
+        rows = [row for row in of_log(ledger, one["log_id"]) if not row["deleted_at"]]
+        rows = [row for row in rows if row["start"] < one["end"] and row["end"] > one["start"]]
+        if rows:
+            times = (least(rows, "first_store_timestamp"), greatest(rows, "last_store_timestamp"))
+            expected.add((one["log_id"], one["start"], one["end"], *times))
+    doubts = [one for one in found.flaws if one.flaw is Flaw.DOUBTFUL]
+    assert expected
+    assert {(one.log_id, one.start, one.end, one.stored_after, one.stored_before) for one in doubts} == expected
+
+
+def known(rows: Rows, name: str) -> list[datetime]:
+    return [row[name] for row in rows if row[name] is not None]
+
+
+def least(rows: Rows, name: str) -> datetime | None:
+    return min(known(rows, name), default=None)
+
+
+def greatest(rows: Rows, name: str) -> datetime | None:
+    return max(known(rows, name), default=None)
+
+
+def waits_s(rows: Rows, since: str) -> list[float]:
+    """How long what the live job wrote had waited."""
+    counts = [row for row in rows if row["origin"] == "stream" and row[since] is not None]
+    return [max(0.0, (row["committed_at"] - row[since]).total_seconds()) for row in counts]
+
+
+def percentile(values: list[float], share: float) -> float | None:
+    return next((one for at, one in enumerate(sorted(values), 1) if at >= share * len(values)), None)
+
+
+def plain_log(log_id: str, ledger: Rows, incidents: Rows) -> LogFacts:
+    live = sorted((row for row in ledger if not row["deleted_at"]), key=lambda row: row["start"])
+    lost = [one for one in incidents if one["state"] != "healed" and one["action"] != "reported"]
+    whole: Rows = []
+    for row in live:
+        if not whole or row["start"] <= max(one["end"] for one in whole):
+            whole.append(row)
+    waited = waits_s(ledger, "first_store_timestamp")
+    newest_waited = waits_s(sorted(ledger, key=lambda row: row["start"]), "last_store_timestamp")
+    return LogFacts(
+        log_id=log_id,
+        records=sum(row["records"] for row in live),
+        bytes=sum(row["bytes"] for row in live),
+        begin=min(row["start"] for row in (*ledger, *lost)),
+        end=max(row["end"] for row in (*ledger, *lost)),
+        complete_to=max((row["end"] for row in whole), default=None),
+        complete_through=greatest(whole, "last_store_timestamp"),
+        open_incidents=sum(one["state"] == "open" for one in incidents),
+        oldest_stored=least(ledger, "first_store_timestamp"),
+        newest_stored=greatest(ledger, "last_store_timestamp"),
+        last_committed=greatest(ledger, "committed_at"),
+        newest_waited_s=newest_waited[-1] if newest_waited else None,
+        waited_p50_s=percentile(waited, 0.5),
+        waited_p99_s=percentile(waited, 0.99),
+    )
+
+
+def test_each_log_is_what_its_ranges_add_up_to(found: Facts, made: tuple[Rows, Rows]) -> None:
+    plain = (plain_log(log_id, *(of_log(rows, log_id) for rows in made)) for log_id in sorted(LOG_IDS))
+    assert found.logs == tuple(plain)
+
+
+def test_commits_are_summed_by_log_or_topic_and_span(found: Facts, made: tuple[Rows, Rows]) -> None:
+    """The topic's partitions together; of so many logs most are the rest."""
+    ledger, _ = made
+    named = {one.log_id for one in found.timeline.commits} - {None}
+    assert "kafka/prod/orders" in named
+    spans: dict[tuple[str | None, int], Rows] = {}
+    for row in ledger:
+        subject = "kafka/prod/orders" if row["log_id"].startswith("kafka/") else row["log_id"]
+        at_s = int(row["committed_at"].timestamp() // found.timeline.width_s * found.timeline.width_s)
+        spans.setdefault((subject if subject in named else None, at_s), []).append(row)
+    plain = {
+        key: (sum(row["records"] for row in rows), sum(row["bytes"] for row in rows), percentile(waited, 0.5))
+        for key, rows in spans.items()
+        for waited in [waits_s(rows, "first_store_timestamp")]
+    }
+    assert plain == {
+        (one.log_id, round(one.at.timestamp())): (one.records, one.bytes, one.waited_p50_s)
+        for one in found.timeline.commits
+    }
 
 
 def worth(lake: Path) -> frozenset[str]:
@@ -126,42 +259,28 @@ def worth(lake: Path) -> frozenset[str]:
     return worth_asking(str(lake), log, kafka_log)
 
 
-def check(spark: SparkSession, lake: Path) -> None:
-    """Every fact of the small tables; and each question that is not worth asking."""
-    found = read_facts(str(lake), [], lambda _: spark.newSession())
-    for name, expected in facts_in_sql(spark, str(lake)).items():
-        assert getattr(found, name) == expected, name
-    if not_asked := ALL - worth(lake):
-        for name, expected in _Questions.opened(spark.newSession(), str(lake), not_asked).all(lambda _: None).items():
-            assert getattr(found, name) == expected, name
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_what_is_not_worth_asking_has_no_answer(spark: SparkSession, lake: Path, found: Facts) -> None:
+    assert worth(lake) == frozenset()
+    for name, expected in _Questions.opened(spark.newSession(), str(lake), ALL).all(lambda _: None).items():
+        assert getattr(found, name) == expected == NOTHING[name]
 
 
-def test_whatever_a_ledger_can_have(spark: SparkSession, lake: Path) -> None:
-    check(spark, lake)
-    found = read_facts(str(lake), [], lambda _: spark.newSession())
-    assert {one.flaw.name for one in found.flaws} == {"MISSING", "ACCEPTED", "DELETED", "DOUBTFUL"}
-    assert {one.log_id for one in found.flaws} - {one.log_id for one in found.logs} == {"rocketmq/lost"}
-
-
-def test_real_logs(spark: SparkSession, replica: Path) -> None:
+def test_real_logs_are_worth_every_question(replica: Path) -> None:
     assert worth(replica) == ALL
-    check(spark, replica)
-
-
-def no_session(_: int) -> SparkSession:
-    raise AssertionError("nothing here takes a session")
 
 
 @pytest.mark.parametrize("spec", [LOG, KAFKA_LOG], ids=lambda spec: spec.name)
 def test_a_replica_of_no_broker_takes_no_session(tmp_path: Path, spec: TableSpec) -> None:
-    write(tmp_path, spec, [{"log_id": "dister/shop", "offset": 1, "kind": "entry"}] if spec is LOG else [])
+    in_two_files(tmp_path, spec, [{"log_id": "dister/shop", "offset": 1, "kind": "entry"}] if spec is LOG else [])
     found = read_facts(str(tmp_path), ["rocketmq/new"], no_session)
     assert {name: getattr(found, name) for name in NOTHING} == NOTHING
     assert (found.logs, found.unseen, found.version) == ((), ("rocketmq/new",), 1)
 
 
 def logged(lake: Path, *rows: dict[str, Any]) -> frozenset[str]:
-    write(lake, LOG, list(rows))
+    in_two_files(lake, LOG, list(rows))
     return worth(lake)
 
 
@@ -178,12 +297,12 @@ def test_a_topic_in_which_messages_wait_is_reason_to_ask(
     assert logged(tmp_path, message(2, topic="zebra"), message(3, topic=topic)) == {"topics"} | more
 
 
-def test_so_is_a_message_that_waits_in_its_own_topic(tmp_path: Path) -> None:
+def test_a_prepared_message_is_reason_to_ask_for_transactions(tmp_path: Path) -> None:
     assert logged(tmp_path, message(0, sys_flag=1), message(1, sys_flag=8)) == {"topics"}
     assert logged(tmp_path, message(2, sys_flag=5), message(3, sys_flag=1)) == {"topics", "transactions"}
 
 
-def test_topics_around_such_a_topic_are_none(tmp_path: Path) -> None:
+def test_topics_around_a_waiting_one_are_no_reason_to_ask(tmp_path: Path) -> None:
     assert logged(tmp_path, message(0, topic="A"), message(1, topic="zebra")) == {"topics"}
 
 
@@ -196,27 +315,17 @@ def test_of_very_many_files_what_statistics_do_not_rule_out_is_asked(
 
 
 def test_an_offset_of_a_group_that_is_current_is_reason_to_ask(tmp_path: Path) -> None:
-    spec = metadata_table(CONSUMER_OFFSETS)
-
-    def offset(*, is_current: bool) -> pa.Table:
-        row = dict.fromkeys(spec.schema.names) | {"log_id": "rocketmq/broker-a", "is_current": is_current}
-        return pa.Table.from_pylist([row], spec.schema)
-
     assert "groups" not in logged(tmp_path, message(0), message(1))
     for is_current in (False, True):
-        write_deltalake(
-            spec.path(str(tmp_path)), offset(is_current=is_current), mode="append", partition_by=list(spec.partitioning)
-        )
+        offset = version("rocketmq/broker-a", NOW, {"topic": "orders"}, None if is_current else NOW)
+        write(tmp_path, metadata_table(CONSUMER_OFFSETS), [offset])
         assert ("groups" in worth(tmp_path)) == is_current
 
 
 def test_records_of_a_topic_are_reason_to_ask_for_topics_and_with_partitions_for_groups(tmp_path: Path) -> None:
-    write(tmp_path, KAFKA_LOG, [{"log_id": "kafka/prod/orders/0", "offset": at} for at in range(2)])
+    in_two_files(tmp_path, KAFKA_LOG, [{"log_id": "kafka/prod/orders/0", "offset": at} for at in range(2)])
     assert worth(tmp_path) == {"topics"}
-    spec = metadata_table(KAFKA_PARTITIONS)
-    row = dict.fromkeys(spec.schema.names) | {"log_id": "kafka/prod/orders/0", "is_current": True}
-    partitions = pa.Table.from_pylist([row], spec.schema)
-    write_deltalake(spec.path(str(tmp_path)), partitions, mode="append", partition_by=list(spec.partitioning))
+    write(tmp_path, metadata_table(KAFKA_PARTITIONS), [version("kafka/prod/orders/0", NOW, {"partition": 0})])
     assert worth(tmp_path) == {"topics", "groups"}
 
 

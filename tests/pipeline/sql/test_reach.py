@@ -91,16 +91,17 @@ def test_what_runs_a_program_is_refused(reader: Reader, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", READ)
-def test_what_reads_is_run(reader: Reader, text: str) -> None:
+def test_what_reads_is_let_through(reader: Reader, text: str) -> None:
+    """A plan of it is made, by which it is judged. What comes of a plan is Spark's."""
     answers(reader, text)
 
 
-def test_a_view_does_not_hide_it(reader: Reader) -> None:
+def test_a_view_does_not_hide_a_program(reader: Reader) -> None:
     with pytest.raises(QueryError, match="only reads"):
         answers(reader, "CREATE OR REPLACE TEMPORARY VIEW hidden AS SELECT JAVA() AS n; SELECT n FROM hidden")
 
 
-def test_nor_does_a_function(reader: Reader) -> None:
+def test_a_function_does_not_hide_a_program(reader: Reader) -> None:
     named = "CREATE OR REPLACE TEMPORARY FUNCTION hidden(n INT) RETURNS STRING RETURN JAVA()"
     with pytest.raises(QueryError, match="only reads"):
         answers(reader, f"{named}; SELECT hidden(1)")
@@ -125,4 +126,4 @@ def test_whatever_of_spark_calls_users_code_is_listed(spark: SparkSession) -> No
 
 def answers(reader: Reader, text: str) -> None:
     for one in reader.check(text.replace(CALLED, CALLS_JAVA)):
-        reader.answer(one, lambda frame: frame.collect())
+        reader.answer(one, lambda frame: frame.schema)

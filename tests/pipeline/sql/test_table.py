@@ -65,7 +65,7 @@ def test_a_long_value_is_cut_and_says_so() -> None:
     assert lines(table, 80)[2:] == ["abc…", "abc"]
 
 
-def test_nor_can_the_name_of_a_field() -> None:
+def test_a_column_name_cannot_command_the_terminal() -> None:
     name = "wei\x1b]0;owned\x07\nnext"
     side_by_side = list(TextTable([name], [False], [["1"]]).lines(None))
     blocks = list(TextTable([name, "b"], [False, False], [["1", "2"]]).lines(20))

@@ -31,11 +31,11 @@ def test_an_error_keeps_its_type_and_words() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 4, 5, 20])
-def test_who_goes_in_the_middle_of_a_message_has_gone(at: int) -> None:
+def test_a_message_that_breaks_off_is_none(at: int) -> None:
     assert next_message(io.BytesIO(ASK.message().encoded()[:at])) is None
 
 
-def test_nobody_is_made_to_read_more_than_a_message_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="a message of 1,"):
         next_message(io.BytesIO(b"GET / HTTP/1.1"))
     monkeypatch.setattr(wire, "LONGEST_BYTES", 3)
@@ -49,6 +49,6 @@ def test_a_server_of_another_version_may_say_more() -> None:
 
 
 @pytest.mark.parametrize("message", [None, HELLO.message(), ClientFrame(wire.ASK, b"[]"), ClientFrame(wire.ASK, b"{}")])
-def test_what_is_no_question_is_none(message: ClientFrame | None) -> None:
+def test_other_messages_are_no_question(message: ClientFrame | None) -> None:
     with pytest.raises(ValueError):
         Ask.read(message)

@@ -1,19 +1,9 @@
-"""A log of made rows, with the views over it: for what the real logs do not hold."""
+"""Made rows of table log: for what the real logs do not hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
-from deltalake import write_deltalake
-from pyspark.sql import SparkSession
-
-from sinks.tables import LOG, LOG_SCHEMA
-from sinks.views.definition import named_in
-from sinks.views.registration import register
 
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 
@@ -46,11 +36,3 @@ def message(offset: int, topic: str | None = "orders", **fields: Any) -> dict[st
         "tags_code": 0,
     }
     return usual | {"offset": offset, "topic": topic, "properties": list(properties.items())} | fields
-
-
-def session_with(spark: SparkSession, warehouse: Path, rows: Iterable[dict[str, Any]], *views: str) -> SparkSession:
-    """A session of its own with the tables of a replica whose log has exactly `rows`, and with these views."""
-    write_deltalake(LOG.path(str(warehouse)), pa.Table.from_pylist(list(rows), LOG_SCHEMA), mode="overwrite")
-    session = spark.newSession()
-    register(session, str(warehouse), views=named_in(*views))
-    return session

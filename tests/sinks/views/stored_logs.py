@@ -1,27 +1,23 @@
-"""Logs that a test lets a broker store, record by record, and what a view says of them; rows as values to compare.
+"""Logs that a test lets a broker store, record by record, each with what a view must say of it.
 
 The bytes come from the project's own codec: offsets, message ids, queue offsets and tags codes are what they are in a
-real log. A view is looked at once for all scenarios of a module, each of which has a log of its own: what is in one
-must not show in another.
+real log.
 """
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, expr
 
 from sources.offsets import Offset
 from sources.rocketmq.columns import codec
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.commitlog import Message
 from sources.rocketmq.format.properties import encode
-from tests.sinks.views.made_logs import session_with
+from tests.sinks.views.lake import Asked, Row
 from tests.sources.rocketmq.records import message
 
 START_MS = 1_795_000_000_000
@@ -56,29 +52,26 @@ class StoredLog:
         return [{"log_id": self.log_id, "epoch": 0} | row for row in records.to_pylist()]
 
 
-Row = dict[str, Any]
 Scenario = Callable[[StoredLog], list[Row]]
 """Writes a log and returns the columns that matter of the rows that a view must have of it, in order."""
 
 
-class Told:
-    """What a view says of each scenario."""
+def made_rows(*scenarios: Scenario) -> list[Row]:
+    """The rows of table log of each scenario's log."""
+    return [row for scenario in scenarios for row in _written(scenario)[0].rows()]
 
-    def __init__(
-        self, spark: SparkSession, warehouse: Path, view: str, order: str, scenarios: Sequence[Scenario]
-    ) -> None:
-        logs = {scenario.__name__: StoredLog(f"rocketmq/{scenario.__name__}") for scenario in scenarios}
-        self._expected = {scenario.__name__: scenario(logs[scenario.__name__]) for scenario in scenarios}
-        session = session_with(spark, warehouse, [row for log in logs.values() for row in log.rows()], view)
-        self._found = rows(session.table(view).orderBy(expr(order)))
 
-    def check(self, scenario: Scenario) -> None:
-        """The view has the rows that the scenario says, and no more."""
-        name, expected = scenario.__name__, self._expected[scenario.__name__]
-        found = [row for row in self._found if row["log_id"] == f"rocketmq/{name}"]
-        assert [
-            {column: row[column] for column in wanted} for row, wanted in zip(found, expected, strict=True)
-        ] == expected
+def check(asked: Asked, view: str, scenario: Scenario, *order: str) -> None:
+    """The view has the rows that the scenario says, and no more."""
+    log, expected = _written(scenario)
+    found = asked.rows(view, log.log_id, *order)
+    assert [{name: row[name] for name in wanted} for row, wanted in zip(found, expected, strict=True)] == expected
+
+
+@functools.cache
+def _written(scenario: Scenario) -> tuple[StoredLog, list[Row]]:
+    log = StoredLog(f"rocketmq/{scenario.__name__}")
+    return log, scenario(log)
 
 
 def message_id(stored: Message) -> str:
@@ -89,14 +82,3 @@ def message_id(stored: Message) -> str:
 def time(at_ms: int | None) -> datetime | None:
     """Milliseconds since 1970 as a timestamp; None stays None."""
     return None if at_ms is None else datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=at_ms)
-
-
-def rows(frame: DataFrame) -> list[Row]:
-    """All rows, times in UTC."""
-    found: list[Row] = frame.toArrow().to_pylist()
-    return found
-
-
-def rows_of(session: SparkSession, view: str, log_id: str, order: str) -> list[Row]:
-    """What a view has of one log, without the log's id."""
-    return rows(session.table(view).where(col("log_id") == log_id).drop("log_id").orderBy(order))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,18 +20,21 @@ from sinks.books.incident import Action, Incident
 from sinks.delta.kernel import KernelTable
 from sinks.healing.hole_filler import HoleFiller
 from sinks.healing.repair import Repair
-from sinks.history.metadata import MetadataTable
-from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, TableSpec
+from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, TableSpec, metadata_table
 from sinks.upkeep.log_entries import LogFolder, expired
+from sinks.views import as_of
 from sinks.views.as_of import register_as_of
 from sinks.views.past import AsOf, PastLog, first_version
 from sinks.views.past_tables import as_it_was
+from sinks.views.registration import register_views
 from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.metadata import CONSUMER_OFFSETS
 from sources.offsets import LogId, Offset, OffsetRange, Position
 from tests.sinks.batches import ledger, opened, ranges
 from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster, Rewriting, raw_bytes
+from tests.sinks.views.lake import version, write
+from tests.sinks.views.made_logs import NOON
 
 SIZES = (100,) * 40  # record n starts at 100 n; every eleventh is a blank
 MASTER = MemoryMaster(SIZES)
@@ -83,13 +87,14 @@ class Lake:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     folder = tmp_path_factory.mktemp("as-of")
-    replica, versions = opened(spark, folder, MASTER), []
-    offsets = MetadataTable(spark, str(folder), BROKER_A, CONSUMER_OFFSETS)
+    replica, versions, seen = opened(spark, folder, MASTER), [], []
     for number in range(4):
         replica(ranges(1000 * number, 1000 * number + 1000, 500))
-        item = {"topic": "orders", "consumer_group": "cg", "queue_id": 0, "next_queue_offset": number + 1}
-        offsets.record(pa.Table.from_pylist([item], schema=CONSUMER_OFFSETS.schema), datetime.now(UTC))
+        seen.append(datetime.now(UTC))
         versions.append(DeltaTable(LOG.path(str(folder))).version())
+    for number, (since, until) in enumerate(zip(seen, [*seen[1:], None], strict=True), 1):
+        item = {"topic": "orders", "consumer_group": "cg", "queue_id": 0, "next_queue_offset": number}
+        write(folder, metadata_table(CONSUMER_OFFSETS), [version(str(BROKER_A), since, item, until)])
     return Lake(folder, tuple(versions))
 
 
@@ -98,7 +103,8 @@ def offsets_of(session: SparkSession) -> list[int]:
 
 
 @pytest.mark.spark
-def test_a_point_between_two_commits(spark: SparkSession, lake: Lake) -> None:
+def test_a_point_between_two_commits(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(as_of, "register_views", partial(register_views, views=["records"]))  # all take seconds
     session = spark.newSession()
     shown = register_as_of(session, str(lake.path), BROKER_A, Offset(2250))
     assert (shown.log_id, shown.offset, shown.version, shown.is_first) == (BROKER_A, 2250, lake.versions[2], True)
@@ -124,7 +130,7 @@ def test_a_time_is_everything_that_was_stored_by_then(spark: SparkSession, lake:
 
 
 @pytest.mark.spark
-def test_what_nobody_can_know_is_refused(spark: SparkSession, lake: Lake) -> None:
+def test_points_that_the_replica_has_not_reached_are_refused(spark: SparkSession, lake: Lake) -> None:
     log = PastLog(spark, str(lake.path), BROKER_A)
     with pytest.raises(
         ReplicaError, match=r"complete through .*after 2024-02-29 23:59:39.750.*found the newest one, of"
@@ -150,17 +156,13 @@ def test_each_point_has_its_version(spark: SparkSession, lake: Lake) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: Path) -> None:
     hole = OffsetRange(Offset(1000), Offset(1500))
     replica = opened(spark, tmp_path, MASTER)
     replica(ranges(0, 1000))
     lost = Incident(
-        condition=Condition.GAP,
-        start=hole.start,
-        end=hole.end,
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
+        condition=Condition.GAP, start=hole.start, end=hole.end, cause="", action=Action.SKIPPED, detected_at=1
     )
     replica.skip(lost)
     replica(ranges(1500, 2000))
@@ -182,6 +184,7 @@ def _at(offset: int) -> dict[str, int]:
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_where_the_delta_log_was_cleaned_up_the_oldest_version_serves(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     for number in range(3):
@@ -200,6 +203,7 @@ def test_where_the_delta_log_was_cleaned_up_the_oldest_version_serves(spark: Spa
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_version_whose_files_are_vacuumed_does_not_serve(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     for number in range(2):
@@ -214,6 +218,7 @@ def test_a_version_whose_files_are_vacuumed_does_not_serve(spark: SparkSession, 
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_a_point_is_one_of_the_present_history(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
     for number in range(2):
@@ -230,7 +235,6 @@ def test_a_point_is_one_of_the_present_history(spark: SparkSession, tmp_path: Pa
     assert again.as_of(Offset(1200)).version == log.as_of(Offset(1200)).version < again.as_of(Offset(1201)).version
 
 
-NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
 BEFORE, LATER = NOON - timedelta(hours=1), NOON + timedelta(hours=1)
 SHOWN = AsOf(log_id=BROKER_A, offset=Offset(1000), version=5, committed_at=NOON, reached_at=NOON, is_first=True)
 

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from pipeline.inspect.coverage import read_accounts
 from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.healing.repair import Repair
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
 from sinks.state.holes import Holes, joined
-from sinks.tables import INCIDENTS, INCIDENTS_SCHEMA, LEDGER, LEDGER_SCHEMA
+from sinks.tables import INCIDENTS, LEDGER, LEDGER_SCHEMA
 from sinks.upkeep.retention import Keep, ReplicaRetention
 from sinks.views.registration import register
+from sources.instant import instant
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
-from tests.sinks.views.made_logs import message, session_with
+from tests.sinks.views.lake import Asked, Row, rows
+from tests.sinks.views.made_logs import NOON
+from tests.sinks.views.stored_logs import time
+from tests.truth import Fixture
 
-NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
-LOGS = 60
+pytestmark = pytest.mark.spark
 
 
 def span(start: int, end: int) -> OffsetRange:
@@ -41,7 +41,7 @@ class MadeLog:
     """What the tables say of one log; `lost` is what commits have passed, or a repair has taken out."""
 
     log_id: LogId
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     lost: list[OffsetRange] = field(default_factory=list)
     incidents: list[IncidentRow] = field(default_factory=list)
     position: int = 0
@@ -91,7 +91,7 @@ def made_log(number: int) -> MadeLog:
     return log
 
 
-def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: bool) -> dict[str, Any]:
+def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: bool) -> Row:
     stored = None if minute is None else NOON + timedelta(minutes=minute)
     return {
         "log_id": str(log_id),
@@ -110,60 +110,45 @@ def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: boo
 
 def incident(start: int, end: int, state: State, action: Action) -> IncidentRow:
     found = Incident(
-        condition=Condition.GAP,
-        start=Offset(start),
-        end=Offset(end),
-        cause="",
-        action=action,
-        detected_at=1,
+        condition=Condition.GAP, start=Offset(start), end=Offset(end), cause="", action=action, detected_at=1
     )
     return IncidentRow(id=f"{start}-{end}-{state.value}-{action.value}", epoch=0, found=found, state=state)
 
 
-def said(session: SparkSession) -> list[Row]:
-    """The view's rows, with the time in microseconds since 1970."""
-    return session.table("completeness").selectExpr("*", "unix_micros(complete_through_timestamp) AS through").collect()
-
-
-def agrees(found: Any, accounts: Accounts) -> None:
+def agrees(found: Row, accounts: Accounts) -> None:
     """Whether a row of the view says what the proof says of the same accounts."""
     proof = Completeness.of(accounts)
     explained = (Reason.BEGINNING, Reason.RETENTION)
     missing = joined(one.range for one in proof.missing if one.reason not in explained)
     (first, *_) = proof.whole
-    assert (found.complete_from, found.complete_to, found.through) == (
-        first.range.start,
-        first.range.end,
-        first.last_us,
-    )
-    assert (found.end, found.gaps, found.gap_units) == (proof.position, len(missing), sum(one.size for one in missing))
-    assert [OffsetRange(one.start, one.end) for one in found.missing] == list(missing)
-    assert found.open_incidents == sum(one.state is State.OPEN for one in accounts.incidents)
+    through = None if first.last_us is None else instant(first.last_us)
+    assert found["complete_through_timestamp"] == through
+    assert (found["complete_from"], found["complete_to"]) == (first.range.start, first.range.end)
+    assert (found["end"], found["gaps"]) == (proof.position, len(missing))
+    assert found["gap_units"] == sum(one.size for one in missing)
+    assert [span(one["start"], one["end"]) for one in found["missing"]] == list(missing)
+    assert found["open_incidents"] == sum(one.state is State.OPEN for one in accounts.incidents)
 
 
-@pytest.mark.spark
-def test_ledgers_with_holes_and_deleted_ranges(spark: SparkSession, tmp_path: Path) -> None:
-    logs = [made_log(number) for number in range(LOGS)]
-    write(tmp_path, LEDGER, LEDGER_SCHEMA, (one for log in logs for one in log.rows))
-    incidents = ({"log_id": str(log.log_id), **one.as_dict()} for log in logs for one in log.incidents)
-    write(tmp_path, INCIDENTS, INCIDENTS_SCHEMA, incidents)
-    session = session_with(spark, tmp_path, [message(0)], "completeness")
-    found = {row.log_id: row for row in said(session)}
-    assert found.keys() == {str(log.log_id) for log in logs}
-    for log in logs:
-        one = found[str(log.log_id)]
+LOGS = [made_log(number) for number in range(60)]
+MADE_ROWS = {
+    LEDGER: [row for log in LOGS for row in log.rows],
+    INCIDENTS: [{"log_id": str(log.log_id), **one.as_dict()} for log in LOGS for one in log.incidents],
+}
+
+
+def test_ledgers_with_holes_and_deleted_ranges(asked: Asked) -> None:
+    found = {log.log_id: asked.rows("completeness", str(log.log_id)) for log in LOGS}
+    for log in LOGS:
+        (one,) = found[log.log_id]
         agrees(one, log.accounts())
         there = [row for row in log.rows if not row["deleted_at"]]
-        assert (one.records, one.bytes) == (2 * len(there), sum(row["bytes"] for row in there))
-    assert {one.gaps for one in found.values()} >= {0, 1, 2}
-    assert any(one.complete_from > 0 for one in found.values())
+        assert (one["records"], one["bytes"]) == (2 * len(there), sum(row["bytes"] for row in there))
+    assert {one["gaps"] for (one,) in found.values()} >= {0, 1, 2}
+    assert any(one["complete_from"] > 0 for (one,) in found.values())
 
 
-def write(lake: Path, spec: Any, schema: pa.Schema, rows: Iterator[dict[str, Any]] | Sequence[dict[str, Any]]) -> None:
-    write_deltalake(spec.path(str(lake)), pa.Table.from_pylist(list(rows), schema=schema.remove_metadata()))
-
-
-@pytest.mark.spark
+@pytest.mark.nightly
 def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_path: Path) -> None:
     sizes = (100,) * 40
     replica = opened(spark, tmp_path, MemoryMaster(sizes))
@@ -181,16 +166,15 @@ def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_p
     assert accounts.epoch == 1
     session = spark.newSession()
     register(session, str(tmp_path), views=["completeness"])
-    (one,) = said(session)
+    (one,) = rows(session.table("completeness"))
     agrees(one, accounts)
-    assert (one.complete_from, one.complete_to, one.end) == (600, 1000, 3000)
-    assert [tuple(part) for part in one.missing] == [(1000, 1500)]
+    assert (one["complete_from"], one["complete_to"], one["end"]) == (600, 1000, 3000)
+    assert one["missing"] == [{"start": 1000, "end": 1500}]
 
 
-@pytest.mark.spark
-def test_real_logs_are_complete(views: SparkSession, fixture_log: Any, log_id: str) -> None:
-    one = next(row for row in said(views) if row.log_id == log_id)
+def test_real_logs_are_complete(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
+    (one,) = asked.rows("completeness", log_id)
     newest = max(row["store_timestamp"] for row in fixture_log.rows if not row.get("blank"))
-    assert (one.complete_from, one.complete_to, one.end) == (0, fixture_log.max_offset, fixture_log.max_offset)
-    assert (one.through, one.records, one.bytes) == (newest * 1000, len(fixture_log.rows), fixture_log.max_offset)
-    assert (one.gaps, one.gap_units, one.missing, one.open_incidents) == (0, 0, [], 0)
+    assert (one["complete_from"], one["complete_to"], one["end"]) == (0, fixture_log.max_offset, fixture_log.max_offset)
+    assert (one["complete_through_timestamp"], one["records"]) == (time(newest), len(fixture_log.rows))
+    assert (one["bytes"], one["gaps"], one["missing"], one["open_incidents"]) == (fixture_log.max_offset, 0, [], 0)

@@ -5,21 +5,75 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.functions import col, unix_millis
+from pyspark.sql import DataFrame, SparkSession
 
-from sinks.history.metadata import MetadataTable
+from sinks.tables import LOG, metadata_table
 from sources.metadata import TOPICS
-from sources.offsets import LogId
 from sources.rocketmq.metadata import items_of
-from tests.sinks.views.conftest import FETCHED
-from tests.sinks.views.made_logs import message, session_with
+from tests.sinks.views.lake import Asked, Row, version
+from tests.sinks.views.made_logs import NOON, message
+from tests.sinks.views.stored_logs import time
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
 
+QUEUES = "rocketmq/queues"
 LIGHT = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "7,0"}
 BATCH = {"INNER_BASE": "40", "INNER_NUM": "3"}
+CONFIG = {"told": {"attributes": {"queue.type": "BatchCQ"}}, "plain": {"attributes": {}}}
+
+
+def put(offset: int, topic: str, **fields: object) -> Row:
+    return message(offset, topic, log_id=QUEUES, **fields)
+
+
+MADE_ROWS = {
+    LOG: [
+        put(0, "chat", queue_id=3, queue_offset=5, tags_code=9, properties=LIGHT),
+        put(100, "%RETRY%chat", properties=LIGHT),
+        put(200, "SCHEDULE_TOPIC_XXXX", properties=LIGHT),
+        put(300, "rmq_sys_wheel_timer", properties=LIGHT),
+        put(400, "chat", queue_offset=6, properties=LIGHT | {"INNER_MULTI_QUEUE_OFFSET": "8"}),
+        put(500, "chat", queue_offset=7, properties=LIGHT | {"INNER_MULTI_QUEUE_OFFSET": "8,x"}),
+        put(600, "chat", queue_offset=8, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}),
+        put(700, "chat", queue_offset=9, sys_flag=4, properties=LIGHT),
+        put(1000, "told", queue_offset=4),
+        put(1100, "seen", queue_offset=40, sys_flag=192, properties=BATCH),
+        put(1200, "seen", queue_offset=0),
+        put(1300, "seen", queue_offset=43, sys_flag=192, properties=BATCH | {"INNER_NUM": "many"}),
+        put(1400, "plain", queue_offset=0, sys_flag=192),
+    ],
+    metadata_table(TOPICS): [
+        version(QUEUES, NOON, item)
+        for item in items_of(TOPICS, json.dumps({"topicConfigTable": CONFIG}).encode()).to_pylist()
+    ],
+}
+"""Light queues below offset 1000, topics of several types above."""
+
+
+def entries(asked: Asked, log_id: str, *columns: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row[name] for name in columns) for row in asked.rows("consume_queue", log_id))
+
+
+def test_it_equals_the_files_of_the_broker(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
+    written = [
+        (queue["topic"], queue["queue_id"], number, *entry)
+        for queue in fixture_log.consume_queues
+        for number, entry in enumerate(queue["entries"], queue["first_index"])
+    ]
+    assert len(written) > 3000
+    columns = ("topic", "queue_id", "queue_offset", "offset", "size", "tags_code")
+    assert entries(asked, log_id, *columns) == sorted(written)
+
+
+def test_batch_queues_equal_the_files_of_the_broker(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
+    columns = ("topic", "queue_id", "offset", "size", "tags_code", "store_timestamp", "base_offset", "count")
+    rows = [tuple(row[name] for name in columns) for row in asked.rows("batch_consume_queue", log_id)]
+    file = fixture_log.path / "batchconsumequeue.jsonl"
+    queues = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    written = [(queue["topic"], queue["queue_id"], *entry[:-1]) for queue in queues for entry in queue["entries"]]
+    assert len(written) == {"4.9.7": 0, "5.5.0": 8}[fixture_log.version]
+    assert sorted(rows) == sorted((*row[:5], time(row[5]), *row[6:]) for row in written)
 
 
 def plan_of(frame: DataFrame) -> str:
@@ -27,67 +81,15 @@ def plan_of(frame: DataFrame) -> str:
     return plan
 
 
-@pytest.fixture(scope="session")
-def queued(views: SparkSession) -> list[Row]:
-    """The entries of all queues of both real logs."""
-    columns = ("log_id", "topic", "queue_id", "queue_offset", "offset", "size", "tags_code")
-    return views.table("consume_queue").select(*columns).collect()
-
-
-def test_it_equals_the_files_of_the_broker(queued: list[Row], fixture_log: Fixture, log_id: str) -> None:
-    entries = [
-        (queue["topic"], queue["queue_id"], number, *entry)
-        for queue in fixture_log.consume_queues
-        for number, entry in enumerate(queue["entries"], queue["first_index"])
-    ]
-    assert len(entries) > 3000
-    assert sorted(row[1:] for row in queued if row.log_id == log_id) == sorted(entries)
-
-
-def test_batch_queues_equal_the_files_of_the_broker(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
-    queue = views.table("batch_consume_queue").where(col("log_id") == log_id)
-    stored_ms = unix_millis("store_timestamp")
-    rows = queue.select("topic", "queue_id", "offset", "size", "tags_code", stored_ms, "base_offset", "count").collect()
-    file = fixture_log.path / "batchconsumequeue.jsonl"
-    queues = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    entries = [(queue["topic"], queue["queue_id"], *entry[:-1]) for queue in queues for entry in queue["entries"]]
-    assert len(entries) == {"4.9.7": 0, "5.5.0": 8}[fixture_log.version]
-    assert sorted(map(tuple, rows)) == sorted(entries)
-
-
-def test_who_asks_for_a_topic_is_spared_the_light_queues(views: SparkSession) -> None:
+@pytest.mark.nightly
+def test_a_topic_is_read_without_the_light_queues(views: SparkSession) -> None:
     asked = views.sql("SELECT queue_offset, offset FROM consume_queue WHERE topic = 'orders'")
     assert "INNER_MULTI" not in plan_of(asked)
     assert "INNER_MULTI" in plan_of(views.sql("SELECT offset FROM consume_queue"))
 
 
-@pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    """Light queues below offset 1000, topics of several types above."""
-    warehouse = tmp_path_factory.mktemp("queues")
-    rows = [
-        message(0, "chat", queue_id=3, queue_offset=5, tags_code=9, properties=LIGHT),
-        message(100, "%RETRY%chat", properties=LIGHT),
-        message(200, "SCHEDULE_TOPIC_XXXX", properties=LIGHT),
-        message(300, "rmq_sys_wheel_timer", properties=LIGHT),
-        message(400, "chat", queue_offset=6, properties=LIGHT | {"INNER_MULTI_QUEUE_OFFSET": "8"}),
-        message(500, "chat", queue_offset=7, properties=LIGHT | {"INNER_MULTI_QUEUE_OFFSET": "8,x"}),
-        message(600, "chat", queue_offset=8, properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}),
-        message(700, "chat", queue_offset=9, sys_flag=4, properties=LIGHT),
-        message(1000, "told", queue_offset=4),
-        message(1100, "seen", queue_offset=40, sys_flag=192, properties=BATCH),
-        message(1200, "seen", queue_offset=0),
-        message(1300, "seen", queue_offset=43, sys_flag=192, properties=BATCH | {"INNER_NUM": "many"}),
-        message(1400, "plain", queue_offset=0, sys_flag=192),
-    ]
-    config = {"told": {"attributes": {"queue.type": "BatchCQ"}}, "plain": {"attributes": {}}}
-    items = items_of(TOPICS, json.dumps({"topicConfigTable": config}).encode())
-    MetadataTable(spark, str(warehouse), LogId("rocketmq", "broker-a"), TOPICS).record(items, FETCHED)
-    return session_with(spark, warehouse, rows, "consume_queue", "batch_consume_queue")
-
-
-def test_a_record_is_in_its_light_queues_too(made: SparkSession) -> None:
-    rows = made.sql("SELECT topic, queue_id, queue_offset, offset, tags_code FROM consume_queue WHERE offset < 1000")
+def test_a_record_is_in_its_light_queues_too(asked: Asked) -> None:
+    found = entries(asked, QUEUES, "topic", "queue_id", "queue_offset", "offset", "tags_code")
     own = [
         ("chat", 3, 5, 0, 9),
         ("chat", 0, 6, 400, 0),
@@ -97,11 +99,12 @@ def test_a_record_is_in_its_light_queues_too(made: SparkSession) -> None:
         ("rmq_sys_wheel_timer", 0, 0, 300, 0),
     ]
     light = [("%LMQ%a", 0, 7, 0, 9), ("%LMQ%b", 0, 0, 0, 9), ("%LMQ%a", 0, 8, 500, 0)]
-    assert sorted(map(tuple, rows.collect())) == sorted(own + light)
+    assert [entry for entry in found if entry[0] != "plain"] == sorted(own + light)
 
 
-def test_the_type_of_a_topic_is_told_or_seen(made: SparkSession) -> None:
+def test_the_type_of_a_topic_is_told_or_seen(asked: Asked) -> None:
     """A topic of which nobody told is one for batches where it holds one; the others are as they were told."""
-    batches = made.sql("SELECT topic, offset, base_offset, count FROM batch_consume_queue ORDER BY offset").collect()
+    rows = asked.rows("batch_consume_queue", QUEUES, "offset")
+    batches = [(row["topic"], row["offset"], row["base_offset"], row["count"]) for row in rows]
     assert batches == [("told", 1000, 4, 1), ("seen", 1100, 40, 3), ("seen", 1200, 0, 1), ("seen", 1300, 43, 1)]
-    assert made.sql("SELECT offset FROM consume_queue WHERE offset >= 1000").collect() == [(1400,)]
+    assert [entry for entry in entries(asked, QUEUES, "offset") if entry >= (1000,)] == [(1400,)]

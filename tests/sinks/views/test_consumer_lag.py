@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import Row, SparkSession
 
-from sinks.history.metadata import MetadataTable
-from sources.metadata import CONSUMER_OFFSETS, TOPICS, MetadataKind
-from tests.sinks.memory_master import BROKER_A
-from tests.sinks.views.made_logs import NOON, message, session_with
+from sinks.tables import LOG, metadata_table
+from sources.metadata import CONSUMER_OFFSETS, TOPICS
+from tests.sinks.views.lake import Asked, Row, version
+from tests.sinks.views.made_logs import NOON, message
+from tests.sinks.views.stored_logs import time
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -37,23 +35,18 @@ def committed(fixture: Fixture) -> list[tuple[str, str, int, int]]:
     ]
 
 
-@pytest.fixture(scope="module")
-def lags(views: SparkSession) -> list[Row]:
-    """The whole view, of both logs."""
-    return views.table("consumer_lag").selectExpr("*", "unix_millis(last_consumed_timestamp) AS last").collect()
-
-
-def test_queues_and_offsets_are_the_brokers(lags: list[Row], fixture_log: Fixture, log_id: str) -> None:
+def test_queues_and_offsets_are_the_brokers(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     ends = {(queue["topic"], queue["queue_id"]): len(queue["entries"]) for queue in fixture_log.consume_queues}
     expected = []
     for group, topic, queue, at in committed(fixture_log):
         end = ends.get((topic, queue), 0)
         expected.append((group, topic, queue, end, at, end - at))
-    assert sorted(tuple(row[name] for name in COLUMNS) for row in lags if row.log_id == log_id) == sorted(expected)
+    found = sorted(tuple(row[name] for name in COLUMNS) for row in asked.rows("consumer_lag", log_id))
+    assert found == sorted(expected)
     assert any(behind > 0 for *_, behind in expected)
 
 
-def test_times_are_those_of_the_records(lags: list[Row], fixture_log: Fixture, log_id: str) -> None:
+def test_times_are_those_of_the_records(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     """Of the next message, of the one before it, and of the newest record of the log."""
     stored = {row["physical_offset"]: row["store_timestamp"] for row in fixture_log.rows if not row.get("blank")}
     entries = {(queue["topic"], queue["queue_id"]): queue["entries"] for queue in fixture_log.consume_queues}
@@ -61,11 +54,13 @@ def test_times_are_those_of_the_records(lags: list[Row], fixture_log: Fixture, l
     for _, topic, queue, at in committed(fixture_log):
         of = [stored[offset] for offset, *_ in entries.get((topic, queue), [])]
         behind_s = (max(stored.values()) - of[at]) / 1000 if at < len(of) else 0.0
-        expected[topic, queue] = (of[at - 1] if at else None, behind_s)
-    found = {(row.topic, row.queue_id): (row["last"], row.seconds_behind) for row in lags if row.log_id == log_id}
+        expected[topic, queue] = (time(of[at - 1] if at else None), behind_s)
+    rows = asked.rows("consumer_lag", log_id)
+    found = {(row["topic"], row["queue_id"]): (row["last_consumed_timestamp"], row["seconds_behind"]) for row in rows}
     assert found == expected
 
 
+LAG = "rocketmq/lag"
 GROUPS = {
     ("orders", "slow", 0): 1,
     ("orders", "fast", 0): 3,
@@ -78,41 +73,60 @@ GROUPS = {
 }
 
 
-@pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """The view, where queue 0 of orders has three entries, one a second, queue 1 one; batches has two of three each."""
-    lake = Path(tmp_path_factory.mktemp("lag"))
-    rows = [message(at, queue_offset=at, store_timestamp=NOON + at * SECOND) for at in range(3)]
-    rows.append(message(10, queue_id=1, store_timestamp=NOON + 5 * SECOND))
-    for at in range(2):
-        inner = {"INNER_NUM": "3", "INNER_BASE": str(3 * at)}
-        stored = NOON + (6 + at) * SECOND
-        rows.append(
-            message(20 + at, "batches", queue_offset=3 * at, sys_flag=192, properties=inner, store_timestamp=stored)
-        )
-    rows.append(message(30, "c1", properties={"CLUSTER": "c1"}, store_timestamp=NOON + 9 * SECOND))
-    offsets = [
-        {"topic": topic, "consumer_group": group, "queue_id": queue, "next_queue_offset": at}
-        for (topic, group, queue), at in GROUPS.items()
+def put(offset: int, second: int, topic: str = "orders", **fields: Any) -> Row:
+    return message(offset, topic, log_id=LAG, store_timestamp=NOON + second * SECOND, **fields)
+
+
+def batch(offset: int, second: int, base: int) -> Row:
+    inner = {"INNER_NUM": "3", "INNER_BASE": str(base)}
+    return put(offset, second, "batches", queue_offset=base, sys_flag=192, properties=inner)
+
+
+def committed_at(since: datetime, until: datetime | None, *, is_first: bool) -> list[Row]:
+    names = ("topic", "consumer_group", "queue_id", "next_queue_offset")
+    return [
+        version(LAG, since, dict(zip(names, (*queue, 0 if is_first else at), strict=True)), until)
+        for queue, at in GROUPS.items()
     ]
-    record(spark, lake, CONSUMER_OFFSETS, [{**one, "next_queue_offset": 0} for one in offsets], NOON)
-    record(spark, lake, CONSUMER_OFFSETS, offsets, NOON + SECOND)
-    record(
-        spark, lake, TOPICS, [{"topic": "orders", "read_queue_nums": 2}, {"topic": "c1", "read_queue_nums": 1}], NOON
-    )
-    last = f"unix_seconds(last_consumed_timestamp) - {int(NOON.timestamp())} AS last"
-    return session_with(spark, lake, rows, "consumer_lag").table("consumer_lag").selectExpr("*", last).collect()
 
 
-def record(spark: SparkSession, lake: Path, kind: MetadataKind, items: list[dict[str, Any]], at: datetime) -> None:
-    MetadataTable(spark, str(lake), BROKER_A, kind).record(pa.Table.from_pylist(items, schema=kind.schema), at)
+MADE_ROWS = {
+    LOG: [
+        *(put(at, at, queue_offset=at) for at in range(3)),
+        put(10, 5, queue_id=1),
+        batch(20, 6, 0),
+        batch(21, 7, 3),
+        put(30, 9, "c1", properties={"CLUSTER": "c1"}),
+    ],
+    metadata_table(CONSUMER_OFFSETS): [
+        *committed_at(NOON, NOON + SECOND, is_first=True),
+        *committed_at(NOON + SECOND, None, is_first=False),
+    ],
+    metadata_table(TOPICS): [
+        version(LAG, NOON, {"topic": topic, "read_queue_nums": queues}) for topic, queues in (("orders", 2), ("c1", 1))
+    ],
+}
+"""Queue 0 of orders has three entries, one a second, queue 1 one; batches has two of three each."""
+
+
+@pytest.fixture(scope="module")
+def made(asked: Asked) -> list[Row]:
+    return asked.rows("consumer_lag", LAG)
 
 
 def lag(made: list[Row], topic: str) -> dict[tuple[str, int], tuple[Any, ...]]:
     """(group, queue) -> end, next, behind, seconds behind, last consumed in seconds after noon."""
-    names = ("end_queue_offset", "next_queue_offset", "messages_behind", "seconds_behind", "last")
-    rows = (row for row in made if row.topic == topic)
-    return {(row.consumer_group, row.queue_id): tuple(row[name] for name in names) for row in rows}
+    names = ("end_queue_offset", "next_queue_offset", "messages_behind", "seconds_behind")
+    return {
+        (row["consumer_group"], row["queue_id"]): (*(row[name] for name in names), after_noon(row))
+        for row in made
+        if row["topic"] == topic
+    }
+
+
+def after_noon(row: Row) -> float | None:
+    last = row["last_consumed_timestamp"]
+    return None if last is None else (last - NOON) / SECOND
 
 
 def test_groups_of_one_queue(made: list[Row]) -> None:

@@ -7,10 +7,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from sinks.tables import LOG
 from sources.rocketmq.format.commitlog import Message
-from tests.sinks.views.stored_logs import START_MS, Row, Scenario, StoredLog, Told, message_id, rows_of, time
+from tests.sinks.views.lake import Asked, Row
+from tests.sinks.views.stored_logs import START_MS, Scenario, StoredLog, check, made_rows, message_id, time
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -59,11 +60,11 @@ def expected_row(parked: dict[str, Any], copy: dict[str, Any] | None, state: str
     }
 
 
-def found_rows(views: SparkSession, log_id: str, kind: str) -> list[dict[str, Any]]:
-    return [row for row in rows_of(views, "delayed_messages", log_id, "parked_offset") if row["kind"] == kind]
+def found_rows(asked: Asked, log_id: str, kind: str) -> list[dict[str, Any]]:
+    return [row for row in asked.rows("delayed_messages", log_id, "parked_offset") if row["kind"] == kind]
 
 
-def test_levels_as_the_broker_counts_them(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+def test_levels_as_the_broker_counts_them(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     next_of_level, copies = next_offsets(fixture_log), copies_in(fixture_log, "delay-topic")
     expected = []
     for row in fixture_log.rows:
@@ -73,10 +74,10 @@ def test_levels_as_the_broker_counts_them(views: SparkSession, fixture_log: Fixt
             expected.append(expected_row(row, copy, "delivered" if copy else "pending", row["tags_code"]))
     assert not copies
     assert Counter(row["state"] for row in expected) == {"delivered": 25, "pending": 20}
-    assert found_rows(views, log_id, "level") == expected
+    assert found_rows(asked, log_id, "level") == expected
 
 
-def test_timers_and_the_one_that_was_recalled(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+def test_timers_and_the_one_that_was_recalled(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     copies = copies_in(fixture_log, "timer-topic")
     timers = [row for row in fixture_log.rows if row.get("topic") == TIMERS]
     recalls = {row["properties"].get("TIMER_DEL_UNIQKEY"): row for row in timers}
@@ -92,7 +93,7 @@ def test_timers_and_the_one_that_was_recalled(views: SparkSession, fixture_log: 
     assert not copies
     states = {} if fixture_log.version == "4.9.7" else {"delivered": 7, "cancelled": 1, "pending": 4}
     assert Counter(row["state"] for row in expected) == states
-    assert found_rows(views, log_id, "timer") == expected
+    assert found_rows(asked, log_id, "timer") == expected
 
 
 def parked(level: int, **more: str) -> dict[str, str]:
@@ -234,11 +235,9 @@ SCENARIOS = (
 )
 
 
-@pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return Told(spark, tmp_path_factory.mktemp("delays"), "delayed_messages", "parked_offset", SCENARIOS)
+MADE_ROWS = {LOG: made_rows(*SCENARIOS)}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_the_real_logs_do_not_hold(told: Told, scenario: Scenario) -> None:
-    told.check(scenario)
+def test_what_the_real_logs_do_not_hold(asked: Asked, scenario: Scenario) -> None:
+    check(asked, "delayed_messages", scenario, "parked_offset")

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as sql
 
-from pipeline.sql.formats import writer
-from pipeline.sql.output import Format
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable
@@ -27,7 +19,9 @@ from sinks.views.registration import register
 from sinks.warehouse import ensure_table
 from sources.offsets import Offset
 from tests.scans import WITHOUT_CHANGES, reads
-from tests.sinks.views.made_topics import NOON, record, session_with
+from tests.sinks.views.lake import Asked
+from tests.sinks.views.made_logs import NOON
+from tests.sinks.views.made_topics import record
 
 pytestmark = pytest.mark.spark
 
@@ -48,73 +42,44 @@ VALUES: list[tuple[bytes | None, str | None, str | None]] = [
 HOUR = timedelta(hours=1)
 
 
-def texts_of(session: SparkSession) -> list[Any]:
-    as_json = sql.to_json("value_json")
-    frame = session.table("kafka_records").orderBy("offset")
-    found = frame.select("key_text", "value_text", as_json, "header_texts", "is_tombstone", "value").collect()
-    return [tuple(row) for row in found]
-
-
-def test_values_are_text_and_json_where_they_can_be(spark: SparkSession, tmp_path: Path) -> None:
-    session = session_with(spark, tmp_path, [record(at, value=value) for at, (value, _, _) in enumerate(VALUES)])
-    found = [(value, text, as_json) for _, text, as_json, _, _, value in texts_of(session)]
-    assert found == VALUES
-    tombstones = [is_tombstone for *_, is_tombstone, _ in texts_of(session)]
-    assert tombstones == [value is None for value, _, _ in VALUES]
-
-
-def test_keys_and_headers_and_what_is_as_it_was_stored(spark: SparkSession, tmp_path: Path) -> None:
-    headers = [("trace", b"first"), ("other", NOT_UTF8), ("", b""), ("trace", b"last"), ("none", None)]
-    rows = [
-        record(0, key=b"k", headers=headers),
-        record(1, key=b"", headers=[("trace", b"first"), ("trace", None)]),
-        record(2, key=NOT_UTF8, timestamp=None, leader_epoch=None),
-        record(3, partition=7, epoch=2, timestamp_type="log_append_time", leader_epoch=4),
+MADE_ROWS = {
+    KAFKA_LOG: [
+        *(record(at, topic="values", value=value) for at, (value, _, _) in enumerate(VALUES)),
+        record(
+            0,
+            topic="keys",
+            key=b"k",
+            headers=[("trace", b"first"), ("other", NOT_UTF8), ("", b""), ("trace", b"last"), ("none", None)],
+        ),
+        record(1, topic="keys", key=b"", headers=[("trace", b"first"), ("trace", None)]),
+        record(2, topic="keys", key=NOT_UTF8, timestamp=None, leader_epoch=None),
+        record(0, 7, "keys", epoch=2, timestamp_type="log_append_time", leader_epoch=4),
     ]
-    session = session_with(spark, tmp_path, rows)
-    found = [(key, header_texts) for key, _, _, header_texts, _, _ in texts_of(session)]
-    assert found == [
+}
+
+
+def test_values_are_text_and_json_where_they_can_be(asked: Asked) -> None:
+    rows = asked.rows("kafka_records", "kafka/prod/values/0", "offset")
+    assert [(row["value"], row["value_text"], row["value_json"]) for row in rows] == VALUES
+    assert [row["is_tombstone"] for row in rows] == [value is None for value, _, _ in VALUES]
+
+
+def test_keys_and_headers_and_what_is_as_it_was_stored(asked: Asked) -> None:
+    rows = [row for number in (0, 7) for row in asked.rows("kafka_records", f"kafka/prod/keys/{number}", "offset")]
+    assert [(row["key_text"], dict(row["header_texts"])) for row in rows] == [
         ("k", {"trace": "last", "other": None, "": "", "none": None}),
         ("", {"trace": None}),
         (None, {}),
         (None, {}),
     ]
-    stored = session.table("kafka_records").select(*KAFKA_LOG.schema.names).orderBy("offset").collect()
-    assert [row.asDict(recursive=True) for row in stored] == session_rows(session)
-    assert [header.key for header in stored[0].headers] == ["trace", "other", "", "trace", "none"]
-    assert [(row.log_id, row.epoch, row.leader_epoch) for row in stored[2:]] == [
-        ("kafka/prod/orders/0", 0, None),
-        ("kafka/prod/orders/7", 2, 4),
+    stored = MADE_ROWS[KAFKA_LOG][-len(rows) :]
+    names = set(KAFKA_LOG.schema.names) - {"log_id"}
+    assert [{name: row[name] for name in names} for row in rows] == [
+        {name: row.get(name) for name in names} for row in stored
     ]
 
 
-def session_rows(session: SparkSession) -> list[dict[str, Any]]:
-    return [row.asDict(recursive=True) for row in session.table("kafka_log").orderBy("offset").collect()]
-
-
-@pytest.mark.parametrize("form", ["json", "csv", "parquet", "table"])
-def test_logtwin_sql_writes_a_variant_as_json(spark: SparkSession, tmp_path: Path, form: Format) -> None:
-    session = session_with(spark, tmp_path, [record(0, value=b'{"a": [1, "x"]}', key=b"k"), record(1, value=b"{")])
-    frame = session.sql("SELECT key, value_json FROM kafka_records ORDER BY offset")
-    sink = io.BytesIO()
-    writer(form, width=None)(frame, sink)
-    assert WRITTEN[form](sink.getvalue()) == EXPECTED[form]
-
-
-WRITTEN: dict[str, Callable[[bytes], Any]] = {
-    "json": lambda data: [json.loads(line) for line in data.splitlines()],
-    "csv": lambda data: list(csv.reader(io.StringIO(data.decode()))),
-    "parquet": lambda data: pq.read_table(io.BytesIO(data)).to_pylist(),
-    "table": lambda data: [line.split() for line in data.decode().splitlines()[2:]],
-}
-EXPECTED = {
-    "json": [{"key": "aw==", "value_json": {"a": [1, "x"]}}, {"key": None, "value_json": None}],
-    "csv": [["key", "value_json"], ["aw==", '{"a":[1,"x"]}'], ["", ""]],
-    "parquet": [{"key": b"k", "value_json": '{"a":[1,"x"]}'}, {"key": None, "value_json": None}],
-    "table": [["aw==", '{"a":[1,"x"]}'], ["NULL", "NULL"]],
-}
-
-
+@pytest.mark.nightly
 def test_a_query_opens_only_the_files_that_may_hold_what_it_asks_for(spark: SparkSession, tmp_path: Path) -> None:
     """One file for each topic, partition and hour, and in each hour ten offsets."""
     table = KernelTable(spark, KAFKA_LOG.path(str(tmp_path)))
@@ -131,26 +96,14 @@ def test_a_query_opens_only_the_files_that_may_hold_what_it_asks_for(spark: Spar
     assert opened(session, " AND ".join(ASKED)) == (10, 1)
 
 
-ASKED = (
-    "topic = 'payments'",
-    "partition = 1",
-    "offset >= 10",
-    "timestamp < TIMESTAMP'2024-02-29 13:00:00Z'",
-)
+ASKED = ("topic = 'payments'", "partition = 1", "offset >= 10", "timestamp < TIMESTAMP'2024-02-29 13:00:00Z'")
 """Half of the files each, all of them one: the hours go back as the offsets go on."""
 
 
 def files(folder: str) -> Iterator[DataFile]:
     for topic, partition, hour in product(("orders", "payments"), (0, 1), (0, 1)):
         rows = [
-            record(
-                hour * 10 + number,
-                partition,
-                topic=topic,
-                log_id=f"kafka/prod/{topic}/{partition}",
-                timestamp=NOON + (1 - hour) * HOUR,
-            )
-            for number in range(10)
+            record(hour * 10 + number, partition, topic, timestamp=NOON + (1 - hour) * HOUR) for number in range(10)
         ]
         with FileWriter(KAFKA_LOG, folder, new_name(Offset(hour * 10))) as file:
             file.write(pa.RecordBatch.from_pylist(rows, KAFKA_LOG.schema.remove_metadata()))

@@ -123,22 +123,23 @@ def may_hold(files: Iterable[dict[str, Any]], topic: str, start: datetime, end: 
     )
 
 
-def test_messages_of_an_hour_as_written_and_after_optimize(replica: Replica) -> None:
-    one_hour, the_day = ("refunds", ASKED, ASKED + HOUR), ("refunds", NOON, NOON + HOURS * HOUR)
-    hour, day = replica.messages(*one_hour), replica.messages(*the_day)
-    assert (len(hour.rows), hour.files) == (EACH, 1)
-    assert (len(day.rows), day.files) == (EACH * HOURS, HOURS)  # each file holds each topic
+ONE_HOUR, THE_DAY = ("refunds", ASKED, ASKED + HOUR), ("refunds", NOON, NOON + HOURS * HOUR)
 
+
+def test_an_hour_of_a_topic_opens_its_own_file(replica: Replica) -> None:
+    """Of a consume queue what may hold inner batches, too: they say which topics are for batches where nobody told."""
+    hour = replica.messages(*ONE_HOUR)
+    assert (len(hour.rows), hour.files) == (EACH, 1)
+    assert replica.consume_queue(*ONE_HOUR) == Asked(hour.rows, 2)
+
+
+@pytest.mark.nightly
+def test_after_optimize_what_may_hold_it_is_opened(replica: Replica) -> None:
+    hour, day = replica.messages(*ONE_HOUR), replica.messages(*THE_DAY)
+    assert (len(day.rows), day.files) == (EACH * HOURS, HOURS)  # each file holds each topic
     replica.optimize(file_bytes=100_000)
     files = replica.files()
     assert len(files) > 10
-    assert replica.messages(*one_hour) == Asked(hour.rows, may_hold(files, *one_hour))
-    assert replica.messages(*the_day) == Asked(day.rows, may_hold(files, *the_day))
-    assert may_hold(files, *one_hour) < may_hold(files, *the_day) < len(files)
-
-
-def test_the_queue_of_an_hour_opens_what_may_hold_inner_batches_too(replica: Replica) -> None:
-    """They say which topics are for batches where nobody told."""
-    asked = replica.consume_queue("refunds", ASKED, ASKED + HOUR)
-    assert (len(asked.rows), asked.files) == (EACH, 2)
-    assert asked.rows == replica.messages("refunds", ASKED, ASKED + HOUR).rows
+    assert replica.messages(*ONE_HOUR) == Asked(hour.rows, may_hold(files, *ONE_HOUR))
+    assert replica.messages(*THE_DAY) == Asked(day.rows, may_hold(files, *THE_DAY))
+    assert may_hold(files, *ONE_HOUR) < may_hold(files, *THE_DAY) < len(files)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql.functions import col, unix_millis
 
-from tests.sinks.views.made_logs import message, session_with
+from sinks.tables import LOG
+from tests.sinks.views.lake import Asked
+from tests.sinks.views.made_logs import message
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -50,39 +49,45 @@ def tag_entries(fixture: Fixture) -> Iterator[tuple[int, int, int]]:
             yield hashed, record["physical_offset"], record["store_timestamp"]
 
 
-def test_it_equals_the_file_of_the_broker(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+def test_it_equals_the_file_of_the_broker(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     (path,) = (fixture_log.path / "index").iterdir()
     file = path.read_bytes()
     begin_ms, _, _, _, _, count = HEADER.unpack_from(file)
     entries = sorted(index_entries(file))
     assert len(entries) == count - 1 > 5000
-    index = views.table("message_index").where(col("log_id") == log_id)
-    rows = index.select("topic", "key", "offset", unix_millis("store_timestamp")).collect()
-    found = [(key_hash(topic, key), offset, ms) for topic, key, offset, ms in rows]
+    found = [
+        (key_hash(row["topic"], row["key"]), row["offset"], round(row["store_timestamp"].timestamp() * 1000))
+        for row in asked.rows("message_index", log_id)
+    ]
     found += tag_entries(fixture_log)
     assert sorted((hashed, offset, (ms - begin_ms) // 1000) for hashed, offset, ms in found) == entries
 
 
-def test_messages_are_found_by_topic_and_key(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
-    index = views.table("message_index").where(col("log_id") == log_id)
-    rows = index.where("topic = 'orders' AND key = 'hot'").select("offset", "message_id", "is_unique_key").collect()
+def test_messages_are_found_by_topic_and_key(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
+    rows = [row for row in asked.rows("message_index", log_id) if (row["topic"], row["key"]) == ("orders", "hot")]
     orders = [row for row in fixture_log.rows if row.get("topic") == "orders"]
     hot = [row for row in orders if "hot" in row["properties"].get("KEYS", "").split(" ")]
     assert len(hot) > 5
-    assert sorted(rows) == [(row["physical_offset"], row["msg_id"], False) for row in hot]
+    found = sorted((row["offset"], row["message_id"], row["is_unique_key"]) for row in rows)
+    assert found == [(row["physical_offset"], row["msg_id"], False) for row in hot]
 
 
-def test_what_is_in_the_index(spark: SparkSession, tmp_path: Path) -> None:
-    """Half messages are, rollbacks are not; a key that is given twice has two entries."""
-    rows = [
-        message(0, properties={"KEYS": "a  b a", "UNIQ_KEY": "U0"}),
-        message(100, sys_flag=4, properties={"UNIQ_KEY": "U1"}),
-        message(200, sys_flag=8, properties={"KEYS": "c"}),
-        message(300, sys_flag=12, properties={"KEYS": "d", "UNIQ_KEY": "U3"}),
-        message(400, "SCHEDULE_TOPIC_XXXX", properties={"KEYS": "e"}),
-        message(500),
+INDEXED = "rocketmq/indexed"
+MADE_ROWS = {
+    LOG: [
+        message(0, log_id=INDEXED, properties={"KEYS": "a  b a", "UNIQ_KEY": "U0"}),
+        message(100, log_id=INDEXED, sys_flag=4, properties={"UNIQ_KEY": "U1"}),
+        message(200, log_id=INDEXED, sys_flag=8, properties={"KEYS": "c"}),
+        message(300, log_id=INDEXED, sys_flag=12, properties={"KEYS": "d", "UNIQ_KEY": "U3"}),
+        message(400, "SCHEDULE_TOPIC_XXXX", log_id=INDEXED, properties={"KEYS": "e"}),
+        message(500, log_id=INDEXED),
     ]
-    session = session_with(spark, tmp_path, rows, "message_index")
-    found = session.sql("SELECT offset, key, is_unique_key FROM message_index").collect()
+}
+
+
+def test_what_is_in_the_index(asked: Asked) -> None:
+    """Half messages are, rollbacks are not; a key that is given twice has two entries."""
+    rows = asked.rows("message_index", INDEXED)
+    found = sorted((row["offset"], row["key"], row["is_unique_key"]) for row in rows)
     expected = [(0, "U0", True), (0, "a", False), (0, "a", False), (0, "b", False)]
-    assert sorted(found) == [*expected, (100, "U1", True), (200, "c", False), (400, "e", False)]
+    assert found == [*expected, (100, "U1", True), (200, "c", False), (400, "e", False)]

@@ -16,11 +16,15 @@ from typing import Any, NoReturn
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from sinks.tables import LOG
+from sinks.views.definition import named_in
+from sinks.views.registration import register
 from sources.offsets import Offset
 from sources.rocketmq.format.batches import decode_items
 from sources.rocketmq.format.commitlog import Message, decode
 from sources.rocketmq.format.properties import decode as decode_properties
-from tests.sinks.views.made_logs import NOON, message, session_with
+from tests.sinks.views.lake import Asked, Row, write
+from tests.sinks.views.made_logs import NOON, message
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -46,7 +50,7 @@ def is_visible(record: dict[str, Any]) -> bool:
     return not record.get("blank") and not record["topic"].startswith("%") and record["topic"] not in INVISIBLE
 
 
-def visible(fixture: Fixture) -> list[dict[str, Any]]:
+def visible(fixture: Fixture) -> list[Row]:
     """The records of the truth in business topics; all records of these brokers are dispatched."""
     return [record for record in fixture.rows if is_visible(record)]
 
@@ -97,35 +101,27 @@ def _content(index: int | None, record: dict[str, Any], properties: dict[str, st
     }
 
 
-def collected(session: SparkSession) -> list[dict[str, Any]]:
-    """All messages in order; JSON as text, times in ms."""
-    query = """
-    SELECT
-      log_id, offset, message_id, topic, queue_id, queue_offset, batch_index, tags, keys, unique_key, properties, body,
-      producer, sys_flag, stored_body, text, to_json(json) AS json, retries, unix_millis(born_timestamp) AS born_ms,
-      unix_millis(stored_timestamp) AS stored_ms, unix_millis(delivered_timestamp) AS delivered_ms
-    FROM messages
-    ORDER BY log_id, offset, batch_index"""
-    return [row.asDict() for row in session.sql(query).collect()]
-
-
-def chosen(rows: list[dict[str, Any]], *columns: str) -> list[tuple[Any, ...]]:
+def chosen(rows: list[Row], *columns: str) -> list[tuple[Any, ...]]:
     return [tuple(row[column] for column in columns) for row in rows]
 
 
-@pytest.fixture(scope="session")
-def real(views: SparkSession) -> list[dict[str, Any]]:
-    """The messages of both real logs."""
-    return collected(views)
+def of(asked: Asked, log_id: str) -> list[Row]:
+    """The messages of a log in order, properties as a dict, times also in ms."""
+    found = asked.rows("messages", log_id)
+    for row in found:
+        row["properties"] = None if row["properties"] is None else dict(row["properties"])
+        for name in ("born", "stored", "delivered"):
+            row[f"{name}_ms"] = round(row[f"{name}_timestamp"].timestamp() * 1000)
+    return sorted(found, key=lambda row: (row["offset"], row["batch_index"] or 0))
 
 
 @pytest.fixture
-def found(real: list[dict[str, Any]], log_id: str) -> list[dict[str, Any]]:
-    """Those of one."""
-    return [row for row in real if row["log_id"] == log_id]
+def found(asked: Asked, log_id: str) -> list[Row]:
+    """Those of a real log."""
+    return of(asked, log_id)
 
 
-def test_every_message_of_the_truth_once(found: list[dict[str, Any]], fixture_log: Fixture) -> None:
+def test_every_message_of_the_truth_once(found: list[Row], fixture_log: Fixture) -> None:
     messages = list(expected(fixture_log))
     assert len(messages) > 2900
     assert sum(row["batch_index"] is not None for row in messages) == {"4.9.7": 0, "5.5.0": 32}[fixture_log.version]
@@ -135,7 +131,7 @@ def test_every_message_of_the_truth_once(found: list[dict[str, Any]], fixture_lo
     assert {"trace-id", "fate", "idx", "odd name = 東京"} < names  # as the producers set them
 
 
-def test_text_and_json_where_the_body_is_such(found: list[dict[str, Any]]) -> None:
+def test_text_and_json_where_the_body_is_such(found: list[Row]) -> None:
     kinds: Counter[tuple[bool, bool]] = Counter()
     for row in found:
         text = as_text(row["body"])
@@ -169,9 +165,7 @@ def _refused(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not in the standard")
 
 
-def test_when_the_broker_first_took_it_and_how_often_it_came_again(
-    found: list[dict[str, Any]], fixture_log: Fixture
-) -> None:
+def test_stored_times_and_retries_are_those_of_the_truth(found: list[Row], fixture_log: Fixture) -> None:
     parked: dict[tuple[str, str], int] = {}
     redelivered: Counter[str] = Counter()
     for record in fixture_log.rows:
@@ -200,7 +194,8 @@ def scans(frame: DataFrame) -> list[set[str]]:
     return [set(re.findall(r"(\w+)#", columns)) for columns in re.findall(r"FileScan parquet \[([^\]]*)\]", plan)]
 
 
-def test_who_asks_for_little_reads_the_log_once(views: SparkSession) -> None:
+@pytest.mark.nightly
+def test_few_columns_read_the_log_once(views: SparkSession) -> None:
     """No body. The properties name the cluster, whose topic is its own, and the size of a batch; topics the broker."""
     messages = views.table("messages")
     needed = {"log_id", "kind", "topic", "sys_flag", "properties", "size"}
@@ -236,10 +231,8 @@ NOON_MS = round(NOON.timestamp() * 1000)
 DELAYED = {"REAL_TOPIC": "orders", "REAL_QID": "0", "DELAY": "3"}
 
 
-@pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """The messages of a log of odd records."""
-    rows = [
+def odd_records() -> Iterator[Row]:
+    yield from (
         message(0, body=b"\xff\xfe"),
         message(1, body=b"NaN"),
         message(2, body=None),
@@ -272,11 +265,10 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[
         message(108, sys_flag=128, body=b"one", properties={}),
         *transactions_before_4_3(),
         *waiting_messages(),
-    ]
-    return collected(session_with(spark, tmp_path_factory.mktemp("messages"), rows, "messages"))
+    )
 
 
-def transactions_before_4_3() -> list[dict[str, Any]]:
+def transactions_before_4_3() -> list[Row]:
     """A half message in its own topic, the message it became; one that was rolled back."""
     key = {"UNIQ_KEY": "U1"}
     return [
@@ -287,7 +279,7 @@ def transactions_before_4_3() -> list[dict[str, Any]]:
     ]
 
 
-def waiting_messages() -> list[dict[str, Any]]:
+def waiting_messages() -> list[Row]:
     """Copies with what they were parked with; a message that shares its birth with a parked one of another topic."""
     born = {"born_host": "10.0.0.9:1", "body_crc": 77}
     return [
@@ -298,11 +290,11 @@ def waiting_messages() -> list[dict[str, Any]]:
     ]
 
 
-def between(rows: list[dict[str, Any]], start: int, end: int, *columns: str) -> list[tuple[Any, ...]]:
+def between(rows: list[Row], start: int, end: int, *columns: str) -> list[tuple[Any, ...]]:
     return chosen([row for row in rows if start <= row["offset"] < end], *columns)
 
 
-def test_a_body_is_text_or_json_only_where_it_is(made: list[dict[str, Any]]) -> None:
+def test_a_body_is_text_or_json_only_where_it_is(made: list[Row]) -> None:
     assert between(made, 0, 50, "offset", "text", "json") == [
         (0, None, None),
         (1, "NaN", None),
@@ -319,7 +311,7 @@ def test_a_body_is_text_or_json_only_where_it_is(made: list[dict[str, Any]]) -> 
     ]
 
 
-def test_what_cannot_be_decompressed_is_shown_as_it_is_stored(made: list[dict[str, Any]]) -> None:
+def test_what_cannot_be_decompressed_is_shown_as_it_is_stored(made: list[Row]) -> None:
     assert between(made, 60, 63, "offset", "batch_index", "body", "sys_flag", "stored_body") == [
         (60, None, b"sound", 0x101, None),
         (61, None, None, 0x101, b"junk"),
@@ -328,11 +320,11 @@ def test_what_cannot_be_decompressed_is_shown_as_it_is_stored(made: list[dict[st
     ]
 
 
-def test_only_reserved_names_are_hidden(made: list[dict[str, Any]]) -> None:
+def test_only_reserved_names_are_hidden(made: list[Row]) -> None:
     assert between(made, 50, 51, "properties") == [({"keys": "3", "RMQ": "4", "tags ": "5"},)]
 
 
-def test_an_inner_batch_is_its_messages(made: list[dict[str, Any]]) -> None:
+def test_an_inner_batch_is_its_messages(made: list[Row]) -> None:
     columns = ("batch_index", "queue_offset", "body", "text", "tags", "keys", "properties")
     assert between(made, 100, 101, *columns) == [
         (0, 5, b"one", "one", "t", ["a", "b"], {"x": "2"}),
@@ -358,12 +350,15 @@ def processor_s(session: SparkSession, query: str) -> float:
     return float(sum(store.lastStageAttempt(stage).executorCpuTime() for stage in ran)) / 1e9
 
 
+@pytest.mark.nightly
 def test_a_batch_costs_what_its_messages_cost(spark: SparkSession, tmp_path: Path) -> None:
     """Four times as many messages take about four times as long, far from the sixteen of whatever is quadratic."""
     took_s = []
     for number in (10_000, 40_000):
         items = (item(b"%030d" % at, b"TAGS\x01t\x02") for at in range(number))
-        session = session_with(spark, tmp_path / str(number), [batch(100, *items)], "messages")
+        write(tmp_path / str(number), LOG, [batch(100, *items)])
+        session = spark.newSession()
+        register(session, str(tmp_path / str(number)), views=named_in("messages"))
         query = "SELECT count(*), sum(length(body)), max(body) FROM messages"
         assert session.sql(query).first() == (number, 30 * number, b"%030d" % (number - 1))
         took_s.append(processor_s(session, query))
@@ -383,30 +378,39 @@ def items_as_before(body: bytes, number: int) -> list[bytes | None]:
     return found
 
 
-def test_batches_of_any_number_and_with_any_lie_are_taken_apart_as_one_after_the_other(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def any_batches() -> Iterator[Row]:
+    """Of any number of items, half of them with a size that lies: none, too little, more than there is in any body."""
     chance = Random(24)
-    rows = []
     for offset in range(100, 400):
         items = [item(bytes(chance.choices(b"abc", k=chance.randrange(40)))) for _ in range(chance.randrange(1, 40))]
-        if chance.random() < 0.5:  # a size that lies: none, too little, too much, more than there is in any body
+        if chance.random() < 0.5:
             at = chance.randrange(len(items))
             size = chance.choice((0, 1, 3, 21, 30, 1000, 2**31 - 1, 2**32 - 1))
             items[at] = struct.pack(">I", size) + items[at][4:]
-        rows.append(batch(offset, *items, b"trailing"[: chance.randrange(8)], number=len(items)))
-    session = session_with(spark, tmp_path, rows, "messages")
+        yield batch(offset, *items, b"trailing"[: chance.randrange(8)], number=len(items))
+
+
+ODD, BATCHES = "rocketmq/odd", "rocketmq/batches"
+ANY_BATCHES = list(any_batches())
+MADE_ROWS = {LOG: [row | {"log_id": ODD} for row in odd_records()] + [row | {"log_id": BATCHES} for row in ANY_BATCHES]}
+
+
+@pytest.fixture(scope="module")
+def made(asked: Asked) -> list[Row]:
+    return of(asked, ODD)
+
+
+def test_items_of_a_batch_are_found_one_after_the_other(asked: Asked) -> None:
     found: dict[int, list[bytes | None]] = {}
-    for row in collected(session):
+    for row in of(asked, BATCHES):
         assert row["batch_index"] == len(found.setdefault(row["offset"], []))
-        found[row["offset"]].append(None if row["body"] is None else bytes(row["body"]))
-    assert len(found) == len(rows)
-    for row in rows:
-        number = int(dict(row["properties"])["INNER_NUM"])
-        assert found[row["offset"]] == items_as_before(row["body"], number)
+        found[row["offset"]].append(row["body"])
+    assert found == {
+        row["offset"]: items_as_before(row["body"], int(dict(row["properties"])["INNER_NUM"])) for row in ANY_BATCHES
+    }
 
 
-def test_a_damaged_batch_shows_what_can_be_read(made: list[dict[str, Any]]) -> None:
+def test_a_damaged_batch_shows_what_can_be_read(made: list[Row]) -> None:
     """A number of messages that cannot be makes it one message; an item that cannot be read has no body."""
     assert between(made, 101, 109, "offset", "batch_index", "text") == [
         *((offset, None, as_text(item(b"one") + item(b"two"))) for offset in (101, 102)),
@@ -420,11 +424,11 @@ def test_a_damaged_batch_shows_what_can_be_read(made: list[dict[str, Any]]) -> N
     assert between(made, 104, 105, "properties") == [(None,), ({"u": "\ufffd"},)]
 
 
-def test_half_messages_and_rollbacks_are_not_seen(made: list[dict[str, Any]]) -> None:
+def test_half_messages_and_rollbacks_are_not_seen(made: list[Row]) -> None:
     assert between(made, 200, 300, "offset", "stored_ms", "delivered_ms") == [(201, NOON_MS, NOON_MS + 60_000)]
 
 
-def test_the_topic_of_the_record_says_whether_it_is_seen(made: list[dict[str, Any]]) -> None:
+def test_the_topic_of_the_record_says_whether_it_is_seen(made: list[Row]) -> None:
     """Not the properties that are left from when it waited."""
     found = between(made, 300, 400, "offset", "topic", "stored_ms", "properties")
     assert found == [(301, "orders", NOON_MS, {}), (302, "payments", NOON_MS + 60_000, {})]

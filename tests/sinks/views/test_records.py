@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
-from pyspark.sql import Row, SparkSession
 
-from sinks.tables import metadata_table
+from sinks.tables import LOG, metadata_table
 from sources.metadata import TOPICS
-from tests.sinks.views.made_logs import message, session_with
+from tests.sinks.views.lake import Asked, Row
+from tests.sinks.views.made_logs import message
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -19,21 +17,12 @@ pytestmark = pytest.mark.spark
 TRANSACTION_TYPES = {0: "none", 4: "prepared", 8: "commit", 12: "rollback"}
 
 
-@pytest.fixture(scope="session")
-def found(views: SparkSession) -> list[Row]:
-    """All records of both real logs."""
-    return views.sql(
-        "SELECT log_id, offset, message_id, is_dispatched AND NOT in_batch_queue AS is_queued FROM records"
-    ).collect()
-
-
-def test_records_are_those_of_rocketmq(found: list[Row], fixture_log: Fixture, log_id: str) -> None:
+def test_records_are_those_of_rocketmq(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     """Their message ids are, and whether they are in a consume queue."""
     records = [row for row in fixture_log.rows if not row.get("blank")]
     assert {len(row["msg_id"]) for row in records} == {32, 56}  # of IPv4 and of IPv6
-    assert sorted(row[1:] for row in found if row.log_id == log_id) == [
-        (row["physical_offset"], row["msg_id"], row["in_consume_queue"]) for row in records
-    ]
+    found = [(row["offset"], row["message_id"], row["is_queued"]) for row in asked.rows("records", log_id, "offset")]
+    assert found == [(row["physical_offset"], row["msg_id"], row["in_consume_queue"]) for row in records]
 
 
 HOSTS = {
@@ -63,47 +52,48 @@ TOPIC_ROWS = [
 """What brokers of 5.x and of 4.x say of themselves, and what makes no topic the broker's."""
 
 
+MADE_ROWS = {
+    LOG: [
+        *(message(at, "h", store_host=host, sys_flag=flag) for at, (host, (_, _, flag)) in enumerate(HOSTS.items())),
+        message(2**62, "h"),
+        *(
+            message(1000 + at, topic, properties={"CLUSTER": "c1"})
+            for at, topic in enumerate(SYSTEM_TOPICS + OTHER_TOPICS)
+        ),
+        *(message(1100 + at, topic) for at, topic in enumerate(("c1", "c1_REPLY_TOPIC"))),  # without a cluster
+        *(message(2000 + bits, "t", sys_flag=bits | 1) for bits in TRANSACTION_TYPES),
+        message(3000, None, kind="blank"),
+        message(3100, log_id="dister/orders"),
+    ],
+    metadata_table(TOPICS): [{"log_id": "rocketmq/broker-a", "is_current": True, **row} for row in TOPIC_ROWS],
+}
+
+
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    """Hosts from offset 0 on, topics from 1000 on, transaction types from 2000 on; and what is no RocketMQ message."""
-    rows = [
-        message(at, "h", store_host=host, sys_flag=sys_flag)
-        for at, (host, (_, _, sys_flag)) in enumerate(HOSTS.items())
-    ]
-    rows.append(message(2**62, "h"))
-    rows += [
-        message(1000 + at, topic, properties={"CLUSTER": "c1"}) for at, topic in enumerate(SYSTEM_TOPICS + OTHER_TOPICS)
-    ]
-    rows += [message(1100, "c1"), message(1101, "c1_REPLY_TOPIC")]  # without a cluster nobody can say
-    rows += [message(2000 + bits, "t", sys_flag=bits | 1) for bits in TRANSACTION_TYPES]
-    rows += [message(3000, None, kind="blank", properties={}), message(3100, log_id="dister/orders")]
-    folder = tmp_path_factory.mktemp("records")
-    spec = metadata_table(TOPICS)
-    topics = [{"log_id": "rocketmq/broker-a", "is_current": True, **row} for row in TOPIC_ROWS]
-    write_deltalake(spec.path(str(folder)), pa.Table.from_pylist(topics, spec.schema.remove_metadata()))
-    session = session_with(spark, folder, rows, "records")
-    return session.table("records").orderBy("offset").collect()
+def made(asked: Asked) -> list[Row]:
+    return asked.rows("records", "rocketmq/broker-a", "offset")
 
 
 def test_message_id_of_any_host_and_offset(made: list[Row]) -> None:
-    rows = [row for row in made if row.topic == "h"]
+    found = [row for row in made if row["topic"] == "h"]
     hosts = [*HOSTS.values(), (ipaddress.ip_address("127.0.0.1"), 10911, 0)]
-    for row, (address, port, _) in zip(rows, hosts, strict=True):
-        stored = address.packed + port.to_bytes(4) + row.offset.to_bytes(8)
-        assert row.message_id == stored.hex().upper(), row.store_host
+    for row, (address, port, _) in zip(found, hosts, strict=True):
+        stored = address.packed + port.to_bytes(4) + row["offset"].to_bytes(8)
+        assert row["message_id"] == stored.hex().upper(), row["store_host"]
 
 
 def test_system_topics_are_those_that_brokers_make(made: list[Row]) -> None:
-    rows = [(row.topic, row.is_system) for row in made if 1000 <= row.offset < 1100]
-    assert rows == [(topic, True) for topic in SYSTEM_TOPICS] + [(topic, False) for topic in OTHER_TOPICS]
-    assert [row.is_system for row in made if row.offset in (1100, 1101)] == [False, False]
+    found = [(row["topic"], row["is_system"]) for row in made if 1000 <= row["offset"] < 1100]
+    assert found == [(topic, True) for topic in SYSTEM_TOPICS] + [(topic, False) for topic in OTHER_TOPICS]
+    assert [row["is_system"] for row in made if 1100 <= row["offset"] < 1200] == [False, False]
 
 
 def test_half_messages_and_rollbacks_are_not_dispatched(made: list[Row]) -> None:
-    rows = [(row.offset, row.transaction_type, row.is_dispatched) for row in made if row.topic == "t"]
+    found = [(row["offset"], row["transaction_type"], row["is_dispatched"]) for row in made if row["topic"] == "t"]
     expected = [(2000 + bits, name, name in ("none", "commit")) for bits, name in TRANSACTION_TYPES.items()]
-    assert rows == expected
+    assert found == expected
 
 
-def test_only_messages_of_rocketmq_are_there(made: list[Row]) -> None:
-    assert not [row for row in made if row.offset in (3000, 3100)]
+def test_only_messages_of_rocketmq_are_there(asked: Asked, made: list[Row]) -> None:
+    assert not [row for row in made if row["offset"] == 3000]
+    assert asked.rows("records", "dister/orders") == []

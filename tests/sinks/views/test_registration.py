@@ -8,38 +8,34 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action, Incident
-from sinks.books.incidents import IncidentsTable
 from sinks.spark_schemas import spark_schema
-from sinks.tables import TABLES
+from sinks.tables import INCIDENTS, LEDGER, LOG, TABLES
+from sinks.views import catalog
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
 from sources.errors import ConfigurationError, ReplicaError
-from sources.loss import Condition
-from sources.offsets import Offset
-from tests.sinks.batches import opened, ranges
-from tests.sinks.memory_master import BROKER_A, MemoryMaster
+from tests.sinks.views.lake import write
+from tests.sinks.views.made_logs import NOON, message
 
 pytestmark = pytest.mark.spark
 
-MASTER = MemoryMaster((100,) * 20)
-NAMES = {*(spec.name for spec in TABLES), *VIEWS}
-LOST = Incident(
-    condition=Condition.GAP,
-    start=Offset(500),
-    end=Offset(600),
-    cause="",
-    action=Action.SKIPPED,
-    detected_at=1,
-)
+TABLE_NAMES = {spec.name for spec in TABLES}
+LOST = {"log_id": "rocketmq/broker-a", "epoch": 0, "id": "1", "condition": "gap", "start": 500, "end": 600}
+LOST |= {"action": "skipped", "state": "open", "detected_at": NOON}
 
 
-@pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def ten_records(lake: Path, start: int = 0) -> None:
+    """A commit, and its row of the ledger."""
+    write(lake, LOG, [message(at) for at in range(start, start + 1000, 100)])
+    covered = {"epoch": 0, "start": start, "end": start + 1000, "records": 10, "bytes": 1000, "origin": "stream"}
+    write(lake, LEDGER, [{"log_id": "rocketmq/broker-a", "committed_at": NOON} | covered])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
     """Ten records, in a folder whose name has to be quoted."""
-    folder = tmp_path_factory.mktemp("lakes") / "o'brien's `lake` 100%"
-    folder.mkdir()
-    opened(spark, folder, MASTER)(ranges(0, 1000))
+    folder = tmp_path / "o'brien's `lake` 100%"
+    ten_records(folder)
     return folder
 
 
@@ -47,32 +43,27 @@ def rows(session: SparkSession, name: str) -> int:
     return session.table(name).count()
 
 
-def test_every_table_and_view_is_known_with_its_comments(spark: SparkSession, lake: Path) -> None:
-    session = spark.newSession()
-    register(session, str(lake))
-    assert {table.name for table in session.catalog.listTables() if table.isTemporary} == NAMES
+def test_every_table_and_view_is_known_with_its_comments(views: SparkSession) -> None:
+    assert {table.name for table in views.catalog.listTables() if table.isTemporary} == {*TABLE_NAMES, *VIEWS}
     for spec in TABLES:
-        assert session.table(spec.name).schema == spark_schema(spec.schema), spec.name
-    assert [rows(session, name) for name in ("log", "ledger", "incidents", "topics")] == [10, 1, 0, 0]
+        assert views.table(spec.name).schema == spark_schema(spec.schema), spec.name
     for name in VIEWS:
-        described = session.sql(f"DESCRIBE {name}").collect()
-        assert {row["col_name"]: row["comment"] for row in described} == view(name).columns
+        comments = {field.name: field.metadata["comment"] for field in views.table(name).schema}
+        assert comments == view(name).columns
 
 
 def test_queries_see_what_is_committed_later_and_new_tables_after_the_next_call(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, lake: Path
 ) -> None:
-    replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(0, 1000))
     session = spark.newSession()
-    register(session, str(tmp_path), views=["completeness"])
-    assert rows(session, "log") == 10
+    register(session, str(lake), views=["completeness"])
+    assert (rows(session, "log"), rows(session, "incidents")) == (10, 0)
     assert session.table("completeness").select("complete_to").collect() == [(1000,)]
-    replica(ranges(1000, 2000))
-    IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [LOST])
+    ten_records(lake, 1000)
+    write(lake, INCIDENTS, [LOST])
     assert (rows(session, "log"), rows(session, "incidents")) == (20, 0)
     assert session.table("completeness").select("complete_to").collect() == [(2000,)]
-    register(session, str(tmp_path), views=())
+    register(session, str(lake), views=())
     assert rows(session, "incidents") == 1
 
 
@@ -89,49 +80,39 @@ def schema(spark: SparkSession) -> Iterator[str]:
     spark.sql("DROP SCHEMA IF EXISTS registered CASCADE")
 
 
-def test_a_schema_serves_other_sessions(spark: SparkSession, lake: Path, schema: str) -> None:
+@pytest.mark.nightly
+def test_a_schema_serves_other_sessions_and_tables_that_are_new_take_the_place_of_empty_views(
+    spark: SparkSession, lake: Path, tmp_path: Path, schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one view of all, which are made in the same way; that all can be: `test_documents` of tests/."""
+    monkeypatch.setattr(catalog, "VIEWS", ("completeness",))
     session = spark.newSession()
+    register(session, str(lake), views=["completeness"])  # temporary views do not get in the way
     register(session, str(lake), schema)
-    register(session, str(lake), schema=f"spark_catalog.{schema}")  # changes nothing
     assert session.catalog.currentDatabase() == "default"
     other = spark.newSession()
-    assert {table.name for table in other.catalog.listTables(schema)} == NAMES
-    assert rows(other, f"{schema}.log") == 10
-    assert other.table(f"{schema}.completeness").select("complete_to").collect() == [(1000,)]
     for spec in TABLES:
-        table = other.table(f"{schema}.{spec.name}").schema
-        assert table == spark_schema(spec.schema), spec.name
+        assert other.table(f"{schema}.{spec.name}").schema == spark_schema(spec.schema), spec.name
     kinds = {table.name: table.tableType for table in other.catalog.listTables(schema)}
-    assert kinds == {name: "EXTERNAL" if name in ("log", "ledger") else "VIEW" for name in NAMES}
+    tables = dict.fromkeys(("log", "ledger"), "EXTERNAL")
+    assert kinds == dict.fromkeys((*TABLE_NAMES, "completeness"), "VIEW") | tables
+    assert (rows(other, f"{schema}.log"), rows(other, f"{schema}.incidents")) == (10, 0)
+    write(lake, INCIDENTS, [LOST])
+    register(session, str(lake), schema=f"spark_catalog.{schema}")
+    assert rows(other, f"{schema}.incidents") == 1
+    assert other.table(f"{schema}.completeness").select("complete_to", "open_incidents").collect() == [(1000, 1)]
+    ten_records(tmp_path / "another")
+    with pytest.raises(ConfigurationError, match=r"the name registered\.log is taken; .* found a table in .*lake"):
+        register(session, str(tmp_path / "another"), schema)
     spark.sql(f"DROP SCHEMA {schema} CASCADE")
     assert (lake / "log" / "_delta_log").is_dir()
-
-
-def test_a_table_takes_the_place_of_its_empty_view_and_never_that_of_another_replica(
-    spark: SparkSession, lake: Path, tmp_path: Path, schema: str
-) -> None:
-    replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(0, 1000))
-    session = spark.newSession()
-    register(session, str(tmp_path), views=["completeness"])  # temporary views do not get in the way
-    register(session, str(tmp_path), schema)
-    assert rows(session, f"{schema}.incidents") == 0
-    IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [LOST])
-    register(session, str(tmp_path), schema)
-    assert rows(session, f"{schema}.incidents") == 1
-    assert session.table(f"{schema}.completeness").select("open_incidents").collect() == [(1,)]
-    with pytest.raises(ConfigurationError, match=r"the name registered\.log is taken; .* found a table in .*place"):
-        register(session, str(lake), schema)
 
 
 @pytest.mark.parametrize(
     ("statement", "found"),
     [
-        ("CREATE TABLE registered.log USING delta AS SELECT 7 AS precious", "a table in "),
         ("CREATE TABLE registered.topics USING parquet AS SELECT 7 AS precious", "a table in "),
-        ("CREATE TABLE registered.messages USING delta AS SELECT 7 AS precious", "a table"),
         ("CREATE VIEW registered.messages AS SELECT 7 AS precious", "a view"),
-        ("CREATE VIEW registered.incidents AS SELECT 7 AS precious", "a view"),
     ],
 )
 def test_what_has_the_name_stays_as_it_is(

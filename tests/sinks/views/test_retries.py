@@ -6,11 +6,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from sinks.tables import LOG
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from tests.sinks.views.stored_logs import Row, Scenario, StoredLog, Told, message_id, rows_of, time
+from tests.sinks.views.lake import Asked, Row
+from tests.sinks.views.stored_logs import Scenario, StoredLog, check, made_rows, message_id, time
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -69,7 +70,7 @@ def expected_retry(fixture: Fixture, parked: dict[str, Any] | None, copy: dict[s
     }
 
 
-def test_each_redelivery_with_its_original(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+def test_each_redelivery_with_its_original(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     """All of them were delivered. What a client sent to a retry topic itself (5.5.0) never waited."""
     waited = {
         (row["properties"]["UNIQ_KEY"], row["reconsume_times"]): row
@@ -86,10 +87,10 @@ def test_each_redelivery_with_its_original(views: SparkSession, fixture_log: Fix
     groups = Counter(row["consumer_group"][:7] for row in expected)
     assert groups == ({"cg-fail": 14} if fixture_log.version == "4.9.7" else {"cg-fail": 14, "cg_long": 3})
     assert all(row["original_offset"] is not None for row in expected if row["consumer_group"] == "cg-fail")
-    assert rows_of(views, "retries", log_id, "delivered_offset") == expected
+    assert asked.rows("retries", log_id, "delivered_offset") == expected
 
 
-def test_each_dead_letter_with_its_original(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+def test_each_dead_letter_with_its_original(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     expected = [
         {
             "consumer_group": "cg-fail",
@@ -108,7 +109,7 @@ def test_each_dead_letter_with_its_original(views: SparkSession, fixture_log: Fi
     assert len(expected) == 8
     assert {row["topic"] for row in expected} == {"fail-topic"}
     assert all(row["original_offset"] is not None for row in expected)
-    assert rows_of(views, "dead_letters", log_id, "offset") == expected
+    assert asked.rows("dead_letters", log_id, "offset") == expected
 
 
 def returned(original: commitlog.Message, group: str = "group") -> dict[str, str]:
@@ -193,22 +194,14 @@ def a_dead_letter_that_tells_itself(log: StoredLog) -> list[Row]:
 DEAD_LETTERS = (dead_letters_of_nothing, a_dead_letter_that_tells_itself)
 
 
-@pytest.fixture(scope="module")
-def retries(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    order = "coalesce(parked_offset, delivered_offset)"
-    return Told(spark, tmp_path_factory.mktemp("retries"), "retries", order, RETRIES)
-
-
-@pytest.fixture(scope="module")
-def dead_letters(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return Told(spark, tmp_path_factory.mktemp("dead"), "dead_letters", "offset", DEAD_LETTERS)
+MADE_ROWS = {LOG: made_rows(*RETRIES, *DEAD_LETTERS)}
 
 
 @pytest.mark.parametrize("scenario", RETRIES)
-def test_retries_that_the_real_logs_do_not_hold(retries: Told, scenario: Scenario) -> None:
-    retries.check(scenario)
+def test_retries_that_the_real_logs_do_not_hold(asked: Asked, scenario: Scenario) -> None:
+    check(asked, "retries", scenario, "parked_offset", "delivered_offset")
 
 
 @pytest.mark.parametrize("scenario", DEAD_LETTERS)
-def test_dead_letters_that_the_real_logs_do_not_hold(dead_letters: Told, scenario: Scenario) -> None:
-    dead_letters.check(scenario)
+def test_dead_letters_that_the_real_logs_do_not_hold(asked: Asked, scenario: Scenario) -> None:
+    check(asked, "dead_letters", scenario, "offset")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.sinks.views.made_logs import NOON, message, session_with
+from sinks.tables import LOG
+from tests.sinks.views.lake import Asked
+from tests.sinks.views.made_logs import NOON, message
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -36,30 +36,29 @@ def counted(fixture: Fixture) -> dict[tuple[str, datetime], dict[str, Any]]:
     return found
 
 
-def test_each_hour_of_each_topic(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
-    times = (
-        "unix_seconds(hour) AS began",
-        "unix_millis(first_delivered_timestamp) AS first",
-        "unix_millis(last_delivered_timestamp) AS last",
-    )
-    rows = views.table("topic_stats").where(f"log_id = '{log_id}'").selectExpr("*", *times).collect()
+def test_each_hour_of_each_topic(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     expected = counted(fixture_log)
-    found = {(row.topic, datetime.fromtimestamp(row.began, UTC)): row for row in rows}
+    found = {(row["topic"], row["hour"]): row for row in asked.rows("topic_stats", log_id)}
     assert found.keys() == expected.keys()
     for key, row in found.items():
         wanted = expected[key]
-        assert (row.messages, row.producers) == (wanted["messages"], len(wanted["hosts"])), key
-        between = (datetime.fromtimestamp(row["first"] / 1000, UTC), datetime.fromtimestamp(row["last"] / 1000, UTC))
+        assert (row["messages"], row["producers"]) == (wanted["messages"], len(wanted["hosts"])), key
+        between = (row["first_delivered_timestamp"], row["last_delivered_timestamp"])
         assert between == (wanted["first"], wanted["last"]), key
         if key[0] != "inner-batch":  # the bodies in it are what counts there
-            assert row.body_bytes == wanted["bytes"], key
+            assert row["body_bytes"] == wanted["bytes"], key
 
 
-def test_hours_producers_and_bodies_that_cannot_be_read(spark: SparkSession, tmp_path: Path) -> None:
-    hosts = ("10.0.0.7:1", "10.0.0.7:2", "[0:0:0:0:0:0:0:1]:3", "[0:0:0:0:0:0:0:1]:4")
-    rows = [message(at, born_host=host, body=b"12345", store_timestamp=NOON) for at, host in enumerate(hosts)]
-    rows.append(message(10, body=None, store_timestamp=NOON + 60 * MINUTE))
-    session = session_with(spark, tmp_path, rows, "topic_stats")
-    found = session.sql("SELECT unix_seconds(hour), messages, body_bytes, producers FROM topic_stats ORDER BY hour")
-    noon = int(NOON.timestamp())
-    assert found.collect() == [(noon, 4, 20, 2), (noon + 3600, 1, 0, 1)]
+HOSTS = ("10.0.0.7:1", "10.0.0.7:2", "[0:0:0:0:0:0:0:1]:3", "[0:0:0:0:0:0:0:1]:4")
+MADE_ROWS = {
+    LOG: [
+        *(message(at, log_id="rocketmq/hours", born_host=host, body=b"12345") for at, host in enumerate(HOSTS)),
+        message(10, log_id="rocketmq/hours", body=None, store_timestamp=NOON + 60 * MINUTE),
+    ]
+}
+
+
+def test_hours_producers_and_bodies_that_cannot_be_read(asked: Asked) -> None:
+    rows = asked.rows("topic_stats", "rocketmq/hours")
+    found = sorted((row["hour"], row["messages"], row["body_bytes"], row["producers"]) for row in rows)
+    assert found == [(NOON, 4, 20, 2), (NOON + 60 * MINUTE, 1, 0, 1)]

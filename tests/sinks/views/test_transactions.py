@@ -6,12 +6,13 @@ from collections import Counter, defaultdict
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from sinks.tables import LOG
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.commitlog import Message
-from tests.sinks.views.stored_logs import Row, Scenario, StoredLog, Told, message_id, rows_of, time
+from tests.sinks.views.lake import Asked, Row
+from tests.sinks.views.stored_logs import Scenario, StoredLog, check, made_rows, message_id, time
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -67,7 +68,7 @@ def expected_transaction(
     }
 
 
-def test_each_became_what_its_producer_meant(views: SparkSession, fixture_log: Fixture, log_id: str) -> None:
+def test_each_became_what_its_producer_meant(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
     puts = defaultdict(list)
     for row in fixture_log.rows:
         if row.get("topic") == HALF:
@@ -76,7 +77,7 @@ def test_each_became_what_its_producer_meant(views: SparkSession, fixture_log: F
     removals = removals_of(fixture_log)
     expected = [expected_transaction(of_one, committed, removals) for of_one in puts.values()]
     assert Counter(row["state"] for row in expected) == {"committed": 25, "rolled_back": 13, "pending": 10}
-    assert rows_of(views, "transactions", log_id, "half_offset") == expected
+    assert asked.rows("transactions", log_id, "half_offset") == expected
 
 
 def half(topic: str, unique_key: str, **more: str) -> dict[str, str]:
@@ -204,11 +205,9 @@ SCENARIOS = (
 )
 
 
-@pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return Told(spark, tmp_path_factory.mktemp("transactions"), "transactions", "half_offset", SCENARIOS)
+MADE_ROWS = {LOG: made_rows(*SCENARIOS)}
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_what_the_real_logs_do_not_hold(told: Told, scenario: Scenario) -> None:
-    told.check(scenario)
+def test_what_the_real_logs_do_not_hold(asked: Asked, scenario: Scenario) -> None:
+    check(asked, "transactions", scenario, "half_offset")
