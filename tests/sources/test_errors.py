@@ -54,13 +54,6 @@ def test_an_error_survives_pickling_with_its_type_and_facts() -> None:
     assert copy.facts() == a_gap().facts()
 
 
-def test_an_error_is_found_in_the_text_of_a_traceback() -> None:
-    text = f"Traceback …\nRuntimeError: {a_gap()} {a_gap().token()}\n\tat org.apache.spark…"
-    found = find_error(text)
-    assert type(found) is Gap
-    assert found.facts() == a_gap().facts()
-
-
 def test_the_last_error_in_a_text_counts_and_none_is_none() -> None:
     text = f"{a_gap().token()} then {MasterUnreachable('gone').token()}"
     assert type(find_error(text)) is MasterUnreachable

@@ -98,13 +98,6 @@ def test_what_cannot_be_looked_at_is_in_the_offset(fixture_550: Fixture, tmp_pat
     assert (row.log_id, type(row.error), row.error.offset) == (A, AboveMaximum, fixture_550.max_offset + 1)
 
 
-def test_a_checkpoint_of_another_source_is_said(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A)], tmp_path))
-    with pytest.raises(RuntimeError) as caught:
-        reader.latestOffset({"offset": 5}, ALL)
-    assert isinstance(find_error(str(caught.value)), ConfigurationError)
-
-
 # What is planned of one
 
 

@@ -137,14 +137,7 @@ def test_rows_that_can_share_a_batch_do() -> None:
     assert (found.first_timestamp, found.max_timestamp) == (NOW_MS + 5, NOW_MS + 9)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"leader_epoch": 1},
-        {"leader_epoch": None},
-        {"timestamp_type": LOG_APPEND_TIME},
-    ],
-)
+@pytest.mark.parametrize("changes", [{"leader_epoch": 1}, {"leader_epoch": None}, {"timestamp_type": LOG_APPEND_TIME}])
 def test_what_is_said_once_a_batch_begins_another(changes: dict[str, Any]) -> None:
     batches = written(row(1), row(2), row(3, **changes), row(4, **changes), row(5))
     assert [(one.covered.start, one.covered.end) for one in batches] == [(1, 3), (3, 5), (5, 6)]

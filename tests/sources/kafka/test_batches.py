@@ -10,13 +10,11 @@ from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
-    ALL,
     COMPRESSIONS,
     GZIP,
     LOG_APPEND_TIME,
     NONE,
     NOW_MS,
-    UNCOMMITTED,
     ZSTD,
     Sent,
     Written,
@@ -259,18 +257,6 @@ def test_reading_ends_early_where_much_was_decompressed() -> None:
     rest = decoded(log_of(batches), between(2, 9), limits=limits)
     assert (offsets(rest), rest.reached) == ([2, 3], 4)
     assert offsets(decoded(log_of([written(at, bytes(10_000)) for at in range(4)]), limits=limits)) == [0, 1, 2, 3]
-
-
-def test_what_compression_does_not_change() -> None:
-    rows = [
-        rows_of(decoded(log_of([written(0, b"x" * 99, b"y" * 99, compression=one)])).records) for one in COMPRESSIONS
-    ]
-    assert all(row == rows[0] for row in rows)
-
-
-def test_isolation_means_nothing_to_batches_without_transactions() -> None:
-    log = log_of([written(0, b"a", producer_id=3), written(1, b"b")])
-    assert values(decoded(log, ALL, (), UNCOMMITTED)) == values(decoded(log)) == [b"a", b"b"]
 
 
 def test_more_than_columns_can_count_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,7 @@ def test_a_damaged_batch_ends_where_the_next_one_begins(monkeypatch: pytest.Monk
 def test_a_part_of_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Splits are cut at any offset: each has what it owns, with all of the batch's bytes."""
     assert shown(pieces(monkeypatch, 18, 19, fetched(BAD + LAST))) == [(18, 19, BAD)]
-    assert shown(pieces(monkeypatch, 19, 22, fetched(BAD + LAST), fetched(LAST))) == [
-        (19, 20, BAD),
-        (20, 22, [20, 21]),
-    ]
+    assert shown(pieces(monkeypatch, 19, 22, fetched(BAD + LAST), fetched(LAST))) == [(19, 20, BAD), (20, 22, [20, 21])]
 
 
 @pytest.mark.parametrize("behind", [b"", LAST[:-1], BAD], ids=["nothing", "a batch cut off", "another damaged one"])
@@ -120,8 +117,3 @@ def test_without_the_word_of_an_operator_what_lies_before_the_damage_comes(monke
     with pytest.raises(ChecksumMismatch, match="offset 17"):
         next(found)
     assert cluster.is_done
-
-
-def test_without_the_word_of_an_operator_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ChecksumMismatch):
-        pieces(monkeypatch, 17, 22, fetched(BAD + LAST), past_damage=False)

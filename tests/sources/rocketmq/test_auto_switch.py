@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -102,10 +101,6 @@ def test_frames_split_anywhere(at: int) -> None:
     assert parse([STREAM[:at], STREAM[at:]]) == FRAMES
 
 
-def test_frames_byte_by_byte() -> None:
-    assert parse(STREAM[at : at + 1] for at in range(len(STREAM))) == FRAMES
-
-
 def test_a_new_master_may_name_its_own_epoch_for_what_is_older() -> None:
     """As 5.5.0 does in the seconds after an election."""
     assert parse([frame(4096, b"x", start=5000)]) == [Frame(Offset(4096), b"x")]
@@ -186,11 +181,11 @@ def test_what_is_not_confirmed_is_kept_back() -> None:
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ha_client, "_MOST_UNCONFIRMED_BYTES", 6)
-    with ElectedMaster(*UNCONFIRMED, frame(4106, b"!!!!", confirmed=4103)) as master:
-        started_s = time.monotonic()
-        with pytest.raises(MasterSilent, match="7 bytes behind it"):
-            list(read_stream(master.address, Offset(4096), replace(QUICK, silence_timeout_ms=20_000)))
-        assert time.monotonic() - started_s < 10
+    with (
+        ElectedMaster(*UNCONFIRMED, frame(4106, b"!!!!", confirmed=4103)) as master,
+        pytest.raises(MasterSilent, match="7 bytes behind it"),
+    ):
+        list(read_stream(master.address, Offset(4096), replace(QUICK, silence_timeout_ms=3_600_000)))
 
 
 def test_a_heartbeat_can_confirm_it() -> None:

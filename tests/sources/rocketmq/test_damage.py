@@ -272,10 +272,7 @@ def test_a_stream_gathers_no_more_than_two_records_of_the_largest_size() -> None
             yield frame
 
     reader = ChunkReader(
-        chunk_bytes=1000,
-        limits=Reading().limits,
-        log_end=LogEnd(end, ask=lambda: end),
-        past_damage=True,
+        chunk_bytes=1000, limits=Reading().limits, log_end=LogEnd(end, ask=lambda: end), past_damage=True
     )
     waiting = []
     for piece in reader.read(counted(), owned(0, end), boundary=True):

@@ -61,8 +61,7 @@ def test_a_master_that_is_quick_is_read_to_the_end(fixture_550: Fixture) -> None
         assert raw(read(log.hurried(LONGER_S), 0, end, committed=None)) == fixture_550.log
 
 
-@pytest.mark.parametrize("drips", [False, True], ids=["silent", "a byte now and then"])
-@pytest.mark.parametrize("records", [0, 1, 7])
+@pytest.mark.parametrize(("drips", "records"), [(False, 1), (True, 0), (True, 7)])
 def test_whole_records_are_handed_over_and_the_rest_is_not_waited_for(
     fixture_550: Fixture, drips: bool, records: int
 ) -> None:

@@ -59,6 +59,7 @@ def checking_bounds(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_no_index_is_out_of_bounds_in_any_damaged_log() -> None:
     assert "IndexError" in checking_bounds("-c", OUT_OF_BOUNDS).stderr  # so it is checked
     own = f"{__file__}::{test_spans_lie_in_the_record_whatever_byte_of_it_is_another.__name__}"

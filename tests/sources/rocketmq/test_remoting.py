@@ -64,13 +64,7 @@ def test_a_json_header_is_read_as_specified() -> None:
     )
 
     assert decode_command(frame) == Command(
-        code=28,
-        opaque=2,
-        flag=2,
-        ext_fields={"i": "A\x01b\x02"},
-        body=b"body",
-        language="PYTHON",
-        version=401,
+        code=28, opaque=2, flag=2, ext_fields={"i": "A\x01b\x02"}, body=b"body", language="PYTHON", version=401
     )
 
 

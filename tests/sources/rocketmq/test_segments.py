@@ -58,10 +58,9 @@ def test_chunks_of_a_real_log_are_its_records_and_its_bytes(fixture_log: Fixture
     assert len(chunks) > 10
 
 
-@pytest.mark.parametrize("pieces", [64 * 1024, 500_000, MIB])
-def test_a_real_log_in_pieces_is_read_once(fixture_log: Fixture, pieces: int) -> None:
+def test_a_real_log_in_pieces_is_read_once(fixture_log: Fixture) -> None:
     source, found = Segments(fixture_log.commitlog_path), []
-    for piece in owned(0, fixture_log.max_offset).in_pieces(pieces):
+    for piece in owned(0, fixture_log.max_offset).in_pieces(200_000):
         for _, _, offsets in read(source, piece.start, piece.end, boundary=False, chunk_bytes=100_000):
             found += offsets
     assert found == [row["physical_offset"] for row in fixture_log.rows]
@@ -97,23 +96,6 @@ def test_a_chunk_is_about_as_large_as_asked_and_holds_whole_records(tmp_path: Pa
     sizes = [part.size for part, _, _ in read(segments(log), 0, log.end, chunk_bytes=250)]
     small, middle, large = (len(record_bytes(0, bytes(size))) for size in (10, 500, 3000))
     assert sizes == [2 * small, middle, large, small]
-
-
-def test_the_last_record_of_a_range_may_reach_past_it(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100, 100, 100)
-    (only,) = read(segments(log), 0, log.starts[1] + 1)
-    assert only[2] == log.starts[:2]
-    assert only[0].end == log.starts[2]
-
-
-def test_a_range_inside_one_record_owns_nothing(tmp_path: Path) -> None:
-    log = filled(tmp_path, 1000, 1000)
-    assert list(read(segments(log), 10, 900, boundary=False)) == []
-
-
-def test_an_empty_range_has_no_chunks(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    assert list(read(segments(log), log.end, log.end)) == []
 
 
 def test_reading_with_a_boundary_finds_one_only_where_a_record_starts(tmp_path: Path) -> None:
@@ -233,16 +215,6 @@ def test_there_is_no_boundary_after_what_retention_took(tmp_path: Path) -> None:
     log.file(0).unlink()
     with pytest.raises(BelowMinimum):
         segments(log).boundary_after(Offset(5), Offset(log.end))
-
-
-def test_what_stands_behind_a_blank_is_not_read(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    blank = log.end
-    log.append_blank()
-    log.append(b"next")
-    log.write(blank + 8, b"\xda\xa3\x20\xa7" * 500)
-    for start in (blank + 1, blank + 8, blank + 1000, 4095):
-        assert next(read(segments(log), start, log.end, boundary=False))[2] == [4096]
 
 
 def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
@@ -383,13 +355,7 @@ def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
         bytes(chunks[0].raw)
 
 
-def test_a_consumer_that_keeps_an_array_over_the_bytes_does_no_harm(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[100] * 60)
-    chunks = chunks_of(segments(log).chunks(owned(0, log.end), True, 500))
-    arrays = [np.frombuffer(chunk.raw, np.uint8) for chunk in chunks]
-    assert b"".join(array.tobytes() for array in arrays) == log.data()
-
-
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = SyntheticLog(tmp_path, file_bytes=128 * MIB)
     body = np.random.default_rng(1).bytes(64 * 1024)
