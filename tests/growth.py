@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -12,7 +11,7 @@ LARGER: Final = 8
 MOST: Final = 24.0
 """LARGER times the input takes about LARGER times as long if that is linear, and LARGER squared times if quadratic."""
 
-_MEASURABLE_S: Final = 0.0005 if os.environ.get("LOGTWIN_HYPOTHESIS", "gate") == "gate" else 0.004
+_MEASURABLE_S: Final = 0.0005
 _MOST_ITEMS: Final = 1 << 20
 _TRIES: Final = 3  # another process may have had the processor's caches
 

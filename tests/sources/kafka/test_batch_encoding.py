@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -217,9 +216,3 @@ def test_an_empty_batch_begins_as_near_as_it_has_to() -> None:
     made = empty_batch(end, Offset(0), 1)
     assert made.covered == OffsetRange(Offset(end - MAX_DELTA), end)
     assert decoded(made.whole, OffsetRange(Offset(0), END)).reached == end
-
-
-def test_batches_join_in_the_order_of_their_offsets() -> None:
-    batches = written(*(row(3 * at, leader_epoch=at // 2) for at in range(9)))
-    assert [one.epoch for one in batches] == [0, 1, 2, 3, 4]
-    assert all(one.covered.end <= next_one.covered.start for one, next_one in pairwise(batches))
