@@ -34,6 +34,6 @@ def test_what_does_not_is_named(wanted: OffsetRange, kind: type[OffsetOutOfRange
     assert error.hint
 
 
-def test_who_reads_otherwise_gives_another_hint_for_what_was_deleted() -> None:
+def test_a_reader_may_give_its_own_hint_for_what_was_deleted() -> None:
     with pytest.raises(BelowMinimum, match=r"found 5\. Start anew\.$"):
         check_within(span(5, 6), span(6, 7), below="Start anew.")

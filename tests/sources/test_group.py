@@ -72,7 +72,7 @@ def rows(reader: GroupReader, end: GroupOffset) -> list[Planned]:
 # Offsets
 
 
-def test_each_batch_has_the_next_number_and_none_is_the_last_one_again(fixture_550: Fixture, tmp_path: Path) -> None:
+def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
     reader = reader_of(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path))
     start = reader.initialOffset()
     assert reader.latestOffset(start, ALL) == start  # nothing is listed

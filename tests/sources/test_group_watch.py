@@ -84,7 +84,7 @@ def test_a_log_that_is_not_listed_is_left_alone(tmp_path: Path) -> None:
     assert unlisted.looks == 0
 
 
-def test_what_is_left_is_read_at_once_from_the_position_that_the_job_says(tmp_path: Path) -> None:
+def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 250)
     group = Group(tmp_path, log)
     for position, end in ((0, 100), (100, 200), (150, 250), (150, 250)):  # the third batch ended early, one failed
@@ -247,9 +247,7 @@ def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
 # Masters that are slow or silent
 
 
-def test_a_silent_master_holds_up_nobody_and_its_answer_is_used_when_it_comes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_silent_master_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
     silent.answers.clear()
     group = Group(tmp_path, silent, other, interval_s=0.05, look_deadline_s=0.05)
@@ -369,7 +367,7 @@ def test_a_log_that_cannot_be_cut_costs_the_others_nothing(
     assert "no record" in str(batch.errors[A])
 
 
-def test_an_error_about_where_the_log_stood_before_says_nothing(tmp_path: Path) -> None:
+def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
     """Retention passes the position while a batch that leads beyond it is committed."""
     log = ScriptedLog(A, 0, 100, is_waited_for=True)
     group = Group(tmp_path, log, interval_s=SHORT_S)
@@ -432,7 +430,7 @@ def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None
     assert master.asked == [{A, B}]
 
 
-def test_what_a_master_says_of_one_log_is_that_one_s_and_what_it_raises_is_of_all_that_were_asked(
+def test_an_error_of_one_log_is_its_own_and_one_raised_is_of_all_that_were_asked(
     tmp_path: Path,
 ) -> None:
     master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100), ScriptedLog(C, 0, 100))

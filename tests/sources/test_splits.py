@@ -41,7 +41,7 @@ def test_as_many_splits_as_keep_all_cores_busy(total_mib: int, cores: int, split
     assert splits_of(total_mib * MIB, cores=cores) == splits
 
 
-def test_what_one_task_may_read_is_a_limit_whatever_is_worth_a_task() -> None:
+def test_the_limit_of_one_task_always_holds() -> None:
     assert splits_of(100_000, cores=2, most_bytes=20_000) == 5
     assert split_bytes(0, most_bytes=1, cores=2) == 1
 

@@ -167,7 +167,7 @@ def test_a_torn_line_is_not_yet_written(tmp_path: Path) -> None:
     assert pieces(log, 10_008, 20_002) == [("entry", 10_008, 20_002, TWO)]
 
 
-def test_a_torn_line_that_the_next_was_written_behind_is_damage_once_an_entry_follows(
+def test_a_torn_line_glued_to_the_next_is_damage_once_an_entry_follows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Torn inside of its id it makes a longer number, which nothing tells from an id."""
@@ -321,7 +321,7 @@ def test_consecutive_broken_lines_are_one_damage(tmp_path: Path) -> None:
         pieces(log_of(tmp_path), 0, 30_006)
 
 
-def test_damage_is_cut_to_what_is_read_and_its_bytes_go_with_its_beginning(tmp_path: Path) -> None:
+def test_damage_is_cut_to_the_range_and_its_beginning_has_the_bytes(tmp_path: Path) -> None:
     broken = b"no entry at all\n"
     log = leader(tmp_path, ONE, broken, THREE, past_damage=True)
 

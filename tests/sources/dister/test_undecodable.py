@@ -59,7 +59,7 @@ def test_without_past_damage_it_ends_the_log_by_name(
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_where_memory_does_not_suffice_for_all_entries_at_once_none_is_left_out(
+def test_with_too_little_memory_for_all_entries_none_is_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int
 ) -> None:
     log = leader(tmp_path, *LINES, past_damage=True)

@@ -206,7 +206,7 @@ def test_where_reading_got_to_and_in_which_epoch() -> None:
     assert led_to(30, 40, log[:70]) == (30, None)
 
 
-def test_nothing_but_its_place_is_checked_of_a_batch_behind_the_range() -> None:
+def test_of_a_batch_behind_the_range_only_the_place_is_checked() -> None:
     damaged = bytearray(bytes(written(12, b"c")))
     damaged[-1] ^= 1
     log = bytes(written(10, b"a", b"b")) + bytes(damaged)

@@ -168,7 +168,7 @@ def test_servers_at_which_nobody_listens_are_named_at_once_and_together() -> Non
     assert error.is_transient
 
 
-def test_where_one_server_is_there_and_silent_it_is_not_that_nobody_listens() -> None:
+def test_one_silent_server_is_somebody_who_listens() -> None:
     with door() as silent:
         for servers in ((nowhere(), silent.server), (silent.server, nowhere())):  # kafka-python asks in any order
             assert type(error_of(*servers)) in (MasterSilent, MasterUnreachable)

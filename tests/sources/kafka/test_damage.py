@@ -442,7 +442,7 @@ def test_the_largest_numbers_of_records_and_headers_that_pass() -> None:
         decoded(of_headers(MOST_HEADERS + 1), limits=SMALL)
 
 
-def test_of_sound_batches_that_take_much_together_so_many_are_decoded_as_may_be() -> None:
+def test_sound_batches_are_decoded_up_to_the_limit_together() -> None:
     """None of them is to blame: what is left is asked for again."""
     log = b"".join(of_headers(MOST_HEADERS // 3, base_offset=at) for at in range(10))
     at, read = 0, []

@@ -115,7 +115,7 @@ def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(
     assert epochs_asked(cluster) == [(13, -1)]
 
 
-def test_it_is_the_topic_that_is_known_or_else_the_one_that_there_is(play: Play) -> None:
+def test_the_known_topic_is_read_or_else_the_one_there_is(play: Play) -> None:
     play(HERE)
     with pytest.raises(Recreated) as caught:
         read(a_log(known=Known(str(OTHER_ID), Offset(0), None)), 0, 5)
@@ -134,7 +134,7 @@ def test_of_an_empty_range_nobody_is_asked(play: Play) -> None:
     assert cluster.connections == 0
 
 
-def test_in_a_hurry_it_ends_behind_the_answer_with_which_its_time_was_up(play: Play) -> None:
+def test_in_a_hurry_reading_ends_after_the_late_answer(play: Play) -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(0), None))
     play(HERE, fetched(batch(0, 5)))
     late = log.hurried(0.0).read(span(0, 20), committed=None, boundary=True)
@@ -161,7 +161,7 @@ def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that(play: Play, monk
     assert patience == [30_000, 2000]
 
 
-def test_its_own_bytes_are_what_is_made_again_of_its_records(play: Play) -> None:
+def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(3), None))
     play(HERE, fetched(batch(0, 10)))
     (chunk,) = read(log, 3, 8)

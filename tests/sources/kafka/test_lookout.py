@@ -151,7 +151,7 @@ def reader(folder: Path, **more: Any) -> GroupReader:
     return found
 
 
-def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: Script, tmp_path: Path) -> None:
+def test_partitions_share_a_batch_by_estimated_size(script: Script, tmp_path: Path) -> None:
     cluster = script(*HELD)
     places = {
         f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
@@ -170,7 +170,7 @@ def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: 
     ]  # fmt: skip
 
 
-def test_what_concerns_the_topic_is_an_error_of_each_partition_that_is_listed(script: Script, tmp_path: Path) -> None:
+def test_a_topics_error_is_that_of_each_listed_partition(script: Script, tmp_path: Path) -> None:
     script(*HELD)
     places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))

@@ -54,7 +54,7 @@ def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committ
     assert levels == [Isolation.READ_COMMITTED.value] * 2 + [Isolation.READ_UNCOMMITTED.value] * 2
 
 
-def test_one_without_a_leader_is_there_without_bounds_and_a_topic_without_a_group_asks_for_none(
+def test_a_partition_without_a_leader_has_no_bounds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     leaders = metadata(topic(leaders=[(1, 3), (-1, 4)]))

@@ -128,7 +128,7 @@ def test_a_range_that_ends_inside_a_batch_leaves_out_what_follows(play: Play) ->
     ],
     ids=["not the leader", "topic id not known yet", "throttled", "connection broke", "no answer"],
 )
-def test_trouble_that_passes_is_waited_for_and_the_leader_sought_again(play: Play, trouble: object) -> None:
+def test_passing_trouble_is_waited_for_and_the_leader_sought_again(play: Play, trouble: object) -> None:
     cluster, chunks = play.read(
         0, 4,
         HERE, fetched(batch(0, 2)), trouble,
@@ -141,7 +141,7 @@ def test_trouble_that_passes_is_waited_for_and_the_leader_sought_again(play: Pla
     assert (node, request.topics[0].partitions[0].current_leader_epoch) == (2, 1)
 
 
-def test_trouble_that_does_not_pass_is_raised_naming_the_log(play: Play) -> None:
+def test_lasting_trouble_names_the_log(play: Play) -> None:
     with pytest.raises(MasterRefused, match="NOT_LEADER") as raised:
         play.read(0, 4, HERE, fetched(error=NOT_LEADER))
     assert raised.value.log == "kafka/c/t/0"
@@ -163,7 +163,7 @@ def test_an_answer_without_a_whole_batch_is_none(play: Play) -> None:
         play.read(0, 4, HERE, fetched(batch(0, 5)[:-1]))
 
 
-def test_a_batch_beyond_what_the_log_has_reached_is_no_hole(play: Play) -> None:
+def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     """No checksum covers the offset at which it says it begins."""
     with pytest.raises(CorruptRecord, match="high watermark 10"):
         beyond = batch(1 << 40, 5)
@@ -196,7 +196,7 @@ def test_out_of_range_says_what_the_leader_holds(
     assert (raised.value.log, raised.value.offset) == ("kafka/c/t/0", 5)
 
 
-def test_out_of_range_by_an_epoch_that_the_leader_does_not_know_is_a_cut(play: Play) -> None:
+def test_out_of_range_with_an_unknown_epoch_is_a_cut(play: Play) -> None:
     answers = fetched(error=OUT_OF_RANGE), offsets(0), offsets(100), epoch_ends(-1, -1)
     with pytest.raises(Rewritten, match="leader epoch 9"):
         play.read(5, 6, HERE, *answers, after_epoch=9)

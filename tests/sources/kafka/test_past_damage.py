@@ -64,7 +64,7 @@ def test_a_part_of_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("behind", [b"", LAST[:-1], BAD], ids=["nothing", "a batch cut off", "another damaged one"])
 @pytest.mark.parametrize("past_damage", [False, True])
-def test_damage_that_no_sound_batch_follows_is_the_end_of_the_log_so_far(
+def test_damage_without_a_sound_batch_behind_it_ends_the_log(
     monkeypatch: pytest.MonkeyPatch, behind: bytes, past_damage: bool
 ) -> None:
     """Whatever is to be done about losses: it is waited for, and asked for once at a time."""
@@ -109,7 +109,7 @@ def test_damage_of_several_batches_has_the_bytes_of_all_of_them(monkeypatch: pyt
     ]
 
 
-def test_without_the_word_of_an_operator_what_lies_before_the_damage_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_on_loss_record_what_is_before_damage_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = ScriptedCluster(HERE, fetched(SOUND + BAD + LAST), fetched(BAD + LAST))
     monkeypatch.setattr(leadership, "connected", cluster.connected)
     found = a_partition().read(OffsetRange(Offset(10), Offset(22)))

@@ -70,7 +70,7 @@ def test_a_batch_that_is_larger_than_a_file_has_one_of_its_own(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("mark", "epoch"), [(None, 3), (2, 3), (3, 3), (7, 7)])
-def test_where_no_record_is_an_empty_batch_leads_to_the_end(tmp_path: Path, mark: int | None, epoch: int) -> None:
+def test_an_empty_batch_leads_over_a_hole_to_the_end(tmp_path: Path, mark: int | None, epoch: int) -> None:
     """Epochs never go back: of the log's and the position's the later one counts."""
     rows = [row(5, leader_epoch=3)]
     assert read_back(rebuilt(tmp_path / "to", rows, 0, 900, mark)) == (rows, 900, epoch)

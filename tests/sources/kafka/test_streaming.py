@@ -75,7 +75,7 @@ def test_a_stream_starts_at_the_earliest_or_the_latest_offsets(readers: Readers)
         assert cluster.connections == 1
 
 
-def test_a_stream_or_batch_starts_where_it_is_told_and_at_0_where_it_is_not(readers: Readers) -> None:
+def test_a_start_is_where_it_is_told_or_0(readers: Readers) -> None:
     readers.holds((3, 8), (0, 5), (0, 4))
     assert readers.stream(startingOffset=json.dumps(at(7, 5))).initialOffset() == at(7, 5, 0)
     readers.holds((3, 8), (0, 5), (0, 4))

@@ -174,7 +174,7 @@ def test_who_has_a_group_is_a_consumer_to_the_brokers() -> None:
     ("patience_s", "connect_ms", "request_ms", "patience_ms"),
     [(2.0, 2000, 2000, 2000), (0.1, 1000, 1000, 1000), (8.0, 5000, 8000, 8000), (600.0, 5000, 20_000, 30_000)],
 )
-def test_in_a_hurry_nothing_is_waited_for_longer_and_nothing_is_tried_twice(
+def test_in_a_hurry_waits_are_shorter_and_nothing_is_tried_twice(
     patience_s: float, connect_ms: int, request_ms: int, patience_ms: int
 ) -> None:
     """But a second is always left: a leader may wait half a second itself for something to send."""

@@ -222,7 +222,7 @@ def test_a_master_that_closes_is_named() -> None:
     [(None, 5000), (4000, 4900), (4950, 4950), (5000, 5000), (6000, 5000)],
     ids=["all", "news below the confirm offset", "not less than was seen", "no news", "a shorter log"],
 )
-def test_who_looks_for_news_is_told_of_what_is_confirmed(known: int | None, end: int) -> None:
+def test_bounds_end_at_what_is_confirmed(known: int | None, end: int) -> None:
     with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         assert log.bounds(None if known is None else Offset(known)) == OffsetRange(Offset(1000), Offset(end))
@@ -261,7 +261,7 @@ def test_another_history_is_refused_before_a_report(
     assert master.reports == []
 
 
-def test_beyond_the_confirm_offset_where_that_was_asked_for() -> None:
+def test_beyond_confirm_reads_unconfirmed_bytes() -> None:
     options = replace(QUICK, dialect=AutoSwitch(beyond_confirm=True))
     with ElectedMaster(*UNCONFIRMED) as master:
         pieces = read_stream(master.address, Offset(4096), options)
@@ -274,7 +274,7 @@ def elected_broker(request: Command) -> bytes:
     return holding(1000, 5000)(request)
 
 
-def test_a_look_tells_the_election_and_what_is_confirmed() -> None:
+def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
     with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         view = log.look()

@@ -256,7 +256,7 @@ UNTHOUGHT_OF = (SuspectRecord(), ValueError("4300 digits"), OverflowError(), Rec
 
 @pytest.mark.parametrize("error", UNTHOUGHT_OF, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("guilty", [{0}, {5}, {9}, {3, 7}])
-def test_a_failure_that_nobody_thought_of_is_damage_of_the_first_record_that_makes_it(
+def test_an_unexpected_failure_is_damage_of_the_first_guilty_record(
     monkeypatch: pytest.MonkeyPatch, error: Exception, guilty: set[int]
 ) -> None:
     log = log_of([message(queue_id=number) for number in range(10)], 77)

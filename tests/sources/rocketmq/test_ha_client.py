@@ -200,7 +200,7 @@ def test_a_master_that_says_nothing_is_silent() -> None:
     assert error.expected == "data or a heartbeat within 0.3 s"
 
 
-def test_heartbeats_without_data_are_the_stall_of_an_offset_out_of_range() -> None:
+def test_heartbeats_without_data_are_silence() -> None:
     def heartbeats(connection: SlaveConnection) -> None:
         for count in itertools.count(1):
             connection.await_reports(count)
@@ -311,7 +311,7 @@ class Broken(socket.socket):
         raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
 
 
-def test_a_connection_that_the_master_reset_behind_its_end_is_known_to_have_ended(
+def test_a_connection_reset_by_the_master_has_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ha_client, "connect_slave", lambda *_, **__: Broken())

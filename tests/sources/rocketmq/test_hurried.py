@@ -91,7 +91,7 @@ def test_a_flood_of_heartbeats_is_nothing_to_wait_for(fixture_550: Fixture) -> N
         assert time.monotonic() - began_s >= HURRY_S
 
 
-def test_what_is_there_is_taken_however_long_it_takes_to_decode(fixture_550: Fixture) -> None:
+def test_decoding_time_is_no_waiting(fixture_550: Fixture) -> None:
     """Patience is for waiting: who has not waited has lost none."""
     end = fixture_550.max_offset
     with over_ha((serve_log(fixture_550.log),), holding(0, end), chunk_bytes=1000) as (log, _):

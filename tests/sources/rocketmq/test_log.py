@@ -148,7 +148,7 @@ def test_a_master_that_lets_nobody_wait_takes_no_start_for_a_promise(fixture_550
         log.check(is_replica=False)
 
 
-def test_who_keeps_nothing_may_not_follow_a_master_whose_producers_wait() -> None:
+def test_a_reader_that_keeps_nothing_may_not_follow_a_sync_master() -> None:
     for answer in (telling(0, 5000, role="SYNC_MASTER"), holding(0, 5000)):  # and one that does not say
         with over_ha((serve_log(b""),), answer) as (log, master):
             log.check()
@@ -160,7 +160,7 @@ def test_who_keeps_nothing_may_not_follow_a_master_whose_producers_wait() -> Non
         log.check(is_replica=False)
 
 
-def test_below_the_masters_minimum_there_is_nothing_left_to_promise(fixture_550: Fixture) -> None:
+def test_a_replica_may_begin_at_the_masters_minimum(fixture_550: Fixture) -> None:
     """HA-40: a replica that has nothing yet may begin in the middle of a log, at the master's minimum."""
     minimum = fixture_550.rows[50]["physical_offset"]
     log_bytes = fixture_550.log[minimum:]

@@ -114,7 +114,7 @@ def test_a_blank_may_be_followed_by_anything(tmp_path: Path) -> None:
     assert segments(log).bounds(Offset(start)) == owned(0, log.end)
 
 
-def test_a_known_end_that_retention_has_deleted_is_no_help_and_no_harm(tmp_path: Path) -> None:
+def test_a_known_end_that_retention_deleted_is_ignored(tmp_path: Path) -> None:
     log = filled(tmp_path, *[1000] * 12)
     log.file(0).unlink()
     assert segments(log).bounds(Offset(log.starts[1])) == owned(4096, log.end)
@@ -279,7 +279,7 @@ def test_a_record_of_another_place_ends_the_newest_file(tmp_path: Path, caplog: 
     assert (doubt.expected, doubt.found) == (f"physical offset {log.end}", f"{log.end + 1}")
 
 
-def test_a_file_that_ends_in_zeros_before_one_without_a_sound_record_may_be_the_newest(
+def test_a_file_before_one_without_a_sound_record_may_be_the_newest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(tmp_path, *[1000] * 5)
@@ -346,7 +346,7 @@ CHECKED = st.one_of(st.integers(0, 11), st.integers(28, 35), st.integers(88, 120
     sizes=st.lists(st.integers(50, 1500), min_size=1, max_size=30),
     flips=st.lists(st.tuples(st.integers(0, 40), CHECKED, st.integers(1, 255)), max_size=4),
 )
-def test_any_log_ends_at_the_first_place_without_a_sound_record_in_its_newest_file(
+def test_any_log_ends_before_the_first_unsound_record_of_its_newest_file(
     sizes: list[int], flips: list[tuple[int, int, int]]
 ) -> None:
     with tempfile.TemporaryDirectory() as path:
@@ -438,7 +438,7 @@ def test_after_its_clock_was_set_back_a_broker_is_waited_for_until_it_writes(tmp
         before = log.end
 
 
-def test_up_to_an_end_that_was_proven_once_times_are_not_compared(tmp_path: Path) -> None:
+def test_below_a_proven_end_times_are_not_compared(tmp_path: Path) -> None:
     """A replica that has come that far before its process ended."""
     log = filled(tmp_path, 300)
     log.append(b"n" * 300, stored_ms=RECOVERED_MS)

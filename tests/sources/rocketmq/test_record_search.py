@@ -103,7 +103,7 @@ def log_with_a_forgery() -> tuple[Log, int]:
     return log, inner_at
 
 
-def test_a_record_that_is_not_all_there_hides_what_comes_after_it_until_it_has_come() -> None:
+def test_an_incomplete_record_hides_what_follows_it() -> None:
     log, inner_at = log_with_a_forgery()
     outer = log.records[1].offset
     cut = log.stored[1:-1]

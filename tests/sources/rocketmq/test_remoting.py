@@ -264,7 +264,7 @@ def test_a_body_that_is_no_json_is_a_protocol_violation(data: bytes | str) -> No
 
 
 @pytest.mark.parametrize("header", ['{"code":1e999}', '{"code":' + "[" * 100_000, '{"code":' + "9" * 5000 + "}"])
-def test_a_json_header_that_python_has_words_of_its_own_for(header: str) -> None:
+def test_a_json_header_that_makes_python_fail_otherwise_is_a_violation(header: str) -> None:
     """OverflowError, RecursionError, and the limit of digits."""
     with pytest.raises(ProtocolViolation, match="remoting protocol"):
         decode_command(json_frame(header))

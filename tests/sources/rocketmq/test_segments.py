@@ -329,7 +329,7 @@ def test_a_damaged_record_is_an_error_naming_file_and_offset(
 
 @pytest.mark.parametrize("byte", [2, 5, 30, 150])
 @pytest.mark.parametrize("past_damage", [False, True])
-def test_what_is_wrong_in_the_newest_file_is_the_end_of_the_log_by_now(
+def test_a_range_past_damage_in_the_newest_file_is_above_the_maximum(
     tmp_path: Path, byte: int, past_damage: bool
 ) -> None:
     """A range was planned up to an end that has gone since: the broker has recovered, and ends its log before that."""

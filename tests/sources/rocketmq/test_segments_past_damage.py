@@ -56,7 +56,7 @@ def test_a_missing_file_is_damage_without_bytes(log: SyntheticLog) -> None:
     assert f"{HOLE[1]:020d}" in str(missing.error.found)
 
 
-def test_a_missing_file_is_an_error_naming_both_neighbours_if_damage_is(log: SyntheticLog) -> None:
+def test_a_missing_file_is_an_error_naming_both_neighbours(log: SyntheticLog) -> None:
     with pytest.raises(MissingSegment, match=f"{HOLE[0]:020d} is missing") as raised:
         list(strict(log).chunks(owned(0, log.end), True, 1000))
     assert raised.value.offset == HOLE[0]
@@ -149,7 +149,7 @@ def test_the_log_ends_before_damage_in_the_newest_file(tmp_path: Path, data: byt
             assert source.bounds(known) == owned(0, last)
 
 
-def test_it_is_damage_as_soon_as_a_later_file_has_a_sound_record(tmp_path: Path) -> None:
+def test_what_a_later_file_proves_to_be_inside_the_log_is_damage(tmp_path: Path) -> None:
     log = spoiled(tmp_path, 3, -2)
     last, behind = log.starts[-2], log.starts[-1]
     assert files(log).bounds() == owned(0, last)

@@ -57,9 +57,7 @@ def test_a_session_begins_only_where_no_reader_wants_the_turn(before: Turn) -> N
 
 @pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
 @pytest.mark.parametrize("is_known", [True, False])
-def test_an_end_that_the_master_may_not_know_begins_the_quiet_time_of_what_was_counted(
-    before: Turn, is_known: bool
-) -> None:
+def test_an_end_the_master_may_not_know_begins_the_quiet_time(before: Turn, is_known: bool) -> None:
     turns = at(before)
     turns.end(is_known=is_known)
     assert turns._turn is WAYS.get((before, TurnStep.END), before)
@@ -168,7 +166,7 @@ def test_a_master_that_cannot_be_connected_to_costs_nobody_a_turn() -> None:
             assert session.state.connected_since is None
 
 
-def test_after_tasks_that_failed_nobody_connects_until_the_master_has_forgotten_them() -> None:
+def test_after_failed_tasks_nobody_connects_until_the_master_forgot_them() -> None:
     words = {"inSyncReplicas": "3", "haHousekeepingInterval": "500"}
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
         session.acknowledge(Offset(100))
@@ -246,7 +244,7 @@ def test_at_no_moment_do_both_count() -> None:
     assert not thread.is_alive()
 
 
-def test_who_reads_waits_for_who_reads_already_and_a_turn_may_be_left_in_another_thread() -> None:
+def test_readers_take_turns_and_may_leave_in_another_thread() -> None:
     """A turn that was given up comes to its end before the next one begins: two readers would be two replicas."""
     turns, entered = Turns(lambda: None), threading.Event()
     first = turns.of_readers(0.1)
