@@ -4,11 +4,8 @@ import pytest
 
 from sources.bounds import check_within
 from sources.errors import AboveMaximum, BelowMinimum, OffsetOutOfRange
-from sources.offsets import Offset, OffsetRange
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+from sources.offsets import OffsetRange
+from tests.spans import span
 
 
 @pytest.mark.parametrize("wanted", [span(4096, 8192), span(4096, 4096), span(8192, 8192), span(5000, 5001)])

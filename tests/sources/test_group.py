@@ -27,7 +27,8 @@ from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.patience import PATIENCE_S, wait_until
-from tests.sources.scripted_log import ScriptedLog, span
+from tests.sources.scripted_log import ScriptedLog
+from tests.spans import span
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"

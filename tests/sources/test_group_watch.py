@@ -19,7 +19,8 @@ from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
 from tests.patience import wait_until
-from tests.sources.scripted_log import ScriptedLog, span
+from tests.sources.scripted_log import ScriptedLog
+from tests.spans import span
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
 LONG_S = 600.0

@@ -20,12 +20,11 @@ from sources.errors import (
     BelowMinimum,
     ConfigurationError,
     CorruptRecord,
-    LogError,
     MasterSilent,
     MasterUnreachable,
     MissingSegment,
 )
-from sources.master import Chunk, Damage, MasterView, SessionState
+from sources.master import Chunk, MasterView, SessionState
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
@@ -202,14 +201,6 @@ def test_a_torn_line_at_the_end_of_a_file_that_is_not_the_last_is_damage(tmp_pat
     ]
 
 
-def test_blank_and_short_lines_are_passed(tmp_path: Path) -> None:
-    log = leader(tmp_path, b"\n", ONE, b"\n\n", b"123456789\n", b"1,300,{}\n", TWO, b"\n")
-
-    assert log.bounds() == owned(0, 20_002)
-    assert pieces(log, 0, 20_002) == [("entry", 0, 10_008, ONE), ("entry", 10_008, 20_002, TWO)]
-    assert raw(log, 0, 20_002) == ONE + TWO
-
-
 @pytest.mark.parametrize("number", [1, 100])
 def test_the_log_goes_on_in_the_next_file(tmp_path: Path, number: int) -> None:
     before, after = set_line(number * 10**9 - 1), set_line(number * 10**9)
@@ -306,21 +297,6 @@ def test_reading_begins_behind_an_entry(tmp_path: Path, start: int, past_damage:
     assert raised.value.expected == f"an entry with id {start - 1}"
 
 
-def test_consecutive_broken_lines_are_one_damage(tmp_path: Path) -> None:
-    """What is wrong with the first is said."""
-    broken = [b"no entry at all\n", b'20001,300,{"k"\n', b"\n", b'15000,300,{"k"\n', b'15001,300,{"k"\n']
-    log = leader(tmp_path, ONE, *broken, THREE, past_damage=True)
-
-    assert pieces(log, 0, 30_006) == [
-        ("entry", 0, 10_008, ONE),
-        ("damage", 10_008, 20_002, b"".join(line for line in broken if line != b"\n")),
-        ("entry", 20_002, 30_006, THREE),
-    ]
-
-    with pytest.raises(CorruptRecord, match=r"line 2, .* the line is no entry"):
-        pieces(log_of(tmp_path), 0, 30_006)
-
-
 def test_damage_is_cut_to_the_range_and_its_beginning_has_the_bytes(tmp_path: Path) -> None:
     broken = b"no entry at all\n"
     log = leader(tmp_path, ONE, broken, THREE, past_damage=True)
@@ -337,17 +313,6 @@ def test_damage_between_ids_that_follow_one_another_stops_the_log(tmp_path: Path
         with pytest.raises(CorruptRecord, match="follow one another") as raised:
             pieces(log, start, 20_001)
         assert raised.value.offset == 20_000
-
-
-def test_of_damage_the_error_goes_along(tmp_path: Path) -> None:
-    log = leader(tmp_path, ONE, b'20001,300,{"k"\n', THREE, past_damage=True)
-
-    (_, damage, _) = log.read(owned(0, 30_006), committed=None, boundary=True)
-
-    assert isinstance(damage, Damage)
-    assert isinstance(damage.error, LogError)
-    assert (damage.error.log, damage.error.offset) == ("dister/g", 10_008)
-    assert f"line 2, byte {len(ONE)}" in damage.error.problem
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, len(ONE) + 1, 10**6])
@@ -451,13 +416,6 @@ def node(**other: object) -> dict[str, object]:
         "name": "n", "group": "g", "id": "A1", "ip": "10.0.0.1", "status": 1, "role": 0, "raft": 2, "logid": 10_007,
         "serviceid": 0, "version": "1.6", **other,
     }  # fmt: skip
-
-
-def test_a_leader_of_this_group_and_version_is_taken(tmp_path: Path) -> None:
-    peers = tmp_path / "nodes.json"
-    peers.write_text(json.dumps([node()]))
-
-    log_of(tmp_path, peers=str(peers)).check()
 
 
 @pytest.mark.parametrize("other", [{"group": "h"}, {"version": "1.5"}])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sources.dister.format import columns, line_walk
-from sources.errors import CorruptRecord, OutOfMemory
+from sources.errors import OutOfMemory
 from tests.sources.dister.entry_logs import leader, pieces, set_line
 
 LINES = [set_line(10 * number, f"k{number}") for number in range(1, 7)]
@@ -45,17 +45,6 @@ def test_it_is_damage_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch, t
     broken(monkeypatch)
     expected = [("damage", *one[1:]) if one[2] == 31 else one for one in whole]
     assert pieces(log, 0, 61) == expected
-
-
-@pytest.mark.parametrize("broken", [in_the_line, in_the_columns])
-def test_without_past_damage_it_ends_the_log_by_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, broken: Break
-) -> None:
-    log = leader(tmp_path, *LINES)
-    broken(monkeypatch)
-    with pytest.raises(CorruptRecord, match=r"line 3, byte \d+: the record makes its decoder fail") as raised:
-        pieces(log, 0, 61)
-    assert raised.value.log == "dister/g"
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])

@@ -15,7 +15,6 @@ from kafka.record.memory_records import MemoryRecords
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
-from sources.kafka.format.record_columns import NO_RECORDS
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
@@ -123,10 +122,6 @@ def test_the_bytes_of_a_batch_written_by_hand() -> None:
     # the one record counts from its own time: its delta is 0 instead of 3
     assert made.whole[61:] == BY_HAND[61:63] + b"\0" + BY_HAND[64:]
     assert made.whole[:8] == BY_HAND[:8]
-
-
-def test_no_rows_are_no_batch() -> None:
-    assert list(encode(NO_RECORDS)) == []
 
 
 def test_rows_that_can_share_a_batch_do() -> None:

@@ -8,7 +8,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from sources.errors import ChecksumMismatch
 from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
-from sources.offsets import END, Offset, OffsetRange
+from sources.offsets import END
 from tests.sources.kafka.batches import (
     COMPRESSIONS,
     GZIP,
@@ -28,11 +28,7 @@ from tests.sources.kafka.batches import (
     with_crc,
     written,
 )
-
-
-def between(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
+from tests.spans import span
 
 BY_HAND = with_crc(
     bytes.fromhex(
@@ -87,7 +83,7 @@ def test_the_records_are_those_that_kafka_python_reads(batches: list[Written]) -
 @given(logs(), st.data())
 def test_any_range_gives_its_records_and_no_others(batches: list[Written], data: st.DataObject) -> None:
     edges = st.integers(0, 10) if not batches else st.integers(batches[0].base_offset, batches[-1].end + 3)
-    wanted = between(*sorted((data.draw(edges), data.draw(edges))))
+    wanted = span(*sorted((data.draw(edges), data.draw(edges))))
     found = decoded(log_of(batches), wanted)
     everything = rows_of(decoded(log_of(batches)).records)
     assert rows_of(found.records) == [row for row in everything if row["offset"] in wanted]
@@ -180,10 +176,10 @@ def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
 
 def test_records_that_compaction_took_leave_holes() -> None:
     batch = Written(100, (Sent(3), Sent(8)), last_delta=20)
-    found = decoded(bytes(batch), between(100, 200))
+    found = decoded(bytes(batch), span(100, 200))
     assert (offsets(found), found.reached) == ([103, 108], 121)
     for start, end, expected in ((103, 109, [103, 108]), (104, 108, []), (109, 121, []), (0, 104, [103])):
-        assert offsets(decoded(bytes(batch), between(start, end))) == expected
+        assert offsets(decoded(bytes(batch), span(start, end))) == expected
 
 
 def test_where_reading_got_to_and_in_which_epoch() -> None:
@@ -191,7 +187,7 @@ def test_where_reading_got_to_and_in_which_epoch() -> None:
     log = log_of([first, second, third])
 
     def led_to(start: int, end: int, answer: bytes = log) -> tuple[int, int | None]:
-        found = decoded(answer, between(start, end))
+        found = decoded(answer, span(start, end))
         return found.reached, found.epoch
 
     assert led_to(0, END) == (21, 5)
@@ -210,9 +206,9 @@ def test_of_a_batch_behind_the_range_only_the_place_is_checked() -> None:
     damaged = bytearray(bytes(written(12, b"c")))
     damaged[-1] ^= 1
     log = bytes(written(10, b"a", b"b")) + bytes(damaged)
-    assert (values(decoded(log, between(0, 12))), decoded(log, between(0, 12)).reached) == ([b"a", b"b"], 12)
+    assert (values(decoded(log, span(0, 12))), decoded(log, span(0, 12)).reached) == ([b"a", b"b"], 12)
     with pytest.raises(ChecksumMismatch) as raised:
-        decoded(log, between(0, 13))
+        decoded(log, span(0, 13))
     assert raised.value.offset == 12
 
 
@@ -220,7 +216,7 @@ def test_a_damaged_batch_before_the_range_is_still_found() -> None:
     damaged = bytearray(log_of([written(10, b"a"), written(11, b"b")]))
     damaged[65] ^= 1
     with pytest.raises(ChecksumMismatch, match="at offset 10"):
-        decoded(bytes(damaged), between(11, 12))
+        decoded(bytes(damaged), span(11, 12))
 
 
 @given(logs(max_batches=3), st.data())
@@ -254,7 +250,7 @@ def test_reading_ends_early_where_much_was_decompressed() -> None:
     limits = BatchLimits(max_decompressed_bytes=15_000)
     found = decoded(log_of(batches), limits=limits)
     assert (offsets(found), found.reached) == ([0, 1], 2)
-    rest = decoded(log_of(batches), between(2, 9), limits=limits)
+    rest = decoded(log_of(batches), span(2, 9), limits=limits)
     assert (offsets(rest), rest.reached) == ([2, 3], 4)
     assert offsets(decoded(log_of([written(at, bytes(10_000)) for at in range(4)]), limits=limits)) == [0, 1, 2, 3]
 

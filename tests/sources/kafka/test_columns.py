@@ -156,10 +156,6 @@ def one(fields: dict[str, Any], **options: Any) -> bytes:
     return canonical(records_of([Written(0, (Sent(**fields),), **options)]))
 
 
-def test_no_records_have_no_bytes() -> None:
-    assert canonical(records_of([])) == b""
-
-
 @pytest.mark.parametrize(
     ("key", "text"),
     [

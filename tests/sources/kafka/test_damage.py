@@ -12,10 +12,8 @@ import lz4.frame
 import pyarrow as pa
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
-from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, OutOfMemory
+from sources.errors import ChecksumMismatch, CorruptRecord, OutOfMemory
 from sources.kafka.format import batches
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.batches import HEADER_COST_BYTES, RECORD_COST_BYTES, BatchLimits
@@ -25,7 +23,6 @@ from tests.sources.kafka.batches import (
     ALL,
     ATTRIBUTES_AT,
     COMMITTED,
-    COMPRESSIONS,
     GZIP,
     HEADER_BYTES,
     LZ4,
@@ -220,38 +217,6 @@ def test_a_null_in_another_spelling_is_a_null() -> None:
     body = record(b"\x00\x00\x00\x03\x05\x02\x02h\x07")
     assert rows_of(decoded(with_body(body)).records)[0]["headers"] == [("h", None)]
     assert values(decoded(with_body(body))) == [None]
-
-
-@given(st.binary(max_size=120), st.sampled_from(COMPRESSIONS), st.integers(-2, 5), st.integers(-1, 4))
-def test_any_bytes_for_records(body: bytes, compression: int, count: int, last_delta: int) -> None:
-    try:
-        found = decoded(with_body(body, count, compression, last_delta))
-    except CorruptRecord as error:
-        assert error.offset == 0
-    else:
-        assert len(found.records) == count
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_for_an_answer(answer: bytes) -> None:
-    for begun in (answer, BATCH[:16] + answer, BATCH[:40] + answer, BATCH + answer):
-        try:
-            decoded(begun)
-        except LogtwinError as error:
-            assert error.offset is not None
-
-
-@given(st.data())
-def test_any_damage_to_records_under_a_right_crc(data: st.DataObject) -> None:
-    batch = bytearray(BATCH)
-    for _ in range(data.draw(st.integers(1, 4))):
-        batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        found = decoded(with_crc(batch))
-    except CorruptRecord as error:
-        assert error.offset == 100
-    else:
-        assert offsets(found) == [100, 101]
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])

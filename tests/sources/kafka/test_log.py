@@ -17,7 +17,7 @@ from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.session import GroupSession, PartitionSession
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known, MasterLog, TimeIsUp
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.silent_session import SilentTopicSession
 from tests.sources.kafka.group_answers import ALICE, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
@@ -30,13 +30,10 @@ from tests.sources.kafka.scripted_cluster import (
     offsets,
     topic,
 )
+from tests.spans import span
 
 HERE = metadata(topic())
 THREE = metadata(topic(leaders=[(1, 0)] * 3))
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def a_log(number: int = 0, *, known: Known | None = None, **options: Any) -> KafkaLog:
@@ -193,6 +190,13 @@ def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play
         a_log(known=Known(str(OTHER_ID), None, None)).bounds()
 
 
+def test_what_it_knows_replaces_what_it_knew() -> None:
+    known = Known(str(uuid.UUID(int=3)), Offset(9), 4)
+    log = a_log(known=Known(str(TOPIC_ID), Offset(1), 0))
+    assert log.continuing(known) == a_log(known=known)
+    assert log.known.offset == 1
+
+
 def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play) -> None:
     play(coordinator(), described("Stable", (ALICE,)))
     with pytest.raises(ConfigurationError, match="alice-1"):
@@ -212,10 +216,3 @@ def test_it_opens_a_session_of_its_own(play: Play) -> None:
     assert isinstance(silent, PartitionSession)
     assert isinstance(silent._session, SilentTopicSession)
     assert cluster.connections == 0
-
-
-def test_what_it_knows_replaces_what_it_knew() -> None:
-    known = Known(str(uuid.UUID(int=3)), Offset(9), 4)
-    log = a_log(known=Known(str(TOPIC_ID), Offset(1), 0))
-    assert log.continuing(known) == a_log(known=known)
-    assert log.known.offset == 1

@@ -23,9 +23,10 @@ from sources.kafka.log import RECORD_BYTES
 from sources.kafka.lookout import TopicLookout, lookouts
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.options import ReadOptions, parse_options
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
+from tests.spans import span
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
 THREE = metadata(topic(leaders=[(1, 0)] * 3))
@@ -45,10 +46,6 @@ class Script:
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> Script:
     return Script(monkeypatch)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def a_lookout() -> TopicLookout:

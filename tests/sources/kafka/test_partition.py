@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from sources.errors import (
@@ -21,7 +19,6 @@ from sources.errors import (
 )
 from sources.kafka.cluster import leadership
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
@@ -82,16 +79,6 @@ def covered(chunks: list[Chunk]) -> list[tuple[int, int, list[int], int | None]]
         (chunk.covered.start, chunk.covered.end, chunk.records.column("offset").to_pylist(), chunk.mark)
         for chunk in chunks
     ]
-
-
-def requests(cluster: ScriptedCluster) -> list[str]:
-    return [request.name for request, _ in cluster.asked]
-
-
-def test_nothing_is_asked_for_an_empty_range(play: Play) -> None:
-    cluster, chunks = play.read(5, 5)
-    assert chunks == []
-    assert cluster.connections == 0
 
 
 def test_batches_cover_the_range_over_holes_and_edges(play: Play) -> None:
@@ -234,26 +221,6 @@ def test_history_is_checked_by_bounds_and_epoch(play: Play) -> None:
         check(9, 2)
     with pytest.raises(AboveMaximum, match="100 or less"):
         check(101, 2)
-
-
-def test_bounds_are_asked_for_as_the_isolation_says(play: Play) -> None:
-    for isolation in Isolation:
-        cluster = play.script(HERE, offsets(3), offsets(9))
-        assert a_partition(isolation=isolation).bounds() == OffsetRange(Offset(3), Offset(9))
-        assert [request.isolation_level for request, _ in cluster.asked[1:]] == [isolation.value] * 2
-
-
-def test_splits_join_and_have_at_most_so_many_offsets() -> None:
-    partition = a_partition(split_offsets=10)
-    splits = partition.plan(OffsetRange(Offset(5), Offset(31)))
-    assert [(split.start, split.end) for split in splits] == [(5, 15), (15, 25), (25, 31)]
-    assert partition.plan(OffsetRange(Offset(5), Offset(5))) == ()
-
-
-def test_a_partition_travels() -> None:
-    partition = a_partition()
-    assert pickle.loads(pickle.dumps(partition)) == partition  # noqa: S301 - our own bytes
-    assert str(partition.log_id) == "kafka/c/t/0"
 
 
 def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:

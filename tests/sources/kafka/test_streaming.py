@@ -129,13 +129,6 @@ def test_a_batch_is_planned_in_pieces_from_two_positions_alone(readers: Readers)
     assert pickle.loads(pickle.dumps(splits)) == splits  # noqa: S301 - our own
 
 
-def test_a_batch_of_nothing_is_one_empty_split_that_asks_nobody(readers: Readers) -> None:
-    reader = readers.stream()
-    (split,) = reader.partitions(at(5, 5), at(5, 5))
-    assert owned([split]) == [(0, 5, 5)]
-    assert list(reader.read(split)) == []
-
-
 def test_a_batch_read_covers_what_is_held_when_it_is_planned(readers: Readers) -> None:
     readers.holds((3, 15), (0, 2))
     assert owned(readers.batch().partitions()) == [(0, 3, 13), (0, 13, 15), (1, 0, 2)]

@@ -166,10 +166,6 @@ def test_what_the_group_has_committed_is_asked_of_its_coordinator(script: Script
     assert nobody.connections == 0
 
 
-def test_who_has_a_group_is_a_consumer_to_the_brokers() -> None:
-    assert (a_topic(group="g").role, a_topic().role) == ("consumer", "reader")
-
-
 @pytest.mark.parametrize(
     ("patience_s", "connect_ms", "request_ms", "patience_ms"),
     [(2.0, 2000, 2000, 2000), (0.1, 1000, 1000, 1000), (8.0, 5000, 8000, 8000), (600.0, 5000, 20_000, 30_000)],

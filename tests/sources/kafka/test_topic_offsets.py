@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, OffsetOutOfRange
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets, spread
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
+from tests.spans import span
 
 ID = uuid.UUID(int=7)
 TOPIC = LogId("kafka", "east/orders")
@@ -27,10 +28,6 @@ def positions(*at: int) -> TopicOffsets:
 
 def bounds(*held: tuple[int, int]) -> TopicBounds:
     return TopicBounds(ID, {number: span(*edges) for number, edges in enumerate(held)})
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def test_positions_have_one_form_whatever_their_order() -> None:

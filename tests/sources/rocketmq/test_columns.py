@@ -119,15 +119,6 @@ def test_any_log_equals_the_record_by_record_decoder(log: Log) -> None:
     assert decode_all(log) == plain_decoder.decode(log.stored, log.start, log.end)[0]
 
 
-@given(logs(), st.data())
-def test_bytes_cut_anywhere(log: Log, data: st.DataObject) -> None:
-    cut = data.draw(st.integers(0, len(log.stored)))
-    first = codec.decode(log.stored[:cut], log.start, log.end)
-    assert first.end == max(at for at in log.boundaries if at <= log.start + cut)
-    second = codec.decode(log.stored[first.end - log.start :], first.end, log.end)
-    assert rows_of(first.records) + rows_of(second.records) == decode_all(log)
-
-
 def test_bytes_cut_at_every_place() -> None:
     records: list[Message | Blank] = [vector.message for vector in VECTORS[:2]]
     log = log_of([records[0], Blank(Offset(0), 8, b""), records[1], Blank(Offset(0), 20, bytes(12))], 7)
@@ -325,12 +316,6 @@ def test_tags_codes(topic: str, pairs: bytes, tags_code: int) -> None:
 )
 def test_keys(pairs: bytes, keys: list[str] | None) -> None:
     assert one_row(message(properties=pairs))["keys"] == keys
-
-
-def test_keys_side_by_side() -> None:
-    blocks = (b"KEYS\x01 a\x02", b"", b"KEYS\x01 \x02", b"KEYS\x01b  c\x02")
-    rows = decode_all(log_of([message(properties=block) for block in blocks]))
-    assert [row["keys"] for row in rows] == [["a"], None, [], ["b", "c"]]
 
 
 def test_a_repeated_property_has_its_last_value_everywhere() -> None:

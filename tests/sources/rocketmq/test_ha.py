@@ -98,15 +98,6 @@ def test_a_head_that_does_not_continue_the_log_is_refused_before_its_body(start:
     assert caught.value.found == "one at 4096"
 
 
-def test_a_later_frame_must_follow_the_one_before() -> None:
-    parser = FrameParser(Offset(4096))
-    parser.feed(HELLO_AT_4096)
-
-    with pytest.raises(ProtocolViolation) as caught:
-        parser.feed(HELLO_AT_4096)
-    assert (caught.value.expected, caught.value.found) == ("a frame at 4101", "one at 4096")
-
-
 @pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
 def test_an_impossible_size_is_refused_with_the_head(size: int) -> None:
     """HA-51, HA-52"""

@@ -18,7 +18,7 @@ from sources.errors import (
 )
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command
-from tests.sources.rocketmq.log_reading import LOG_ID, damaged, offsets, over_ha, read, serving
+from tests.sources.rocketmq.log_reading import LOG_ID, damaged, over_ha, read, serving
 from tests.sources.rocketmq.scripted_master import HAScript, ScriptedBroker, holding, serve_log
 from tests.truth import Fixture
 
@@ -114,16 +114,3 @@ def test_a_last_record_that_reaches_past_the_end_of_the_log(fixture_550: Fixture
     assert isinstance(error, CorruptRecord)
     assert error.offset == place
     assert (error.expected, error.found) == (f"at most {size - 1} bytes", str(size))
-
-
-def test_a_record_that_was_arriving_when_the_end_was_asked_for(fixture_550: Fixture) -> None:
-    last = fixture_550.rows[-1]
-    place, end = last["physical_offset"], last["physical_offset"] + last["size"]
-    ends = iter([end - 5])  # a slave as a master: its log may end inside a record, for a moment
-
-    def answer(request: Command) -> bytes:
-        return holding(0, next(ends, end))(request)
-
-    with over_ha((serve_log(fixture_550.log),), answer) as (log, _):
-        chunks = read(log, place, end - 5, committed=place)
-    assert offsets(chunks) == [place]

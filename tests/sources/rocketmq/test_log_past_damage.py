@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import ChecksumMismatch, CorruptRecord, MissingSegment
+from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.master import Damage
 from sources.offsets import Offset
 from sources.options import MasterOptions, parse_options
@@ -133,16 +133,6 @@ def test_raw_bytes_promise_no_more_than_is_committed(fixture_550: Fixture) -> No
         found = log.raw(owned(1001, 50_003), committed=Offset(60_000))
         assert b"".join(map(bytes, found)) == fixture_550.log[1001:50_003]
         assert set(master.reports) == {1001}
-
-
-@pytest.mark.parametrize("past_damage", [True, False])
-def test_raw_bytes_of_a_missing_file_are_missing(fixture_550: Fixture, tmp_path: Path, past_damage: bool) -> None:
-    shutil.copytree(fixture_550.commitlog_path, tmp_path / "c")
-    (tmp_path / "c" / f"{FILE_BYTES:020d}").unlink()
-    log = RocketMQLog(log_id=LOG_ID, path=str(tmp_path / "c"), past_damage=past_damage)
-    with pytest.raises(MissingSegment, match="rocketmq/broker-a") as raised:
-        list(log.raw(owned(5, 2 * FILE_BYTES + 5), committed=None))
-    assert raised.value.offset == FILE_BYTES
 
 
 def test_a_broker_tells_how_its_log_is_cut() -> None:

@@ -129,13 +129,6 @@ def test_any_commands_survive_any_cut(commands: list[Command], cuts: list[int]) 
     assert decoded == commands
 
 
-def test_commands_come_byte_by_byte() -> None:
-    buffer = FrameBuffer()
-    fed = [buffer.feed(BINARY_FRAME[at : at + 1]) for at in range(len(BINARY_FRAME))]
-
-    assert fed == [[]] * (len(BINARY_FRAME) - 1) + [[BINARY_COMMAND]]
-
-
 @pytest.mark.parametrize("length", [-1, 0, 3, DEFAULT_MAX_FRAME_BYTES - 3, 2**31 - 1])
 def test_an_impossible_length_is_refused_with_its_four_bytes(length: int) -> None:
     with pytest.raises(ProtocolViolation) as caught:
