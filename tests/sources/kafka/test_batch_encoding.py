@@ -34,7 +34,6 @@ from tests.sources.kafka.test_batches import BY_HAND
 
 FAR_MS = 60_000_000_000_000
 """From 1970: years that Python knows. There are others."""
-LARGEST_MS = (2**63 - 1) // 1000
 TIME_AT = 12
 """At which canonical byte of a record its time stands."""
 
@@ -143,13 +142,6 @@ def test_the_brokers_own_time_is_one_a_batch() -> None:
         *(row(at, timestamp=time, timestamp_type=LOG_APPEND_TIME) for at, time in enumerate(times))
     )  # fmt: skip
     assert [one.covered.start for one in batches] == [0, 2, 4]
-
-
-@pytest.mark.parametrize("times_ms", [(-LARGEST_MS, LARGEST_MS), (LARGEST_MS, None, -LARGEST_MS)])
-def test_the_times_that_are_farthest_apart(times_ms: tuple[int | None, ...]) -> None:
-    """A table of an older version has them as times; a record is the same record."""
-    found = records([row(offset, timestamp=time_ms) for offset, time_ms in enumerate(times_ms)])
-    assert canonical(decoded(log(list(encode(found)))).records) == canonical(found)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.sampled_from((0, 0x08)))

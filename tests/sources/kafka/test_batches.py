@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.record.memory_records import MemoryRecordsBuilder
 
 from sources.errors import ChecksumMismatch
 from sources.kafka.format.batches import BatchLimits
@@ -15,7 +14,6 @@ from tests.sources.kafka.batches import (
     LOG_APPEND_TIME,
     NONE,
     NOW_MS,
-    ZSTD,
     Sent,
     Written,
     decoded,
@@ -100,16 +98,6 @@ def test_every_compression(compression: int) -> None:
     assert values(decoded(bytes(batch))) == sent
 
 
-def test_what_the_builder_of_kafka_pythons_producer_sends() -> None:
-    builder = MemoryRecordsBuilder(magic=2, compression_type=ZSTD, batch_size=1 << 20)
-    for number in range(50):
-        builder.append(timestamp=NOW_MS + number, key=b"%d" % number, value=b"v" * 100, headers=[("n", b"%d" % number)])
-    builder.close()
-    found = decoded(bytes(builder.buffer()))
-    assert [row["headers"] for row in rows_of(found.records)] == [[("n", b"%d" % number)] for number in range(50)]
-    assert found.reached == 50
-
-
 def test_null_and_empty_are_kept_apart() -> None:
     headers = (("", None), ("", b""), ("größe", b"\xff"), ("", None))
     records = (Sent(0, None, None), Sent(1, b"", None), Sent(2, None, b""), Sent(3, b"", b"", headers))
@@ -157,12 +145,6 @@ def test_a_brokers_time_that_no_table_takes_is_kept_with_its_number() -> None:
 def test_the_first_and_the_last_time_that_a_table_takes(time_ms: int) -> None:
     (row,) = rows_of(decoded(bytes(Written(7, (Sent(timestamp_ms=time_ms),)))).records)
     assert (row["timestamp"], row["timestamp_type"]) == (time_ms, "create_time")
-
-
-def test_an_epoch_that_a_batch_does_not_have() -> None:
-    found = decoded(bytes(written(0, b"old", epoch=-1)))
-    assert found.epoch is None
-    assert found.records.column("leader_epoch").to_pylist() == [None]
 
 
 def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:

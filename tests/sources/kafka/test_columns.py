@@ -13,7 +13,6 @@ from sources.kafka.format.record_columns import texts
 from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
     COMPRESSIONS,
-    GZIP,
     LOG_APPEND_TIME,
     Row,
     Sent,
@@ -117,12 +116,6 @@ def test_canonical_bytes_do_not_depend_on_chunks(batches: list[Written], data: s
 @given(logs(), st.sampled_from(COMPRESSIONS))
 def test_canonical_bytes_do_not_depend_on_compression(batches: list[Written], compression: int) -> None:
     assert canonical(records_of(recompressed(batches, compression))) == canonical(records_of(batches))
-
-
-def test_canonical_bytes_do_not_depend_on_batches() -> None:
-    together = [written(3, b"a" * 50, b"b" * 50, compression=GZIP)]
-    apart = [written(3, b"a" * 50), written(4, b"b" * 50)]
-    assert canonical(records_of(together)) == canonical(records_of(apart))
 
 
 CHANGES: list[dict[str, Any]] = [

@@ -176,12 +176,6 @@ def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert connection.getpeername()[1] == broker.address.port
 
 
-def test_ha_status_is_none_where_the_broker_does_not_know_it() -> None:
-    with ScriptedBroker(answering(code=3)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.ha_status() is None
-        assert client.highest_slave_offset() is None
-
-
 @pytest.mark.parametrize(
     "slaves",
     ["7", '"all"', "[7]", "[{}]", *(f'[{{"slaveAckOffset":{text}}}]' for text in ("null", "1e999", "[]", '"x"'))],
@@ -204,12 +198,6 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
         assert status is not None
         assert status["master"] is True
         assert client.highest_slave_offset() == status["haConnectionInfo"][0]["slaveAckOffset"]
-
-
-def test_the_highest_slave_counts() -> None:
-    body = '{"haConnectionInfo":[{"slaveAckOffset":5},{"slaveAckOffset":100},{"slaveAckOffset":-1}]}'
-    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.highest_slave_offset() == 100
 
 
 def test_the_brokers_configuration_is_read_from_its_properties() -> None:

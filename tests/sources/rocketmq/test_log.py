@@ -89,15 +89,6 @@ def test_a_damaged_record_is_not_passed_over_by_a_search(fixture_550: Fixture, a
     assert caught.value.offset == behind
 
 
-def test_a_search_that_begins_at_a_damaged_record_does_not_pass_over_it(fixture_550: Fixture) -> None:
-    place = fixture_550.rows[100]["physical_offset"]
-    log_bytes = damaged(fixture_550.log, place + 95)
-
-    with serving(log_bytes, parallel_reads=True) as (log, _), pytest.raises(CorruptRecord) as caught:
-        read(log, place, place + 100_000, boundary=False)
-    assert caught.value.offset == place
-
-
 def test_an_empty_range_needs_no_master() -> None:
     log = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE)
 
@@ -253,15 +244,6 @@ def test_a_session_over_ha_promises_what_it_is_told() -> None:
         master.await_connection(1).await_report_of(4096)
         session.close()
         assert session.acknowledged == 4096
-
-
-def test_a_session_promises_nothing_above_the_masters_end() -> None:
-    with over_ha((lambda connection: connection.await_end(),), holding(0, 4095)) as (log, master):
-        session = log.open_session()
-        session.acknowledge(Offset(4096))
-        master.await_connection(1).await_end()
-        session.close()
-    assert master.reports == []
 
 
 # Configuration

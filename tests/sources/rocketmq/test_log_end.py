@@ -68,11 +68,6 @@ def doubt_at(end: int, log: SyntheticLog, caplog: pytest.LogCaptureFixture) -> C
     return doubt
 
 
-def test_bounds_of_a_real_log(fixture_log: Fixture) -> None:
-    bounds = segments(fixture_log.commitlog_path).bounds()
-    assert bounds == span(0, fixture_log.max_offset)
-
-
 def test_bounds_of_a_real_log_from_any_known_record(fixture_log: Fixture) -> None:
     source, starts = segments(fixture_log.commitlog_path), [row["physical_offset"] for row in fixture_log.rows]
     for known in [*starts[::97], *starts[-3:], fixture_log.max_offset]:
@@ -121,14 +116,6 @@ def test_a_master_that_lost_its_tail_is_not_believed_to_end_at_the_known_end(tmp
     log = filled(tmp_path, 100, 100, 100)
     log.write(log.starts[2], bytes(log.end - log.starts[2]))
     assert segments(log).bounds(Offset(log.end)) == span(0, log.starts[2])
-
-
-def test_a_master_that_lost_its_last_blank_is_not_believed_to_end_after_it(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    blank = log.end
-    log.append_blank()
-    log.write(blank, bytes(8))
-    assert segments(log).bounds(Offset(4096)) == span(0, blank)
 
 
 def test_retention_between_the_listing_and_the_look_does_no_harm(
@@ -266,14 +253,6 @@ def test_a_flipped_byte_in_size_or_magic_ends_the_newest_file(
     doubt = doubt_at(log.starts[record], log, caplog)
     assert str(log.file(0)) in str(doubt)
     assert None not in (doubt.expected, doubt.found, doubt.hint)
-
-
-def test_a_record_of_another_place_ends_the_newest_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = filled(tmp_path, 300)
-    log.write(log.end, record_bytes(log.end + 1, b"copied from elsewhere"))
-    doubt = doubt_at(log.end, log, caplog)
-    assert "another offset" in doubt.problem
-    assert (doubt.expected, doubt.found) == (f"physical offset {log.end}", f"{log.end + 1}")
 
 
 def test_a_file_before_one_without_a_sound_record_may_be_the_newest(

@@ -251,14 +251,6 @@ def test_beyond_the_end_is_above_the_maximum(tmp_path: Path, beyond: int) -> Non
     assert f"{log.end} or less" in str(raised.value)
 
 
-def test_a_start_beyond_the_end_is_above_the_maximum(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    for start in (log.end + 1, 1 << 40):
-        with pytest.raises(AboveMaximum) as raised:
-            list(segments(log).chunks(span(start, start), True, 1000, Offset(log.end)))
-        assert raised.value.offset == start
-
-
 @pytest.mark.parametrize("chunk_bytes", [1, 1000, 1 << 20])
 @pytest.mark.parametrize("upto_known", [True, False])
 def test_a_hole_is_an_error_naming_both_files(tmp_path: Path, chunk_bytes: int, upto_known: bool) -> None:
