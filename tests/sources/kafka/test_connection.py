@@ -27,8 +27,9 @@ from sources.kafka.cluster.settings import KafkaSettings, Security
 from sources.kafka.topic import KafkaTopic
 from tests.deaf_port import deaf_port
 
-TLS = Security(protocol="SSL")
-LIMIT_MS = 100
+PLAIN, TLS = Security(), Security(protocol="SSL")
+PATIENT_MS = 60_000
+SHORT_MS = 100  # for who is silent anyway
 
 
 @pytest.fixture
@@ -81,13 +82,18 @@ def door(greeting: bytes = b"", *, hangs_up: bool = False) -> Iterator[Door]:
         yield one
 
 
-def error_of(*servers: str, security: Security = Security(), attempts: int = 1) -> LogtwinError:  # noqa: B008 - frozen
+def error_of(
+    *servers: str,
+    security: Security = PLAIN,
+    attempts: int = 1,
+    limit_ms: int = PATIENT_MS,
+) -> LogtwinError:
     settings = KafkaSettings(
         servers=servers,
         security=security,
-        connect_timeout_ms=LIMIT_MS,
+        connect_timeout_ms=limit_ms,
         connect_attempts=attempts,
-        request_timeout_ms=200,
+        request_timeout_ms=2 * limit_ms,
     )
     with pytest.raises(LogtwinError) as caught, connected(settings):
         pass
@@ -106,14 +112,14 @@ def test_a_name_that_no_host_has_is_not_reached(host: str) -> None:
 @pytest.mark.parametrize("security", [Security(), TLS])
 def test_a_port_that_is_silent_is_left_in_time(security: Security) -> None:
     with door() as silent:
-        error = error_of(silent.server, security=security)
+        error = error_of(silent.server, security=security, limit_ms=SHORT_MS)
         assert isinstance(error, MasterSilent)
         assert silent.server in str(error)
 
 
 def test_every_server_is_tried_as_often_as_is_asked_for() -> None:
     with door() as one, door() as other:
-        assert isinstance(error_of(one.server, other.server, attempts=2), MasterSilent)
+        assert isinstance(error_of(one.server, other.server, attempts=2, limit_ms=SHORT_MS), MasterSilent)
         assert (one.opened, other.opened) == (2, 2)
 
 
@@ -171,7 +177,7 @@ def test_servers_at_which_nobody_listens_are_named_at_once_and_together() -> Non
 def test_one_silent_server_is_somebody_who_listens() -> None:
     with door() as silent:
         for servers in ((nowhere(), silent.server), (silent.server, nowhere())):  # kafka-python asks in any order
-            assert type(error_of(*servers)) in (MasterSilent, MasterUnreachable)
+            assert type(error_of(*servers, limit_ms=SHORT_MS)) in (MasterSilent, MasterUnreachable)
 
 
 def test_who_asks_a_topic_hears_at_once_that_nobody_listens() -> None:
