@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from sources.errors import ConfigurationError, MasterUnreachable, Recreated
-from sources.kafka import topic as topic_module
-from sources.kafka.cluster import leadership
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
 from sources.kafka.log import RECORD_BYTES, KafkaLog
@@ -23,6 +21,7 @@ from tests.sources.kafka.group_answers import ALICE, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     OTHER_ID,
     TOPIC_ID,
+    Play,
     ScriptedCluster,
     batch,
     fetched,
@@ -40,24 +39,6 @@ def a_log(number: int = 0, *, known: Known | None = None, **options: Any) -> Kaf
     given = {"settings": KafkaSettings(servers=("h:1",)), "cluster": "c", "topic": "t", "patience_ms": 0} | options
     of_topic = KafkaTopic(**given)  # type: ignore[arg-type] # of a test
     return KafkaLog(topic=of_topic, number=number, known=known or Known())
-
-
-class Play:
-    """What all connections are answered."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *answers: object) -> ScriptedCluster:
-        cluster = ScriptedCluster(*answers)
-        self._monkeypatch.setattr(leadership, "connected", cluster.connected)
-        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
-        return cluster
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    return Play(monkeypatch)
 
 
 def read(log: MasterLog, start: int, end: int) -> list[Chunk]:

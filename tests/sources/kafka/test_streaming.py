@@ -11,12 +11,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated
-from sources.kafka import topic as topic_module
 from sources.kafka.options import TopicOptions
 from sources.kafka.streaming import TopicBatchReader, TopicSource, TopicSplit, TopicStreamReader
 from sources.kafka.topic import open_topic
 from sources.master_topic import KAFKA_SCHEMA
-from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
+from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, ScriptedCluster, metadata, offsets, topic
 
 ALL = ReadAllAvailable()
 
@@ -24,8 +23,8 @@ ALL = ReadAllAvailable()
 class Readers:
     """Of topic "t", whose answers are scripted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
+    def __init__(self, play: Play) -> None:
+        self._play = play
 
     def options(self, **given: str) -> TopicOptions:
         return TopicOptions.of({"id": "kafka/c/t", "servers": "h:1", "splitOffsets": "10", **given})
@@ -42,14 +41,12 @@ class Readers:
         """What the topic holds from now on, of each partition."""
         starts, ends = (offsets(*edge) for edge in zip(*held, strict=True))
         described = metadata(topic(leaders=[(1, 0)] * len(held), topic_id=topic_id))
-        cluster = ScriptedCluster(described, starts, ends)
-        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
-        return cluster
+        return self._play(described, starts, ends)
 
 
 @pytest.fixture
-def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
-    return Readers(monkeypatch)
+def readers(play: Play) -> Readers:
+    return Readers(play)
 
 
 def at(*positions: int, topic_id: uuid.UUID = TOPIC_ID) -> dict[str, Any]:
