@@ -18,15 +18,14 @@ from sources.rocketmq.wire.ha import encode_frame
 from tests.deaf_port import deaf_port
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, leave_after, session_of, session_with, stay
+from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, session_with, stay
 
 
 def test_an_acknowledgement_is_reported_at_once() -> None:
     """HA-39, HA-47, HA-62: no report waits for a heartbeat or a slice of time; HA-61: all go over one connection."""
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=3600.0) as session:
         for offset in (100, 250, 251):
-            session.acknowledge(Offset(offset))
-            master.await_connection(1).await_report_of(offset)
+            reported(session, master, offset)
         assert eventually(lambda: session.acknowledged == 251)
         before = session.state
         session.close()
@@ -51,8 +50,7 @@ def test_the_last_report_is_repeated_as_heartbeat() -> None:
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=0.02) as session:
         session.acknowledge(Offset(100))
         assert set(master.await_connection(1).await_reports(5)) == {100}
-        session.acknowledge(Offset(200))
-        master.await_connection(1).await_report_of(200)
+        reported(session, master, 200)
         count = len(master.reports)
         assert set(master.await_connection(1).await_reports(count + 3)[count:]) == {200}
 
@@ -91,10 +89,8 @@ def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
 def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgement() -> None:
     """HA-49, HA-59: the first report of a connection is what holds then. HA-54: it is made without a long wait."""
     with ScriptedMaster(leave_after(2), leave_after(1), stay) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
-        session.acknowledge(Offset(200))
-        master.await_connection(3).await_report_of(200)
+        reported(session, master, 100)
+        reported(session, master, 200, connection=3)
         assert eventually(lambda: session.acknowledged == 200)
         state = session.state
 
@@ -150,8 +146,7 @@ def test_a_broken_connection_is_one_warning_and_a_lasting_one_no_more(caplog: py
     with ScriptedMaster(leave_after(1), stay) as master:
         known = Known(master.address)
         with session_of(known) as session:
-            session.acknowledge(Offset(100))
-            master.await_connection(2).await_report_of(100)
+            reported(session, master, 100, connection=2)
             (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert warning.startswith(f"rocketmq/broker-a: acknowledging to {master.address} failed, will retry: ")
 
@@ -166,8 +161,7 @@ def test_a_master_that_cannot_be_asked_for_its_end_is_tried_again() -> None:
         return Offset(100)
 
     with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(3).await_report_of(100)
+        reported(session, master, 100, connection=3)
     assert set(master.reports) == {100}
 
 
@@ -189,8 +183,7 @@ def test_what_the_master_streams_is_left_unread_and_its_close_is_noticed() -> No
     with ScriptedMaster(flood, stay) as master, session_with(master.address, heartbeat_interval_s=0.05) as session:
         session.acknowledge(Offset(100))
         master.await_connection(1).await_reports()
-        session.acknowledge(Offset(200))
-        master.await_connection(1).await_report_of(200)
+        reported(session, master, 200)
         assert master.await_connection(2).await_reports()[0] == 200
 
 

@@ -9,7 +9,7 @@ from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, session_of, stay
+from tests.sources.rocketmq.sessions import Known, reported, session_of, stay
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 SOON_S = 0.1
@@ -29,8 +29,7 @@ def test_a_connection_that_has_stood_long_is_made_anew_before_the_old_one_ends()
         session.acknowledge(Offset(100))
         assert eventually(lambda: session.state.connected_since is not None)
         since = session.state.connected_since
-        session.acknowledge(Offset(200))
-        master.await_connection(3).await_report_of(200)
+        reported(session, master, 200, connection=3)
         master.await_connection(1).await_end()
         master.await_connection(2).await_end()
         assert session.state.reconnects == 0  # no interruption
