@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,11 +13,14 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sources.datasource import RECORDS_SCHEMA, OffsetStreamReader, from_json, register, to_json
+from sources.datasource import RECORDS_SCHEMA, OffsetStreamReader, SourceOptions, from_json, register, to_json
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError
 from sources.offsets import Offset
+from sources.options import parse_options
+from sources.registry import open_log
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from tests.pipeline.masters import embedded_master
 from tests.sources.said_by_spark import error_said
@@ -190,24 +194,17 @@ def test_offsets_have_one_form() -> None:
     assert from_json(json.loads('{"offset": 5}')) == 5
 
 
-def test_a_stream_below_the_master_s_minimum_or_above_its_maximum_is_an_error(fixture_550: Fixture) -> None:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable
-
-    from sources.datasource import SourceOptions
-    from sources.options import parse_options
-    from sources.registry import open_log
-
-    options = parse_options(SourceOptions, {"path": str(fixture_550.commitlog_path)}, where="test")
+def test_a_stream_below_the_master_s_minimum_or_above_its_maximum_is_an_error(
+    fixture_550: Fixture, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(fixture_550.commitlog_path, tmp_path / "commitlog"))
+    options = parse_options(SourceOptions, {"path": str(path)}, where="test")
     reader = OffsetStreamReader(open_log(options), options)
     with pytest.raises(AboveMaximum):
         reader.latestOffset({"offset": 99_999_999}, ReadAllAvailable())
-
-    (fixture_550.commitlog_path / "00000000000000000000").rename(fixture_550.path / "expired")
-    try:
-        with pytest.raises(BelowMinimum, match="1048576"):
-            reader.latestOffset({"offset": 5}, ReadAllAvailable())
-    finally:
-        (fixture_550.path / "expired").rename(fixture_550.commitlog_path / "00000000000000000000")
+    (path / "00000000000000000000").unlink()
+    with pytest.raises(BelowMinimum, match="1048576"):
+        reader.latestOffset({"offset": 5}, ReadAllAvailable())
 
 
 PLAIN = """
