@@ -189,24 +189,6 @@ def test_another_topic_of_the_same_name_is_refused_also_after_a_while(play: Play
     assert raised.value.log == "kafka/c/t/0"
 
 
-def test_history_is_checked_by_bounds_and_epoch(play: Play) -> None:
-    def check(position: int, epoch: int | None, *answers: object) -> None:
-        cluster = play(HERE, offsets(10), offsets(100), *answers)
-        a_partition().check_history(Offset(position), epoch)
-        assert cluster.is_done
-
-    check(100, None)
-    check(10, 2, epoch_ends(2, 10))
-    with pytest.raises(Rewritten):
-        check(50, 2, epoch_ends(2, 49))
-    with pytest.raises(Rewritten):
-        check(50, 2, epoch_ends(1, 60))
-    with pytest.raises(BelowMinimum, match="10 or more"):
-        check(9, 2)
-    with pytest.raises(AboveMaximum, match="100 or less"):
-        check(101, 2)
-
-
 def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"topic '\.hidden'"):
         a_partition(topic=".hidden")
