@@ -106,12 +106,6 @@ def test_what_a_broker_wrote_comes_back_as_it_was(batches: list[Written]) -> Non
     assert list(read_by_kafka_python(again)) == list(read_by_kafka_python(log_of(batches)))
 
 
-@given(many_rows(), st.integers(0, 12), st.integers(0, 12))
-def test_a_part_of_rows_is_written_like_any(rows: list[Row], first: int, count: int) -> None:
-    part = records(rows).slice(first, count)
-    assert rows_of(decoded(log(list(encode(part)))).records) == rows_of(part)
-
-
 def test_the_bytes_of_a_batch_written_by_hand() -> None:
     """But for the offset behind its record, which is in no row."""
     (made,) = encode(decoded(BY_HAND).records)

@@ -26,7 +26,6 @@ from tests.sources.kafka.batches import (
     GZIP,
     HEADER_BYTES,
     LZ4,
-    NONE,
     SNAPPY,
     ZSTD,
     Sent,
@@ -252,11 +251,6 @@ def test_the_limit_is_the_last_size_that_passes(compression: int) -> None:
     assert values(decoded(stored, limits=BatchLimits(max_batch_bytes=size))) == [bytes(1000)]
     with pytest.raises(CorruptRecord, match="larger"):
         decoded(stored, limits=BatchLimits(max_batch_bytes=size - 1))
-
-
-def test_a_limit_is_none_for_what_is_not_compressed() -> None:
-    log = log_of([written(0, bytes(1000), compression=NONE)])
-    assert values(decoded(log, limits=BatchLimits(max_batch_bytes=10))) == [bytes(1000)]
 
 
 RECORD = bytes(written(0, b"v" * 200))[HEADER_BYTES:]

@@ -167,3 +167,10 @@ def test_the_checkpoint_of_another_source_is_no_start(readers: Readers) -> None:
 def test_the_columns_are_those_of_the_records_and_their_log() -> None:
     source = TopicSource.of({"id": "kafka/c/t", "servers": "h:1"})
     assert source.schema.names == ["log_id", *KAFKA_SCHEMA.names]
+
+
+def test_a_batch_of_nothing_is_one_empty_split_that_asks_nobody(readers: Readers) -> None:
+    reader = readers.stream()
+    (split,) = reader.partitions(at(5, 5), at(5, 5))
+    assert owned([split]) == [(0, 5, 5)]
+    assert list(reader.read(split)) == []

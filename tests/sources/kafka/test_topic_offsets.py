@@ -100,11 +100,6 @@ def test_a_last_offset_keeps_out_what_came_later() -> None:
     assert positions(10, 20).advanced(positions(15, 25, 30).up_to(target), None) == positions(10, 20)
 
 
-def test_bounds_say_where_all_partitions_begin_and_end() -> None:
-    held = bounds((3, 5), (0, 0))
-    assert (held.earliest, held.latest) == (positions(3, 0), positions(5, 0))
-
-
 def test_positions_that_are_held_are_let_through() -> None:
     positions(3, 5).check_held(bounds((3, 5), (0, 5), (0, 9)), TOPIC)
 

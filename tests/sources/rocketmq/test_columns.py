@@ -94,12 +94,6 @@ def expected_message(java: dict[str, Any]) -> dict[str, Any]:
     return expected
 
 
-def test_a_brokers_log_equals_the_record_by_record_decoder(fixture_log: truth.Fixture) -> None:
-    end = fixture_log.max_offset
-    decoded = codec.decode(fixture_log.log, Offset(0), Offset(end))
-    assert (rows_of(decoded.records), decoded.end) == plain_decoder.decode(fixture_log.log, 0, end)
-
-
 @pytest.mark.parametrize("chunk_bytes", [200_000, 1 << 20])
 def test_a_brokers_log_in_chunks_gives_the_same_rows(fixture_log: truth.Fixture, chunk_bytes: int) -> None:
     log, end = memoryview(fixture_log.log), Offset(fixture_log.max_offset)

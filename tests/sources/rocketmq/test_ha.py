@@ -165,11 +165,3 @@ def test_reports_are_cut_every_eight_bytes(cut: Callable[[bytes], list[bytes]]) 
     stream = struct.pack(">5q", 1, -1, 4096, 0, 2**40)
 
     assert [report for piece in cut(stream) for report in parser.feed(piece)] == [1, -1, 4096, 0, 2**40]
-
-
-def test_an_incomplete_report_waits_for_its_rest() -> None:
-    parser = ReportParser()
-
-    assert parser.feed(encode_report(Offset(7)) + b"\0\0\0") == [7]
-    assert parser.feed(b"\0\0\0\0") == []
-    assert parser.feed(memoryview(b"\x09")) == [9]

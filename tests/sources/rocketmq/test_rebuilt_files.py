@@ -132,11 +132,6 @@ class TestFiles:
             "00000000000000005000": bytes(990) + b"b" * 10,
         }
 
-    def test_a_hole_at_the_end_is_in_files_too(self, tmp_path: Path) -> None:
-        with RebuiltFiles(tmp_path, SIZE) as files:
-            files.write(Offset(0), memoryview(b"a"))
-            assert files.finish(Offset(2001)) == (0, 1000, 2000)
-
     def test_left_without_an_end_nothing_is_there(self, tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt), RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
             files.write(Offset(0), memoryview(b"a" * 2500))

@@ -71,11 +71,6 @@ def test_a_missing_file_holds_back_nothing_before_it(log: SyntheticLog) -> None:
     assert (covered[0].start, covered[-1].end) == (0, HOLE[0])
 
 
-def test_the_log_goes_on_behind_a_missing_file(log: SyntheticLog) -> None:
-    for known in (None, Offset(0), Offset(log.starts[3]), Offset(HOLE[0]), Offset(HOLE[0] + 1000), Offset(log.end)):
-        assert files(log).bounds(known) == owned(0, log.end)
-
-
 @pytest.mark.parametrize("size", [100, 1500, FILE_BYTES, 10_000])
 def test_cuts_leave_a_missing_file_whole(log: SyntheticLog, size: int) -> None:
     cuts = list(files(log).pieces(owned(0, log.end), size))
