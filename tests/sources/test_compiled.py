@@ -67,10 +67,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("ending", "left"),
-    [("nbi", 0), ("nbi", 200), ("nbc", 0), ("nbc", 200)],
-)
+@pytest.mark.parametrize(("ending", "left"), [("nbi", 0), ("nbi", 200), ("nbc", 0), ("nbc", 200)])
 def test_half_a_file_of_machine_code_is_no_obstacle(compiled: Path, tmp_path: Path, ending: str, left: int) -> None:
     folder = Path(shutil.copytree(compiled, tmp_path / "code"))
     (file,) = (folder / "__pycache__").glob(f"*.{ending}")

@@ -431,9 +431,7 @@ def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None
     assert master.asked == [{A, B}]
 
 
-def test_an_error_of_one_log_is_its_own_and_one_raised_is_of_all_that_were_asked(
-    tmp_path: Path,
-) -> None:
+def test_an_error_of_one_log_is_its_own_and_one_raised_is_of_all_that_were_asked(tmp_path: Path) -> None:
     master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100), ScriptedLog(C, 0, 100))
     master.logs[A].error = CorruptRecord("bad", offset=7)
     group = Group(tmp_path, lookouts=[master])

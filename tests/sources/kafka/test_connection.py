@@ -82,12 +82,7 @@ def door(greeting: bytes = b"", *, hangs_up: bool = False) -> Iterator[Door]:
         yield one
 
 
-def error_of(
-    *servers: str,
-    security: Security = PLAIN,
-    attempts: int = 1,
-    limit_ms: int = PATIENT_MS,
-) -> LogtwinError:
+def error_of(*servers: str, security: Security = PLAIN, attempts: int = 1, limit_ms: int = PATIENT_MS) -> LogtwinError:
     settings = KafkaSettings(
         servers=servers,
         security=security,

@@ -41,9 +41,7 @@ def rows(found: FetchedMetadata) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in found.items.to_pylist()]
 
 
-def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committed(
-    play: Play,
-) -> None:
+def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committed(play: Play) -> None:
     leaders = metadata(topic(leaders=[(1, 3), (1, 4)]))
     bounds = (offsets(2, 0), offsets(8, 0), offsets(5, 0), offsets(9, 1))  # stable ones first
     found, cluster = asked(play, leaders, *bounds, coordinator(), committed(p0=7, p1=-1), group="lakehouse")
@@ -52,9 +50,7 @@ def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committ
     assert levels == [Isolation.READ_COMMITTED.value] * 2 + [Isolation.READ_UNCOMMITTED.value] * 2
 
 
-def test_a_partition_without_a_leader_has_no_bounds(
-    play: Play,
-) -> None:
+def test_a_partition_without_a_leader_has_no_bounds(play: Play) -> None:
     leaders = metadata(topic(leaders=[(1, 3), (-1, 4)]))
     found, _ = asked(play, leaders, offsets(0), offsets(5), offsets(0), offsets(5))
     assert rows(found) == [(0, 1, 3, 0, 5, 5, None, None), (1, None, None, None, None, None, None, None)]

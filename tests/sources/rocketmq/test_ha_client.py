@@ -311,9 +311,7 @@ class Broken(socket.socket):
         raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
 
 
-def test_a_connection_reset_by_the_master_has_ended(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_connection_reset_by_the_master_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ha_client, "connect_slave", lambda *_, **__: Broken())
     with pytest.raises(MasterUnreachable, match="closed the connection") as caught:
         read(Address("127.0.0.1", 1), 4096, 10, replace(QUICK, forgotten_after_s=0.1, connect_attempts=2))

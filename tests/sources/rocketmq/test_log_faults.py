@@ -9,13 +9,7 @@ from typing import Any
 import pytest
 
 from sources.access.address import Address
-from sources.errors import (
-    AboveMaximum,
-    BelowMinimum,
-    CorruptRecord,
-    LogtwinError,
-    MasterUnreachable,
-)
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterUnreachable
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command
 from tests.sources.rocketmq.log_reading import LOG_ID, damaged, over_ha, read, serving
