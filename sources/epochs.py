@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 from sources.errors import EpochsContradict, FailedOver, LogtwinError
 from sources.loss import Condition
@@ -35,10 +35,6 @@ class Epoch:
     start: Offset
     master: str | None = field(default=None, compare=False)
     since_us: int | None = field(default=None, compare=False)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Epoch:
-        return cls(**values)
 
     def __str__(self) -> str:
         return f"epoch {self.number} from {self.start} on"

@@ -19,17 +19,14 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ToldDoubt:
-    """The doubt at the end of the log in the folder `path` that was told last."""
+    """The doubt at the end of a log that was told last."""
 
-    path: Path
     _told: tuple[Offset, str] | None = None
 
     def is_told(self, end: Offset, doubt: LogtwinError) -> bool:
         return self._told == (end, str(doubt))
 
-    def tell(self, end: Offset, doubt: LogtwinError, named: LogtwinError | None = None) -> None:
-        """Warn that the log ends at `end`, because of `doubt`; `named` is the same with more of where it is."""
+    def tell(self, path: Path, end: Offset, doubt: LogtwinError, named: LogtwinError | None = None) -> None:
+        """Warn that the log in `path` ends at `end`, because of `doubt`; `named` says more of where that is."""
         self._told = (end, str(doubt))
-        _logger.warning(
-            "%s: until its master goes on, the log ends at %d, before this: %s", self.path, end, named or doubt
-        )
+        _logger.warning("%s: until its master goes on, the log ends at %d, before this: %s", path, end, named or doubt)

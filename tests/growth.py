@@ -11,7 +11,7 @@ LARGER: Final = 8
 MOST: Final = 24.0
 """LARGER times the input takes about LARGER times as long if that is linear, and LARGER squared times if quadratic."""
 
-_MEASURABLE_S: Final = 0.004
+_MEASURABLE_S: Final = 0.0005
 _MOST_ITEMS: Final = 1 << 20
 _TRIES: Final = 3  # another process may have had the processor's caches
 
@@ -25,11 +25,12 @@ def growth(make: Callable[[int], Any], work: Callable[[Any], object]) -> float:
 
 
 def _growth(make: Callable[[int], Any], work: Callable[[Any], object]) -> float:
-    """The smaller number of items is the first, doubled from 64 on, that takes measurable time."""
+    """The smaller number of items is the first, doubled from 64 on, that takes measurable time, far more than one."""
+    least_s = max(_MEASURABLE_S, 3 * min(spent_s(make(1), work) for _ in range(2)))
     count = 64
-    while (small_s := spent_s(make(count), work)) < _MEASURABLE_S and count < _MOST_ITEMS:
+    while (small_s := spent_s(make(count), work)) < least_s and count < _MOST_ITEMS:
         count *= 2
-    if small_s < _MEASURABLE_S:
+    if small_s < least_s:
         return 0.0
     small_s = min(small_s, spent_s(make(count), work))
     return spent_s(make(LARGER * count), work) / small_s
@@ -37,7 +38,6 @@ def _growth(make: Callable[[int], Any], work: Callable[[Any], object]) -> float:
 
 def spent_s(given: Any, work: Callable[[Any], object]) -> float:
     """The processor time of this thread alone, without collections of garbage, whose time is the whole process's."""
-    gc.collect()
     gc.disable()
     try:
         started_s = time.thread_time()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from pydantic import BaseModel
@@ -23,6 +24,7 @@ SYSTEMS = (
     "Spark's Kafka source", "kafka-delta-ingest", "Debezium", "Kafka Connect", "Redpanda", "MirrorMaker 2", "mqadmin",
 )  # fmt: skip
 NOTHING = "–"
+VERBS = getattr(get_command(app), "commands", {})
 _WORDS_BESIDE = {"id", "topics", "pattern", "cluster"}  # of [[topics]], which say which
 _PATHS = {"/health", "/ready", "offset"}
 
@@ -35,6 +37,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
             yield cells[0], cells[1], cells[2]
 
 
+@cache
 def known() -> set[str]:
     models: list[type[BaseModel]] = [ReadOptions, ReplicatedTopicOptions, TypedTableConfig, MaintainConfig, Config]
     keys = {name.rstrip("_") for model in models for name in model.model_fields}
@@ -53,15 +56,14 @@ def test_what_is_called_ours_is_there(theirs: str, ours: str, besides: str) -> N
     if ours == NOTHING:
         assert besides, f"{theirs}: why is there nothing?"
         return
-    verbs = getattr(get_command(app), "commands", {})
     words = re.findall(r"`([^`]+)`", ours)
     assert words or ours.startswith("job"), theirs
     for word in words:
         name, *options = word.split()
         if section := re.fullmatch(r"\[\[(\w+)\]\]", word):
             assert section[1] in Config.model_fields
-        elif name in verbs:
-            taken = {text for parameter in verbs[name].params for text in parameter.opts}
+        elif name in VERBS:
+            taken = {text for parameter in VERBS[name].params for text in parameter.opts}
             assert set(options) <= taken, word
         else:
             assert re.split(r"\s*=", word)[0] in known(), word

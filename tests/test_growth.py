@@ -27,7 +27,6 @@ from sources.dister.format.line_walk import LineWalk
 from sources.dister.format.lines import split_lines
 from sources.errors import LogtwinError, find_error
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
-from sources.kafka.format.batches import decode as decode_batches
 from sources.kafka.isolation import Isolation
 from sources.metadata import CONSUMER_OFFSETS, TOPICS
 from sources.offsets import END, Offset, OffsetRange
@@ -40,6 +39,7 @@ from sources.rocketmq.wire.auto_switch import ANSWER_HEAD, EPOCH, AnswerParser
 from sources.rocketmq.wire.ha import FrameParser, ReportParser, encode_frame
 from sources.rocketmq.wire.remoting import Command, FrameBuffer, Serialization, decode_command, encode_command, loads
 from tests.growth import LARGER, MOST, growth
+from tests.sources.kafka.batches import decode as decode_batches
 from tests.sources.kafka.batches import with_body
 
 Work = Callable[[Any], object]

@@ -18,7 +18,7 @@ from plotly.utils import PlotlyJSONEncoder
 
 from pipeline.monitoring.display import moment
 from pipeline.report.drawing.palette import for_dark_screens, style_rules
-from pipeline.report.drawing.plotting import visible
+from pipeline.report.drawing.plotting import with_marks
 from pipeline.report.drawing.sections import sections
 from pipeline.report.drawing.wording import Level, count, headlines, summary
 from pipeline.report.facts import Facts
@@ -62,7 +62,7 @@ def _environment() -> Environment:
 
 def _shown(value: Any) -> Any:
     """What the template writes. A Markup, a subclass of str, is HTML already."""
-    return visible(value) if type(value) is str else value
+    return with_marks(value) if type(value) is str else value
 
 
 def _own(name: str) -> str:

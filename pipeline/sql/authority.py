@@ -47,44 +47,36 @@ class StatementKind(Enum):
 
 _SQL: Final = "org.apache.spark.sql"
 _CATALYST: Final = f"{_SQL}.catalyst"
-_NODES: Final = (
-    *("Aggregate", "DataFrameDropColumns", "Distinct", "Except", "Filter", "Generate", "GlobalLimit", "Intersect"),
-    *(
-        "LimitAll",
-        "Join",
-        "JoinHint",
-        "LateralJoin",
-        "LocalLimit",
-        "LocalRelation",
-        "Offset",
-        "OneRowRelation",
-        "Pivot",
-        "Project",
-    ),
-    *("Range", "RepartitionByExpression", "Sample", "SampleMethod$Bernoulli$", "SampleMethod$System$", "Sort"),
-    *("SubqueryAlias", "Union", "Unpivot", "UnresolvedHint", "UnresolvedWith", "WithWindowDefinition"),
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_NODES: Final = _names(
+    """
+    Aggregate DataFrameDropColumns Distinct Except Filter Generate GlobalLimit Intersect LimitAll Join JoinHint
+    LateralJoin LocalLimit LocalRelation Offset OneRowRelation Pivot Project Range RepartitionByExpression Sample
+    SampleMethod$Bernoulli$ SampleMethod$System$ Sort SubqueryAlias Union Unpivot UnresolvedHint UnresolvedWith
+    WithWindowDefinition
+    """
 )
-_UNRESOLVED: Final = (
-    *(
-        "MultiAlias",
-        "RelationTimeTravel",
-        "UnresolvedAlias",
-        "UnresolvedAttribute",
-        "UnresolvedExtractValue",
-        "UnresolvedFunction",
-    ),
-    *("UnresolvedFunctionName", "UnresolvedGenerator", "UnresolvedHaving", "UnresolvedInlineTable"),
-    *("UnresolvedNamespace", "UnresolvedOrdinal", "UnresolvedPipeAggregateOrdinal"),
-    *("UnresolvedQualify", "UnresolvedRegex", "UnresolvedRelation", "UnresolvedSeed", "UnresolvedWithinGroup"),
-    *("UnresolvedTableOrViewSearchPathMode$Ddl$", "UnresolvedTableOrViewSearchPathMode$QueryLike$"),
-    *("UnresolvedStar", "UnresolvedStarExceptOrReplace", "UnresolvedStarWithColumns"),
-    *("UnresolvedSubqueryColumnAliases", "UnresolvedTVFAliases", "UnresolvedTable", "UnresolvedTableOrView"),
-    *("UnresolvedTableValuedFunction", "CurrentNamespace$", "GlobalTempView$", "LocalTempView$"),
-    *("SchemaBinding$", "SchemaCompensation$", "SchemaEvolution$", "SchemaTypeEvolution$", "SchemaUnsupported$"),
+_UNRESOLVED: Final = _names(
+    """
+    MultiAlias RelationTimeTravel UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue UnresolvedFunction
+    UnresolvedFunctionName UnresolvedGenerator UnresolvedHaving UnresolvedInlineTable UnresolvedNamespace
+    UnresolvedOrdinal UnresolvedPipeAggregateOrdinal UnresolvedQualify UnresolvedRegex UnresolvedRelation
+    UnresolvedSeed UnresolvedWithinGroup UnresolvedTableOrViewSearchPathMode$Ddl$
+    UnresolvedTableOrViewSearchPathMode$QueryLike$ UnresolvedStar UnresolvedStarExceptOrReplace
+    UnresolvedStarWithColumns UnresolvedSubqueryColumnAliases UnresolvedTVFAliases UnresolvedTable
+    UnresolvedTableOrView UnresolvedTableValuedFunction CurrentNamespace$ GlobalTempView$ LocalTempView$
+    SchemaBinding$ SchemaCompensation$ SchemaEvolution$ SchemaTypeEvolution$ SchemaUnsupported$
+    """
 )
-_COMMANDS: Final = (
-    *("CreateSQLFunctionCommand", "CreateTempViewUsing", "CreateViewCommand", "ResetCommand", "SetCommand"),
-    "ExplainCommand",
+_COMMANDS: Final = _names(
+    """
+    CreateSQLFunctionCommand CreateTempViewUsing CreateViewCommand ResetCommand SetCommand ExplainCommand
+    """
 )
 _DESCRIPTION: Final = re.compile(r"(Show|Describe)\w+|ExplainCommand")
 _PARTS: Final = re.compile(
@@ -97,12 +89,13 @@ _PARTS: Final = re.compile(
 _EXPRESSIONS: Final = re.compile(rf"{re.escape(_CATALYST)}\.expressions\.((aggregate|variant|json|csv|st)\.)?\w+\$?")
 REACH_OUT: Final = frozenset(
     f"{_CATALYST}.expressions.{name}"
-    for name in (
-        *("CallMethodViaReflection", "TryReflect", "TryReflectExpressionBuilder"),
-        *("ScalaUDF", "PythonUDF", "PythonUDAF", "PythonUDTF", "UnresolvedPythonUDTF"),
-        *("UnresolvedPolymorphicPythonUDTF", "UserDefinedGenerator"),
-        *("ApplyFunctionExpression", "TransformExpression", "PartitionTransformExpression"),
-        *("aggregate.V2Aggregator", "FromAvro", "FromProtobuf", "ToAvro", "ToProtobuf"),
+    for name in _names(
+        """
+        CallMethodViaReflection TryReflect TryReflectExpressionBuilder ScalaUDF PythonUDF PythonUDAF PythonUDTF
+        UnresolvedPythonUDTF UnresolvedPolymorphicPythonUDTF UserDefinedGenerator ApplyFunctionExpression
+        TransformExpression PartitionTransformExpression aggregate.V2Aggregator FromAvro FromProtobuf ToAvro
+        ToProtobuf
+        """
     )
 )
 """Of Spark's expressions those that run a method or a function of somebody's, or read a file that the query names.

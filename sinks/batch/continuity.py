@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -49,10 +48,6 @@ class Link:
     @classmethod
     def of(cls, covered: OffsetRange, raw: bytes | memoryview) -> Link:
         return cls(start=covered.start, end=covered.end, checksum=checksum_of(raw))
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Link:
-        return cls(start=values["start"], end=values["end"], checksum=values["checksum"])
 
     def check(self, raw: bytes | memoryview) -> None:
         """Raises Rewritten, which names no log, unless `raw` is what was committed as this record."""

@@ -137,10 +137,6 @@ class Replica:
         """What this run has committed, or found committed when it opened; None before that. From any thread."""
         return self._state
 
-    def epoch(self) -> int:
-        """The history of the log that this run continues."""
-        return self._opened().epoch
-
     def received(self) -> Offset | None:
         """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
         self._opened()

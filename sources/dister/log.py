@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
 from sources.silent_session import SilentSession
+from sources.told_doubt import ToldDoubt
 
 MIB = 1024 * 1024
 MAX_ENTRIES_PER_TRIGGER = 10_000
@@ -55,6 +56,7 @@ class DisterLog:
     max_entries_per_trigger: int = MAX_ENTRIES_PER_TRIGGER
     check_and_fix: CheckAndFix = "safe"
     past_damage: bool = False
+    _told: ToldDoubt = field(default_factory=ToldDoubt, init=False, repr=False, compare=False)
 
     @property
     def place(self) -> str:
@@ -211,4 +213,4 @@ class DisterLog:
                 yield from lines_of(piece, self.lengths(piece.records))
 
     def _entries(self) -> EntryLog:
-        return EntryLog(self.path, past_damage=self.past_damage)
+        return EntryLog(self.path, self._told, past_damage=self.past_damage)

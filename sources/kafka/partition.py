@@ -20,13 +20,12 @@ from functools import partial
 from typing import NoReturn
 
 from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, UnprovenEnd, naming
-from sources.kafka.bounds import bounds_at, epoch_end
+from sources.kafka.bounds import bounds_at
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.fetch import FetchedBatches, fetch
 from sources.kafka.cluster.leadership import Leadership, following
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, TopicPartition
-from sources.kafka.epochs import check_history
 from sources.kafka.format.batches import DecodedBatches, damage_at, decode_sound
 from sources.kafka.format.columns import canonical, located
 from sources.kafka.held import check_held
@@ -72,23 +71,6 @@ class KafkaPartition:
     def log_id(self) -> LogId:
         return partition_log(LogId("kafka", f"{self.cluster}/{self.topic}"), self.partition)
 
-    def bounds(self) -> OffsetRange:
-        """Return what can be read now.
-
-        Raises Recreated, ConfigurationError (no such topic or partition, not allowed), MasterUnreachable,
-        MasterSilent, MasterRefused, ProtocolViolation.
-        """
-        with naming(self.log_id), self._following() as leadership:
-            return leadership.ask(self._bounds)
-
-    def check_history(self, position: Offset, epoch: int | None) -> None:
-        """Check that what lies before `position`, read in leader epoch `epoch`, is still the leader's history.
-
-        Raises BelowMinimum, AboveMaximum, Rewritten, and as `bounds` does.
-        """
-        with naming(self.log_id), self._following() as leadership:
-            leadership.ask(partial(self._check_history, position, epoch))
-
     def plan(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
         """Cut `wanted` into consecutive pieces that tasks may read side by side."""
         return wanted.in_pieces(self.split_offsets)
@@ -100,8 +82,9 @@ class KafkaPartition:
         chunks' `raw` is made of their records (`columns.canonical`), so it is equal however the range is cut. Damage is
         one batch or more, or the part of them in `owned`, with all their bytes; it ends where a sound batch begins.
 
-        Raises BelowMinimum, AboveMaximum, Rewritten, CorruptRecord, and as `bounds` does; UnprovenEnd for a damaged
-        batch that no sound one follows yet.
+        Raises BelowMinimum, AboveMaximum, Rewritten, Recreated, CorruptRecord; UnprovenEnd for a damaged batch that no
+        sound one follows yet; ConfigurationError (no such topic or partition, not allowed), MasterUnreachable,
+        MasterSilent, MasterRefused, ProtocolViolation.
         """
         with naming(self.log_id), self._following() as leadership:
             at, epoch = owned.start, after_epoch
@@ -121,12 +104,6 @@ class KafkaPartition:
 
     def _bounds(self, cluster: Cluster, leader: Leader) -> OffsetRange:
         return bounds_at(cluster, leader, self._tp, self.isolation)
-
-    def _check_history(self, position: Offset, epoch: int | None, cluster: Cluster, leader: Leader) -> None:
-        held = bounds_at(cluster, leader, self._tp, Isolation.READ_UNCOMMITTED)
-        check_held(OffsetRange(position, position), held)
-        if epoch is not None:
-            check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
 
     def _piece(
         self, wanted: OffsetRange, epoch: int | None, cluster: Cluster, leader: Leader

@@ -10,7 +10,7 @@ import tracemalloc
 from pathlib import Path
 
 from sources.errors import CorruptRecord
-from sources.kafka.format.batches import BatchLimits, DecodedBatches, decode
+from sources.kafka.format.batches import BatchLimits, DecodedBatches
 from sources.kafka.format.columns import canonical
 from sources.offsets import END, Offset, OffsetRange
 from tests.fuzz.mutations import END_MS, FIRST_MS, TIMES_AT_BOUNDS_MS, mutated, text
@@ -24,6 +24,7 @@ from tests.sources.kafka.batches import (
     Row,
     Sent,
     Written,
+    decode,
     read_by_kafka_python,
     rows_of,
     with_crc,

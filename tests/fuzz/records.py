@@ -145,10 +145,7 @@ def _check_past_damage(data: bytes, start: Offset, rng: random.Random) -> None:
     """All of the bytes come, as records that give them back, or as damage with an error."""
     end = Offset(start + len(data))
     reader = ChunkReader(
-        chunk_bytes=rng.choice((1, 300, 1 << 20)),
-        limits=LIMITS,
-        log_end=LogEnd(end, ask=lambda: end),
-        past_damage=True,
+        chunk_bytes=rng.choice((1, 300, 1 << 20)), limits=LIMITS, log_end=LogEnd(end, ask=lambda: end), past_damage=True
     )
     at = start
     for piece in reader.read(iter(in_pieces(data, rng)), OffsetRange(start, end), boundary=True):

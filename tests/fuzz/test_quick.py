@@ -24,10 +24,11 @@ from tests.fuzz.mutations import Made
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_named_error_or_the_right_rows(target: str) -> None:
-    for number in range(100):
+    for number in range(40):
         TARGETS[target](random.Random(f"{target}/{number}"))  # again: python -m tests.fuzz <target> --seed <number>
 
 
+@pytest.mark.nightly
 def test_it_finds_what_a_long_number_did() -> None:
     """With the conversion that ended logs a case fails soon: so the generators do write such properties."""
     with patch.object(properties, "_java_int", int), pytest.raises((AssertionError, ValueError)):
@@ -35,6 +36,7 @@ def test_it_finds_what_a_long_number_did() -> None:
             records.check(random.Random(f"records/{number}"))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("module", "name", "without"),
     [
@@ -51,6 +53,7 @@ def test_it_finds_values_that_nothing_checks(module: ModuleType, name: str, with
             bodies.check(random.Random(f"bodies/{number}"))
 
 
+@pytest.mark.nightly
 def test_it_finds_what_begins_again_at_each_quote() -> None:
     """With an expression that does, a case of a few thousand bytes is out of proportion to the ones before it."""
 

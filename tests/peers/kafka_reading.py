@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from sources.kafka.cluster.connection import connected
+from sources.errors import naming
+from sources.kafka.bounds import bounds_at, epoch_end
+from sources.kafka.cluster.connection import Cluster, connected
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, topics_named
+from sources.kafka.cluster.topics import Leader, Topic, topics_named
+from sources.kafka.epochs import check_history
+from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
+from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import KafkaBroker
 
 Row = tuple[Any, ...]
@@ -32,8 +38,26 @@ def topic_of(broker: KafkaBroker, name: str) -> Topic:
         return topics_named(cluster, [name])[0]
 
 
-def partition_of(broker: KafkaBroker, topic: str, partition: int = 0, **options: Any) -> KafkaPartition:
-    return KafkaPartition(
+class AskedPartition(KafkaPartition):
+    """A partition that is asked for itself; a job asks its topic."""
+
+    def bounds(self) -> OffsetRange:
+        with naming(self.log_id), self._following() as leadership:
+            return leadership.ask(self._bounds)
+
+    def check_history(self, position: Offset, epoch: int | None) -> None:
+        with naming(self.log_id), self._following() as leadership:
+            leadership.ask(partial(self._check_history, position, epoch))
+
+    def _check_history(self, position: Offset, epoch: int | None, cluster: Cluster, leader: Leader) -> None:
+        held = bounds_at(cluster, leader, self._tp, Isolation.READ_UNCOMMITTED)
+        check_held(OffsetRange(position, position), held)
+        if epoch is not None:
+            check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
+
+
+def partition_of(broker: KafkaBroker, topic: str, partition: int = 0, **options: Any) -> AskedPartition:
+    return AskedPartition(
         settings=settings_of(broker),
         cluster="test",
         topic=topic,

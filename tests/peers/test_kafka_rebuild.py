@@ -24,7 +24,6 @@ from pipeline.spark.jars import java, resolve
 from sinks.delta.kernel import KernelTable
 from sinks.state.holes import Holes
 from sources.errors import ConfigurationError, Divergent, ReplicaError
-from sources.kafka.format.batches import decode
 from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
@@ -38,6 +37,7 @@ from tests.peers.kafka_reading import Row, consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
 from tests.peers.kafka_twin import config_of, state_of, table
 from tests.pipeline.running import replicate_now
+from tests.sources.kafka.batches import decode
 from tests.sources.kafka.test_batch_encoding import records, row
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]

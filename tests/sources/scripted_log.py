@@ -8,10 +8,7 @@ from typing import cast
 from sources.master import MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.patience import PATIENCE_S
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+from tests.spans import span
 
 
 class ScriptedLog:

@@ -4,11 +4,8 @@ import pytest
 
 from sources.bounds import check_within
 from sources.errors import AboveMaximum, BelowMinimum, OffsetOutOfRange
-from sources.offsets import Offset, OffsetRange
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+from sources.offsets import OffsetRange
+from tests.spans import span
 
 
 @pytest.mark.parametrize("wanted", [span(4096, 8192), span(4096, 4096), span(8192, 8192), span(5000, 5001)])
@@ -34,6 +31,6 @@ def test_what_does_not_is_named(wanted: OffsetRange, kind: type[OffsetOutOfRange
     assert error.hint
 
 
-def test_who_reads_otherwise_gives_another_hint_for_what_was_deleted() -> None:
+def test_a_reader_may_give_its_own_hint_for_what_was_deleted() -> None:
     with pytest.raises(BelowMinimum, match=r"found 5\. Start anew\.$"):
         check_within(span(5, 6), span(6, 7), below="Start anew.")

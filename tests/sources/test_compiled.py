@@ -13,6 +13,8 @@ import pytest
 
 from tests.resident import PROJECT
 
+pytestmark = pytest.mark.nightly
+
 MODULE = """
 import numpy as np
 from sources.decoding.compiled import INTS, compiled
@@ -65,10 +67,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("ending", "left"),
-    [("nbi", 200), ("nbc", 0), *(pytest.param(*one, marks=pytest.mark.soak) for one in (("nbi", 0), ("nbc", 200)))],
-)
+@pytest.mark.parametrize(("ending", "left"), [("nbi", 0), ("nbi", 200), ("nbc", 0), ("nbc", 200)])
 def test_half_a_file_of_machine_code_is_no_obstacle(compiled: Path, tmp_path: Path, ending: str, left: int) -> None:
     folder = Path(shutil.copytree(compiled, tmp_path / "code"))
     (file,) = (folder / "__pycache__").glob(f"*.{ending}")
@@ -81,7 +80,7 @@ def test_without_a_place_to_keep_it_machine_code_is_made_anew(folder: Path) -> N
     assert [imported(folder, **only), imported(folder, **only)] == [COMPILED, COMPILED]
 
 
-@pytest.mark.parametrize("name", ["some-1.0-py3-none-any.whl", pytest.param("some.zip", marks=pytest.mark.soak)])
+@pytest.mark.parametrize("name", ["some-1.0-py3-none-any.whl", "some.zip"])
 def test_machine_code_of_an_archive_is_kept_for_the_user(folder: Path, name: str) -> None:
     archive, home = folder.parent / name, folder.parent / "home"
     with zipfile.ZipFile(archive, "w") as writing:

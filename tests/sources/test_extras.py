@@ -23,7 +23,7 @@ ModuleNotFoundError: No module named '{}'
 """
 
 
-def test_each_package_of_an_extra_is_known_by_the_extra_that_brings_it() -> None:
+def test_each_package_of_an_extra_is_listed() -> None:
     extras = PYPROJECT["optional-dependencies"]
     brought = {_name(one): extra for extra in ("kafka", "report", "sql") for one in extras[extra]}
     packages = {one: of.lower() for one, (of, *_) in packages_distributions().items() if not one.startswith("_")}

@@ -27,7 +27,8 @@ from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.patience import PATIENCE_S, wait_until
-from tests.sources.scripted_log import ScriptedLog, span
+from tests.sources.scripted_log import ScriptedLog
+from tests.spans import span
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
@@ -72,7 +73,7 @@ def rows(reader: GroupReader, end: GroupOffset) -> list[Planned]:
 # Offsets
 
 
-def test_each_batch_has_the_next_number_and_none_is_the_last_one_again(fixture_550: Fixture, tmp_path: Path) -> None:
+def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
     reader = reader_of(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path))
     start = reader.initialOffset()
     assert reader.latestOffset(start, ALL) == start  # nothing is listed
@@ -96,13 +97,6 @@ def test_what_cannot_be_looked_at_is_in_the_offset(fixture_550: Fixture, tmp_pat
     (row,) = rows(reader, end)
     assert isinstance(row, PlanFailed)
     assert (row.log_id, type(row.error), row.error.offset) == (A, AboveMaximum, fixture_550.max_offset + 1)
-
-
-def test_a_checkpoint_of_another_source_is_said(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A)], tmp_path))
-    with pytest.raises(RuntimeError) as caught:
-        reader.latestOffset({"offset": 5}, ALL)
-    assert isinstance(find_error(str(caught.value)), ConfigurationError)
 
 
 # What is planned of one

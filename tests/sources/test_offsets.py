@@ -4,36 +4,33 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.offsets import LogId, Offset, OffsetRange, Position
+from sources.offsets import LogId, Offset, Position
+from tests.spans import span
 
 offsets = st.integers(0, 2**63 - 1)
 
 
-def a_range(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
 def test_a_range_is_half_open() -> None:
-    assert 10 in a_range(10, 12)
-    assert 11 in a_range(10, 12)
-    assert 12 not in a_range(10, 12)
-    assert "10" not in a_range(10, 12)
-    assert a_range(10, 12).size == 2
-    assert a_range(7, 7).is_empty
-    assert str(a_range(10, 12)) == "[10, 12)"
+    assert 10 in span(10, 12)
+    assert 11 in span(10, 12)
+    assert 12 not in span(10, 12)
+    assert "10" not in span(10, 12)
+    assert span(10, 12).size == 2
+    assert span(7, 7).is_empty
+    assert str(span(10, 12)) == "[10, 12)"
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, 3), (3, 2)])
 def test_what_is_no_range_is_refused(start: int, end: int) -> None:
     with pytest.raises(ValueError, match=r"not a range of offsets"):
-        a_range(start, end)
+        span(start, end)
 
 
 @pytest.mark.parametrize(
     ("start", "expected"), [(5, (10, 20)), (10, (10, 20)), (15, (15, 20)), (20, (20, 20)), (25, (20, 20))]
 )
 def test_starting_at_keeps_the_part_at_or_after(start: int, expected: tuple[int, int]) -> None:
-    assert a_range(10, 20).starting_at(Offset(start)) == a_range(*expected)
+    assert span(10, 20).starting_at(Offset(start)) == span(*expected)
 
 
 @pytest.mark.parametrize(
@@ -41,13 +38,13 @@ def test_starting_at_keeps_the_part_at_or_after(start: int, expected: tuple[int,
     [(5, 9, False), (5, 10, False), (5, 11, True), (12, 15, True), (5, 25, True), (19, 25, True), (20, 25, False)],
 )
 def test_ranges_that_join_have_no_offset_in_common(start: int, end: int, overlaps: bool) -> None:
-    assert a_range(10, 20).overlaps(a_range(start, end)) is overlaps
-    assert a_range(start, end).overlaps(a_range(10, 20)) is overlaps
+    assert span(10, 20).overlaps(span(start, end)) is overlaps
+    assert span(start, end).overlaps(span(10, 20)) is overlaps
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(1, 50))
 def test_pieces_join_to_the_range(start: int, length: int, size: int) -> None:
-    whole = a_range(start, start + length)
+    whole = span(start, start + length)
     pieces = whole.in_pieces(size)
     assert [offset for piece in pieces for offset in range(piece.start, piece.end)] == list(
         range(start, start + length)
@@ -57,7 +54,7 @@ def test_pieces_join_to_the_range(start: int, length: int, size: int) -> None:
 
 def test_a_piece_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="a piece of 0 offsets"):
-        a_range(0, 1).in_pieces(0)
+        span(0, 1).in_pieces(0)
 
 
 @pytest.mark.parametrize("text", ["rocketmq/broker-a", "kafka/main/orders/0", "dister/group-1", "rocketmq/b_1.x"])

@@ -29,8 +29,7 @@ def test_a_replica_that_has_everything_has_nothing_to_lose(position: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("position", "bytes_left"),
-    [(5000, 0), (5001, 0), (5999, 0), (6000, 1000), (7999, 2000), (9499, 4000)],
+    ("position", "bytes_left"), [(5000, 0), (5001, 0), (5999, 0), (6000, 1000), (7999, 2000), (9499, 4000)]
 )
 def test_what_lies_in_a_file_goes_with_the_file(position: int, bytes_left: int) -> None:
     assert until_loss(THREE_DAYS, position) == UntilLoss(bytes_left, None)

@@ -36,9 +36,7 @@ def test_a_batch_is_full_or_takes_all_there_is(backlogs: dict[str, int], budget_
 
 
 @given(backlogs=BACKLOGS, budget_bytes=st.integers(1, 2**42))
-def test_every_log_with_something_new_gets_something_and_none_more_than_that(
-    backlogs: dict[str, int], budget_bytes: int
-) -> None:
+def test_every_log_with_news_gets_a_share_and_no_more_than_it_has(backlogs: dict[str, int], budget_bytes: int) -> None:
     found = shares(backlogs, budget_bytes)
     assert set(found) == {log for log, size in backlogs.items() if size}
     assert all(1 <= share <= backlogs[log] for log, share in found.items())

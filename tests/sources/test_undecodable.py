@@ -6,7 +6,7 @@ from sources.decoding.undecodable import TooCostly, as_damage, placed, up_to_dam
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, OutOfMemory
 
 
-def test_what_nobody_thought_of_is_damage_with_a_name_and_a_place() -> None:
+def test_an_unexpected_failure_is_damage_with_an_offset() -> None:
     with (
         pytest.raises(CorruptRecord, match=r"offset 7.*makes its decoder fail.*OverflowError: too large") as raised,
         as_damage(7),
@@ -19,7 +19,7 @@ def test_what_nobody_thought_of_is_damage_with_a_name_and_a_place() -> None:
 @pytest.mark.parametrize(
     "error", [ChecksumMismatch("crc"), MemoryError(), OSError(), ImportError(), KeyboardInterrupt(), SystemExit()]
 )
-def test_what_is_named_already_or_no_records_fault_stays_what_it_is(error: BaseException) -> None:
+def test_named_errors_and_failures_of_the_machine_stay_what_they_are(error: BaseException) -> None:
     with pytest.raises(type(error)) as raised, as_damage(0):
         raise error
     assert raised.value is error
@@ -42,7 +42,7 @@ def test_the_first_that_fails_is_found(count: int) -> None:
         assert len(attempts) <= count.bit_length() + 1
 
 
-def test_a_decoder_that_fails_over_nothing_too_is_not_tried_for_ever() -> None:
+def test_a_decoder_that_fails_over_no_records_is_given_up() -> None:
     def broken(some: int) -> None:
         raise CorruptRecord(f"{some} records")
 
@@ -71,7 +71,7 @@ def test_a_record_that_memory_does_not_suffice_for_is_named() -> None:
         up_to_damage(100, decode, 7)
 
 
-def test_a_record_that_takes_more_than_it_may_is_told_apart_from_a_lack_of_memory() -> None:
+def test_a_record_above_its_cost_is_no_lack_of_memory() -> None:
     def decode(some: int) -> None:
         if some:
             raise TooCostly("much")

@@ -18,7 +18,7 @@ from sources.visible import visible
         ("half \ud800", r"half \ud800"),
     ],
 )
-def test_what_commands_a_terminal_or_hides_is_an_escape(text: str, shown: str) -> None:
+def test_control_and_hidden_characters_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == visible(text, lines=True) == shown
 
 

@@ -43,14 +43,14 @@ class Drawn:
     legend: tuple[Key, ...] = field(default=())
 
 
-def visible(text: str) -> str:
+def with_marks(text: str) -> str:
     """`text` with a mark for each character that cannot be seen."""
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
 def plain(text: str, limit: int = NAME_LENGTH) -> str:
     """`text` as plotly.js shall show it, character by character, shortened in its middle."""
-    shown = visible(text)
+    shown = with_marks(text)
     if len(shown) > limit:
         shown = f"{shown[: limit // 2]}…{shown[-(limit - limit // 2 - 1) :]}"
     return html.escape(shown)

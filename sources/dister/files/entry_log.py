@@ -12,7 +12,6 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 import pyarrow as pa
 
@@ -39,14 +38,15 @@ _DAMAGE_HINT = (
 )
 
 
-_TOLD: Final[dict[Path, ToldDoubt]] = {}
-
-
 class EntryLog:
-    """The log in the folder `path`, below `ENTRY_LOG`. With `past_damage`, reading goes on behind damage."""
+    """The log in the folder `path`, below `ENTRY_LOG`. With `past_damage`, reading goes on behind damage.
 
-    def __init__(self, path: Path | str, *, past_damage: bool = False) -> None:
+    What stands behind its end is told once for each `told`.
+    """
+
+    def __init__(self, path: Path | str, told: ToldDoubt, *, past_damage: bool = False) -> None:
         self._path = Path(path)
+        self._told = told
         self._past_damage = past_damage
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
@@ -66,9 +66,9 @@ class EntryLog:
         walk = LogWalk(batches, end_of(batches, known))
         for _ in walk.pieces():  # includes what was appended since
             pass
-        doubt, told = walk.open_damage, _TOLD.setdefault(self._path, ToldDoubt(self._path))
-        if doubt is not None and not told.is_told(walk.end, doubt.error):
-            told.tell(walk.end, doubt.error, named=_named(doubt))
+        doubt = walk.open_damage
+        if doubt is not None and not self._told.is_told(walk.end, doubt.error):
+            self._told.tell(self._path, walk.end, doubt.error, named=_named(doubt))
         return OffsetRange(minimum_of(batches), walk.end)
 
     def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Generator[Chunk | Damage]:

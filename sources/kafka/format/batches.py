@@ -26,7 +26,7 @@ from sources.kafka.isolation import Isolation
 from sources.master import Damage
 from sources.offsets import END, Offset, OffsetRange
 
-__all__ = ["Aborted", "BatchLimits", "DecodedBatches", "damage_at", "decode", "decode_sound"]
+__all__ = ["Aborted", "BatchLimits", "DecodedBatches", "damage_at", "decode_sound"]
 
 _MAX_DATA_BYTES: Final = 2**30  # Arrow's binary columns count bytes in 32 bits
 RECORD_COST_BYTES: Final = 192
@@ -64,20 +64,6 @@ class DecodedBatches:
     epoch: int | None
     error: CorruptRecord | None = None
     damaged_at: int = 0
-
-
-def decode(
-    records: bytes | memoryview,
-    wanted: OffsetRange,
-    aborted: Sequence[Aborted],
-    isolation: Isolation,
-    limits: BatchLimits = DEFAULT_LIMITS,
-) -> DecodedBatches:
-    """Like `decode_sound`, but raise the error if there is one."""
-    decoded = decode_sound(records, wanted, aborted, isolation, limits)
-    if decoded.error is not None:
-        raise decoded.error
-    return decoded
 
 
 def decode_sound(

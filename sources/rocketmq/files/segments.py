@@ -59,7 +59,7 @@ class Segments:
         seen: dict[Path, Seen] = _SEEN,
     ) -> None:
         self._path = Path(path)
-        self._seen = seen.setdefault(self._path, Seen(ToldDoubt(self._path)))
+        self._seen = seen.setdefault(self._path, Seen(ToldDoubt()))
         self._limits = limits
         self._past_damage = past_damage
         self._settle_s = settle_s
@@ -82,7 +82,7 @@ class Segments:
             if self._clock() >= deadline:
                 if found.end == segments[0].start:
                     raise found.doubt
-                self._seen.told.tell(found.end, found.doubt)
+                self._seen.told.tell(self._path, found.end, found.doubt)
                 break
             self._sleep(LOOK_AGAIN_S)
             segments, found = self._look(proven)

@@ -33,7 +33,6 @@ class WorkloadSummary:
     bytes: int = 0  # of their bodies, as sent
     seconds: float = 0.0
     refused: dict[int, int] = field(default_factory=dict)  # messages, by the broker's code
-    first_refusal: str | None = None  # the broker's remark on the first of them
 
     @property
     def messages_per_s(self) -> float:
@@ -97,7 +96,6 @@ class _Sender:
         self._submitted_messages = self._messages = self._bytes = 0
         self._warned: Counter[int] = Counter()
         self._refused: Counter[int] = Counter()
-        self._first_refusal: str | None = None
 
     @property
     def seconds(self) -> float:
@@ -139,7 +137,6 @@ class _Sender:
             bytes=self._bytes,
             seconds=self.seconds,
             refused=dict(self._refused),
-            first_refusal=self._first_refusal,
         )
 
     def _submit(self, sending: _Sending) -> None:
@@ -156,7 +153,6 @@ class _Sender:
             self._busy.append(_Sending(sending.item, sending.attempts + 1))
         else:
             self._refused[result.code] += _messages_in(sending.item)
-            self._first_refusal = self._first_refusal or result.remark
 
     def _report(self) -> None:
         self._reported = time.monotonic()

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.dister.log import DisterLog
-from sources.errors import CorruptRecord, MissingSegment
+from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from tests.sources.dister.entry_logs import ids, log_of, owned, pieces, raw, write
+from tests.sources.dister.entry_logs import log_of, owned, pieces, raw, write
 from tests.sources.dister.naive_reader import BATCH, Naive, naive
 
 NUMBERS = st.integers(1, 60)
@@ -145,16 +145,3 @@ def test_without_past_damage_the_first_stops_the_log(files: dict[int, bytes]) ->
         if any(kind == "damage" for kind, _, _, _ in truth.pieces):
             with pytest.raises(CorruptRecord):
                 pieces(strict, min(files) * BATCH, truth.end)
-
-
-def test_a_gap_in_files_is_no_end(tmp_path: Path) -> None:
-    files = {0: b'7,300,{"k":"v"}\n', 2: b'2000000007,300,{"k":"v"}\n'}
-    log = log_of(write(tmp_path, files))
-
-    end = log.bounds().end
-    assert end == 2_000_000_008
-    assert (ids(log, 0, 8), raw(log, 0, 8)) == ([7], files[0])
-    for ask in (lambda: pieces(log, 0, end), lambda: raw(log, 0, end)):
-        with pytest.raises(MissingSegment, match=r"dister.entry.log/0/1 is missing") as raised:
-            ask()
-        assert raised.value.offset == BATCH

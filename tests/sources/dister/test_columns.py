@@ -63,13 +63,6 @@ def test_rows_give_their_lines_back() -> None:
     assert columns.lengths(records.slice(0, 0)).tolist() == []
 
 
-def test_the_columns_that_are_named_are_enough() -> None:
-    records = columns.encode(group(LINES)).select(list(columns.COLUMNS))
-
-    assert columns.restore(records) == b"".join(line + b"\n" for line in LINES)
-    assert columns.lengths(records).tolist() == [len(line) + 1 for line in LINES]
-
-
 @pytest.mark.parametrize("name", ["size", "flag", "body"])
 def test_a_row_that_lacks_something_is_corrupt(name: str) -> None:
     rows = columns.encode(group(LINES)).to_pylist()

@@ -17,11 +17,7 @@ from tests.dister_folders import dirty, leader, line, write_log
 
 def log_of(folder: Path, mode: CheckAndFix = "safe", *, past_damage: bool = False) -> DisterLog:
     return DisterLog(
-        log_id=LogId("dister", "test"),
-        path=str(folder),
-        check_and_fix=mode,
-        past_damage=past_damage,
-        chunk_bytes=200,
+        log_id=LogId("dister", "test"), path=str(folder), check_and_fix=mode, past_damage=past_damage, chunk_bytes=200
     )
 
 

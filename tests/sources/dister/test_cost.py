@@ -47,8 +47,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     indexes = range(ENTRIES // 2, ENTRIES + ENTRIES // 2)
     lines = [set_line(index * 10_000 + index % 7919, value="v" * 60) for index in indexes]
     yield write(
-        tmp_path_factory.mktemp("leader"),
-        {0: b"".join(lines[: ENTRIES // 2]), 1: b"".join(lines[ENTRIES // 2 :])},
+        tmp_path_factory.mktemp("leader"), {0: b"".join(lines[: ENTRIES // 2]), 1: b"".join(lines[ENTRIES // 2 :])}
     )
 
 

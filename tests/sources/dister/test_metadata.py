@@ -62,7 +62,7 @@ def test_text_that_is_none_is_refused() -> None:
         services_of(ServiceRegistry(1, {"0.a\ud800.service.dister": Service("web", {})}))
 
 
-def test_both_are_fetched_and_nothing_of_nodes_without_a_place_to_ask(tmp_path: Path) -> None:
+def test_services_and_nodes_are_fetched_where_there_is_a_place_to_ask(tmp_path: Path) -> None:
     with EmbeddedLeader(tmp_path, now_ms=lambda: 500) as leader:
         leader.service_set("web", "tcp", [{}])
     services, peers = fetch(str(tmp_path), str(tmp_path / PEERS_FILE))

@@ -50,12 +50,6 @@ def test_a_leader_without_a_service_file_has_no_services(tmp_path: Path) -> None
     assert read_services(tmp_path) == ServiceRegistry(0, {})
 
 
-def test_services_are_read_anew_at_each_look(tmp_path: Path) -> None:
-    for last in (5, 6):
-        (tmp_path / SERVICE_FILE).write_text(f'{{"LastServiceLogId":{last},"Service":{{}}}}')
-        assert read_services(tmp_path) == ServiceRegistry(last, {})
-
-
 def test_a_service_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / SERVICE_FILE).mkdir()
     with pytest.raises(MasterUnreachable, match=SERVICE_FILE) as caught:

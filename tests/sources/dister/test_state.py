@@ -48,14 +48,6 @@ def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
     assert live(changes_of(rows((SET, {"a": "1"}), (REMOVE, ["b"])))) == {"a": "1"}
 
 
-def test_2_a_set_after_a_remove_brings_the_key_back() -> None:
-    assert changes_of(rows((SET, {"a": "1"}), (REMOVE, ["a"]), (SET, {"a": "2"}))) == {"a": KeyChange(30007, "2")}
-
-
-def test_2_the_same_key_twice_the_last_entry_wins() -> None:
-    assert changes_of(rows((SET, {"a": "1"}), (SET, {"a": "2"}))) == {"a": KeyChange(20007, "2")}
-
-
 def test_the_same_key_twice_in_one_entry_the_last_one_wins() -> None:
     batch = rows((SET, {}))
     doubled = batch.set_column(3, SCHEMA.field("body"), pa.array([b'{"a":"1","b":"x","a":"2"}']))

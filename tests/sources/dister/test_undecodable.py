@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sources.dister.format import columns, line_walk
-from sources.errors import CorruptRecord, OutOfMemory
+from sources.errors import OutOfMemory
 from tests.sources.dister.entry_logs import leader, pieces, set_line
 
 LINES = [set_line(10 * number, f"k{number}") for number in range(1, 7)]
@@ -47,19 +47,8 @@ def test_it_is_damage_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch, t
     assert pieces(log, 0, 61) == expected
 
 
-@pytest.mark.parametrize("broken", [in_the_line, in_the_columns])
-def test_without_past_damage_it_ends_the_log_by_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, broken: Break
-) -> None:
-    log = leader(tmp_path, *LINES)
-    broken(monkeypatch)
-    with pytest.raises(CorruptRecord, match=r"line 3, byte \d+: the record makes its decoder fail") as raised:
-        pieces(log, 0, 61)
-    assert raised.value.log == "dister/g"
-
-
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_where_memory_does_not_suffice_for_all_entries_at_once_none_is_left_out(
+def test_with_too_little_memory_for_all_entries_none_is_left_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int
 ) -> None:
     log = leader(tmp_path, *LINES, past_damage=True)

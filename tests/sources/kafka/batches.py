@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from sources.kafka.format.batches import Aborted, BatchLimits, DecodedBatches, decode
+from sources.kafka.format.batches import Aborted, BatchLimits, DecodedBatches, decode_sound
 from sources.kafka.isolation import Isolation
 from sources.offsets import END, Offset, OffsetRange
 
@@ -100,6 +100,20 @@ def log_of(batches: Iterable[Written]) -> bytes:
     return b"".join(map(bytes, batches))
 
 
+def decode(
+    log: bytes | memoryview,
+    wanted: OffsetRange,
+    aborted: Sequence[Aborted],
+    isolation: Isolation,
+    limits: BatchLimits | None = None,
+) -> DecodedBatches:
+    """As `decode_sound`, but raise the error if there is one."""
+    found = decode_sound(log, wanted, aborted, isolation, limits or BatchLimits())
+    if found.error is not None:
+        raise found.error
+    return found
+
+
 def decoded(
     log: bytes,
     wanted: OffsetRange = ALL,
@@ -107,7 +121,7 @@ def decoded(
     isolation: Isolation = COMMITTED,
     limits: BatchLimits | None = None,
 ) -> DecodedBatches:
-    found = decode(log, wanted, aborted, isolation, limits or BatchLimits())
+    found = decode(log, wanted, aborted, isolation, limits)
     found.records.validate(full=True)
     return found
 

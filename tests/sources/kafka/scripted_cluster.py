@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -51,6 +51,10 @@ class ScriptedCluster(Cluster):
     def connected(self, _settings: object) -> Iterator[Cluster]:
         self.connections += 1
         yield self
+
+
+Play = Callable[..., ScriptedCluster]
+"""A script: the answers from now on."""
 
 
 def metadata(*topics: Any) -> Any:

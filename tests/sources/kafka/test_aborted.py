@@ -40,11 +40,6 @@ def read(log: bytes, *aborted: tuple[int, int], wanted: OffsetRange = ALL) -> li
     return values(decoded(log, wanted, listed, COMMITTED))
 
 
-def test_committed_records_stay_and_markers_are_nobodys_records() -> None:
-    found = decoded(log_of([part_of(FIRST, 0, b"a"), marker(1, FIRST, COMMIT_KEY), written(2, b"b")]))
-    assert (values(found), offsets(found), found.reached) == ([b"a", b"b"], [0, 2], 3)
-
-
 def test_an_aborted_transaction_is_left_out_and_covered() -> None:
     log = log_of([part_of(FIRST, 0, b"a"), part_of(FIRST, 1, b"b"), marker(2, FIRST, ABORT_KEY)])
     found = decoded(log, ALL, [Aborted(FIRST, Offset(0))])
@@ -71,13 +66,6 @@ def test_transactions_of_two_producers_interleaved() -> None:
     expected = [b"second, committed", b"of nobody", b"first, committed", b"second, committed, too"]
     assert read(log, (FIRST, 0), (SECOND, 8)) == expected
     assert read(log, (SECOND, 8), (FIRST, 0)) == expected  # in whatever order they are listed
-
-
-def test_one_producer_aborts_commits_and_aborts() -> None:
-    batches: list[Written] = []
-    for number, key in enumerate((ABORT_KEY, COMMIT_KEY, ABORT_KEY, COMMIT_KEY)):
-        batches += [part_of(FIRST, 2 * number, b"%d" % number), marker(2 * number + 1, FIRST, key)]
-    assert read(log_of(batches), (FIRST, 0), (FIRST, 4)) == [b"1", b"3"]
 
 
 def test_a_fetch_that_begins_inside_an_aborted_transaction() -> None:

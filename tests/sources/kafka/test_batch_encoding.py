@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,6 @@ from kafka.record.memory_records import MemoryRecords
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
-from sources.kafka.format.record_columns import NO_RECORDS
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
@@ -36,7 +34,6 @@ from tests.sources.kafka.test_batches import BY_HAND
 
 FAR_MS = 60_000_000_000_000
 """From 1970: years that Python knows. There are others."""
-LARGEST_MS = (2**63 - 1) // 1000
 TIME_AT = 12
 """At which canonical byte of a record its time stands."""
 
@@ -109,12 +106,6 @@ def test_what_a_broker_wrote_comes_back_as_it_was(batches: list[Written]) -> Non
     assert list(read_by_kafka_python(again)) == list(read_by_kafka_python(log_of(batches)))
 
 
-@given(many_rows(), st.integers(0, 12), st.integers(0, 12))
-def test_a_part_of_rows_is_written_like_any(rows: list[Row], first: int, count: int) -> None:
-    part = records(rows).slice(first, count)
-    assert rows_of(decoded(log(list(encode(part)))).records) == rows_of(part)
-
-
 def test_the_bytes_of_a_batch_written_by_hand() -> None:
     """But for the offset behind its record, which is in no row."""
     (made,) = encode(decoded(BY_HAND).records)
@@ -126,10 +117,6 @@ def test_the_bytes_of_a_batch_written_by_hand() -> None:
     assert made.whole[:8] == BY_HAND[:8]
 
 
-def test_no_rows_are_no_batch() -> None:
-    assert list(encode(NO_RECORDS)) == []
-
-
 def test_rows_that_can_share_a_batch_do() -> None:
     (batch,) = written(*(row(offset, timestamp=NOW_MS + offset % 10, key=b"k") for offset in (5, 6, 9, 400)))
     assert (batch.covered, batch.epoch) == (OffsetRange(Offset(5), Offset(401)), 0)
@@ -137,14 +124,7 @@ def test_rows_that_can_share_a_batch_do() -> None:
     assert (found.first_timestamp, found.max_timestamp) == (NOW_MS + 5, NOW_MS + 9)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"leader_epoch": 1},
-        {"leader_epoch": None},
-        {"timestamp_type": LOG_APPEND_TIME},
-    ],
-)
+@pytest.mark.parametrize("changes", [{"leader_epoch": 1}, {"leader_epoch": None}, {"timestamp_type": LOG_APPEND_TIME}])
 def test_what_is_said_once_a_batch_begins_another(changes: dict[str, Any]) -> None:
     batches = written(row(1), row(2), row(3, **changes), row(4, **changes), row(5))
     assert [(one.covered.start, one.covered.end) for one in batches] == [(1, 3), (3, 5), (5, 6)]
@@ -156,13 +136,6 @@ def test_the_brokers_own_time_is_one_a_batch() -> None:
         *(row(at, timestamp=time, timestamp_type=LOG_APPEND_TIME) for at, time in enumerate(times))
     )  # fmt: skip
     assert [one.covered.start for one in batches] == [0, 2, 4]
-
-
-@pytest.mark.parametrize("times_ms", [(-LARGEST_MS, LARGEST_MS), (LARGEST_MS, None, -LARGEST_MS)])
-def test_the_times_that_are_farthest_apart(times_ms: tuple[int | None, ...]) -> None:
-    """A table of an older version has them as times; a record is the same record."""
-    found = records([row(offset, timestamp=time_ms) for offset, time_ms in enumerate(times_ms)])
-    assert canonical(decoded(log(list(encode(found)))).records) == canonical(found)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.sampled_from((0, 0x08)))
@@ -224,9 +197,3 @@ def test_an_empty_batch_begins_as_near_as_it_has_to() -> None:
     made = empty_batch(end, Offset(0), 1)
     assert made.covered == OffsetRange(Offset(end - MAX_DELTA), end)
     assert decoded(made.whole, OffsetRange(Offset(0), END)).reached == end
-
-
-def test_batches_join_in_the_order_of_their_offsets() -> None:
-    batches = written(*(row(3 * at, leader_epoch=at // 2) for at in range(9)))
-    assert [one.epoch for one in batches] == [0, 1, 2, 3, 4]
-    assert all(one.covered.end <= next_one.covered.start for one, next_one in pairwise(batches))

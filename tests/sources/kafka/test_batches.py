@@ -3,21 +3,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.record.memory_records import MemoryRecordsBuilder
 
 from sources.errors import ChecksumMismatch
 from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
-from sources.offsets import END, Offset, OffsetRange
+from sources.offsets import END
 from tests.sources.kafka.batches import (
-    ALL,
     COMPRESSIONS,
     GZIP,
     LOG_APPEND_TIME,
     NONE,
     NOW_MS,
-    UNCOMMITTED,
-    ZSTD,
     Sent,
     Written,
     decoded,
@@ -30,11 +26,7 @@ from tests.sources.kafka.batches import (
     with_crc,
     written,
 )
-
-
-def between(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
+from tests.spans import span
 
 BY_HAND = with_crc(
     bytes.fromhex(
@@ -89,7 +81,7 @@ def test_the_records_are_those_that_kafka_python_reads(batches: list[Written]) -
 @given(logs(), st.data())
 def test_any_range_gives_its_records_and_no_others(batches: list[Written], data: st.DataObject) -> None:
     edges = st.integers(0, 10) if not batches else st.integers(batches[0].base_offset, batches[-1].end + 3)
-    wanted = between(*sorted((data.draw(edges), data.draw(edges))))
+    wanted = span(*sorted((data.draw(edges), data.draw(edges))))
     found = decoded(log_of(batches), wanted)
     everything = rows_of(decoded(log_of(batches)).records)
     assert rows_of(found.records) == [row for row in everything if row["offset"] in wanted]
@@ -104,16 +96,6 @@ def test_every_compression(compression: int) -> None:
     batch = written(5, *sent, compression=compression)
     assert bytes(batch)[22] == compression  # the builder leaves it where nothing is won
     assert values(decoded(bytes(batch))) == sent
-
-
-def test_what_the_builder_of_kafka_pythons_producer_sends() -> None:
-    builder = MemoryRecordsBuilder(magic=2, compression_type=ZSTD, batch_size=1 << 20)
-    for number in range(50):
-        builder.append(timestamp=NOW_MS + number, key=b"%d" % number, value=b"v" * 100, headers=[("n", b"%d" % number)])
-    builder.close()
-    found = decoded(bytes(builder.buffer()))
-    assert [row["headers"] for row in rows_of(found.records)] == [[("n", b"%d" % number)] for number in range(50)]
-    assert found.reached == 50
 
 
 def test_null_and_empty_are_kept_apart() -> None:
@@ -165,12 +147,6 @@ def test_the_first_and_the_last_time_that_a_table_takes(time_ms: int) -> None:
     assert (row["timestamp"], row["timestamp_type"]) == (time_ms, "create_time")
 
 
-def test_an_epoch_that_a_batch_does_not_have() -> None:
-    found = decoded(bytes(written(0, b"old", epoch=-1)))
-    assert found.epoch is None
-    assert found.records.column("leader_epoch").to_pylist() == [None]
-
-
 def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
     log = log_of([written(0, b"0", b"1"), Written(2, (), last_delta=9, producer_id=4), written(12, b"12")])
     found = decoded(log)
@@ -182,10 +158,10 @@ def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
 
 def test_records_that_compaction_took_leave_holes() -> None:
     batch = Written(100, (Sent(3), Sent(8)), last_delta=20)
-    found = decoded(bytes(batch), between(100, 200))
+    found = decoded(bytes(batch), span(100, 200))
     assert (offsets(found), found.reached) == ([103, 108], 121)
     for start, end, expected in ((103, 109, [103, 108]), (104, 108, []), (109, 121, []), (0, 104, [103])):
-        assert offsets(decoded(bytes(batch), between(start, end))) == expected
+        assert offsets(decoded(bytes(batch), span(start, end))) == expected
 
 
 def test_where_reading_got_to_and_in_which_epoch() -> None:
@@ -193,7 +169,7 @@ def test_where_reading_got_to_and_in_which_epoch() -> None:
     log = log_of([first, second, third])
 
     def led_to(start: int, end: int, answer: bytes = log) -> tuple[int, int | None]:
-        found = decoded(answer, between(start, end))
+        found = decoded(answer, span(start, end))
         return found.reached, found.epoch
 
     assert led_to(0, END) == (21, 5)
@@ -208,13 +184,13 @@ def test_where_reading_got_to_and_in_which_epoch() -> None:
     assert led_to(30, 40, log[:70]) == (30, None)
 
 
-def test_nothing_but_its_place_is_checked_of_a_batch_behind_the_range() -> None:
+def test_of_a_batch_behind_the_range_only_the_place_is_checked() -> None:
     damaged = bytearray(bytes(written(12, b"c")))
     damaged[-1] ^= 1
     log = bytes(written(10, b"a", b"b")) + bytes(damaged)
-    assert (values(decoded(log, between(0, 12))), decoded(log, between(0, 12)).reached) == ([b"a", b"b"], 12)
+    assert (values(decoded(log, span(0, 12))), decoded(log, span(0, 12)).reached) == ([b"a", b"b"], 12)
     with pytest.raises(ChecksumMismatch) as raised:
-        decoded(log, between(0, 13))
+        decoded(log, span(0, 13))
     assert raised.value.offset == 12
 
 
@@ -222,7 +198,7 @@ def test_a_damaged_batch_before_the_range_is_still_found() -> None:
     damaged = bytearray(log_of([written(10, b"a"), written(11, b"b")]))
     damaged[65] ^= 1
     with pytest.raises(ChecksumMismatch, match="at offset 10"):
-        decoded(bytes(damaged), between(11, 12))
+        decoded(bytes(damaged), span(11, 12))
 
 
 @given(logs(max_batches=3), st.data())
@@ -256,21 +232,9 @@ def test_reading_ends_early_where_much_was_decompressed() -> None:
     limits = BatchLimits(max_decompressed_bytes=15_000)
     found = decoded(log_of(batches), limits=limits)
     assert (offsets(found), found.reached) == ([0, 1], 2)
-    rest = decoded(log_of(batches), between(2, 9), limits=limits)
+    rest = decoded(log_of(batches), span(2, 9), limits=limits)
     assert (offsets(rest), rest.reached) == ([2, 3], 4)
     assert offsets(decoded(log_of([written(at, bytes(10_000)) for at in range(4)]), limits=limits)) == [0, 1, 2, 3]
-
-
-def test_what_compression_does_not_change() -> None:
-    rows = [
-        rows_of(decoded(log_of([written(0, b"x" * 99, b"y" * 99, compression=one)])).records) for one in COMPRESSIONS
-    ]
-    assert all(row == rows[0] for row in rows)
-
-
-def test_isolation_means_nothing_to_batches_without_transactions() -> None:
-    log = log_of([written(0, b"a", producer_id=3), written(1, b"b")])
-    assert values(decoded(log, ALL, (), UNCOMMITTED)) == values(decoded(log)) == [b"a", b"b"]
 
 
 def test_more_than_columns_can_count_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:

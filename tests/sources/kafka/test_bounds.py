@@ -28,13 +28,6 @@ def test_a_leader_is_asked_for_all_its_partitions_at_once_with_its_epochs() -> N
     assert [request.topics[0].partitions[0].timestamp for request, _ in cluster.asked] == [-2, -1]
 
 
-def test_each_leader_is_asked_for_its_own() -> None:
-    topic = Topic("t", TOPIC_ID, {0: Leader(2, 0)})
-    cluster = ScriptedCluster(offsets(1), offsets(2))
-    assert bounds(cluster, topic, Isolation.READ_UNCOMMITTED) == {0: OffsetRange(Offset(1), Offset(2))}
-    assert [node for _, node in cluster.asked] == [2, 2]
-
-
 @pytest.mark.parametrize(("partition", "expected"), [(2, MasterRefused), (3, ConfigurationError)])
 def test_a_partition_that_cannot_be_asked_for(partition: int, expected: type[LogtwinError]) -> None:
     with pytest.raises(expected, match=f"t/{partition}"):

@@ -16,7 +16,7 @@ from sources.kafka.isolation import Isolation
 from sources.offsets import END, Offset, OffsetRange
 from tests.peers.kafka import VERSIONS
 from tests.peers.kafka_fixture import BY_THE_BROKER, COMPACTED, OWN_TIMES, PRODUCED, TOPICS, TRANSACTIONS
-from tests.sources.kafka.batches import ALL, COMMITTED, UNCOMMITTED, decoded, read_by_kafka_python, rows_of
+from tests.sources.kafka.batches import ALL, COMMITTED, UNCOMMITTED, decoded, rows_of
 from tests.sources.kafka.broker_logs import BrokerLog, extract
 
 
@@ -46,11 +46,6 @@ def test_every_field_of_every_record_is_what_kafkas_consumer_reads(
     found = read(logs[topic], ALL, isolation)
     assert rows_of(found.records) == logs[topic].truth(isolation)
     assert found.reached == max(batch.end for batch in batches_of(logs[topic]))
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-def test_kafka_python_reads_the_same(logs: dict[str, BrokerLog], topic: str) -> None:
-    assert rows_of(read(logs[topic], ALL, UNCOMMITTED).records) == list(read_by_kafka_python(logs[topic].records))
 
 
 @pytest.mark.parametrize("isolation", list(Isolation), ids=lambda isolation: isolation.name)
@@ -96,15 +91,6 @@ def test_what_the_logs_hold(logs: dict[str, BrokerLog]) -> None:
     headers = [header for row in rows for header in row["headers"]]
     assert {("null", None), ("empty", b"")} <= set(headers)
     assert {"", "größe"} <= {key for key, _ in headers}
-
-
-def test_the_transactions_in_the_logs(logs: dict[str, BrokerLog]) -> None:
-    log = logs[TRANSACTIONS]
-    assert sum(batch.is_control for batch in batches_of(log)) == 8 + 8 + 3
-    assert len(log.aborted(ALL)) == 3 + 4 + 2
-    everything, committed = log.truth(UNCOMMITTED), log.truth(COMMITTED)
-    assert len(everything) == 8 * (6 + 3 + 3) + 9
-    assert len(committed) == len(everything) - (3 * 6 + 4 * 3 + 2 * 3)
 
 
 def test_the_compacted_log_lost_records_and_whole_batches(logs: dict[str, BrokerLog]) -> None:

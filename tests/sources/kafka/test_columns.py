@@ -13,7 +13,6 @@ from sources.kafka.format.record_columns import texts
 from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
     COMPRESSIONS,
-    GZIP,
     LOG_APPEND_TIME,
     Row,
     Sent,
@@ -119,12 +118,6 @@ def test_canonical_bytes_do_not_depend_on_compression(batches: list[Written], co
     assert canonical(records_of(recompressed(batches, compression))) == canonical(records_of(batches))
 
 
-def test_canonical_bytes_do_not_depend_on_batches() -> None:
-    together = [written(3, b"a" * 50, b"b" * 50, compression=GZIP)]
-    apart = [written(3, b"a" * 50), written(4, b"b" * 50)]
-    assert canonical(records_of(together)) == canonical(records_of(apart))
-
-
 CHANGES: list[dict[str, Any]] = [
     {"delta": 1},
     {"timestamp_ms": 1},
@@ -154,10 +147,6 @@ def test_the_leader_and_the_kind_of_time_count_too() -> None:
 
 def one(fields: dict[str, Any], **options: Any) -> bytes:
     return canonical(records_of([Written(0, (Sent(**fields),), **options)]))
-
-
-def test_no_records_have_no_bytes() -> None:
-    assert canonical(records_of([])) == b""
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 import trustme
 
-from pipeline.system.ports import free_port
 from sources.access.secrets import Secret
 from sources.access.tls import Tls
 from sources.errors import (
@@ -27,9 +25,11 @@ from sources.errors import (
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.settings import KafkaSettings, Security
 from sources.kafka.topic import KafkaTopic
+from tests.deaf_port import deaf_port
 
-TLS = Security(protocol="SSL")
-LIMIT_MS = 300
+PLAIN, TLS = Security(), Security(protocol="SSL")
+PATIENT_MS = 60_000
+SHORT_MS = 100  # for who is silent anyway
 
 
 @pytest.fixture
@@ -82,13 +82,13 @@ def door(greeting: bytes = b"", *, hangs_up: bool = False) -> Iterator[Door]:
         yield one
 
 
-def error_of(*servers: str, security: Security = Security(), attempts: int = 1) -> LogtwinError:  # noqa: B008 - frozen
+def error_of(*servers: str, security: Security = PLAIN, attempts: int = 1, limit_ms: int = PATIENT_MS) -> LogtwinError:
     settings = KafkaSettings(
         servers=servers,
         security=security,
-        connect_timeout_ms=LIMIT_MS,
+        connect_timeout_ms=limit_ms,
         connect_attempts=attempts,
-        request_timeout_ms=500,
+        request_timeout_ms=2 * limit_ms,
     )
     with pytest.raises(LogtwinError) as caught, connected(settings):
         pass
@@ -96,15 +96,7 @@ def error_of(*servers: str, security: Security = Security(), attempts: int = 1) 
 
 
 def nowhere() -> str:
-    return f"127.0.0.1:{free_port()}"
-
-
-def test_where_nobody_listens_nobody_is_reached() -> None:
-    server = nowhere()
-    error = error_of(server, attempts=2)
-    assert isinstance(error, MasterUnreachable)
-    assert server in str(error)
-    assert "PLAINTEXT" in str(error)
+    return f"127.0.0.1:{deaf_port()}"
 
 
 @pytest.mark.parametrize("host", ["nobody.invalid", "a" * 70])
@@ -115,17 +107,15 @@ def test_a_name_that_no_host_has_is_not_reached(host: str) -> None:
 @pytest.mark.parametrize("security", [Security(), TLS])
 def test_a_port_that_is_silent_is_left_in_time(security: Security) -> None:
     with door() as silent:
-        start = time.monotonic()
-        error = error_of(silent.server, security=security)
+        error = error_of(silent.server, security=security, limit_ms=SHORT_MS)
         assert isinstance(error, MasterSilent)
         assert silent.server in str(error)
-        assert time.monotonic() - start < 5
 
 
 def test_every_server_is_tried_as_often_as_is_asked_for() -> None:
     with door() as one, door() as other:
-        assert isinstance(error_of(one.server, other.server, attempts=3), MasterSilent)
-        assert (one.opened, other.opened) == (3, 3)
+        assert isinstance(error_of(one.server, other.server, attempts=2, limit_ms=SHORT_MS), MasterSilent)
+        assert (one.opened, other.opened) == (2, 2)
 
 
 @pytest.mark.parametrize("hangs_up", [False, True])
@@ -170,31 +160,23 @@ def test_secrets_are_read_when_a_connection_is_made(monkeypatch: pytest.MonkeyPa
     assert "env:NOBODY" in str(error)
 
 
-def nobody() -> str:
-    return f"127.0.0.1:{free_port()}"
-
-
 def test_servers_at_which_nobody_listens_are_named_at_once_and_together() -> None:
     """No attempt follows the first: they are wrong, or nothing runs there."""
-    one, other = nobody(), nobody()
-    began = time.monotonic()
-    error = error_of(one, other, attempts=50)
-    assert time.monotonic() - began < 5  # fifty attempts would take a minute
+    one, other = nowhere(), nowhere()
+    error = error_of(one, other, attempts=10_000)  # which would take hours
     assert type(error) is NobodyListens
     assert error.problem == f"no broker listens at {one} or at {other}"
     assert error.is_transient
 
 
-def test_where_one_server_is_there_and_silent_it_is_not_that_nobody_listens() -> None:
+def test_one_silent_server_is_somebody_who_listens() -> None:
     with door() as silent:
-        for servers in ((nobody(), silent.server), (silent.server, nobody())):  # kafka-python asks in any order
-            assert type(error_of(*servers)) in (MasterSilent, MasterUnreachable)
+        for servers in ((nowhere(), silent.server), (silent.server, nowhere())):  # kafka-python asks in any order
+            assert type(error_of(*servers, limit_ms=SHORT_MS)) in (MasterSilent, MasterUnreachable)
 
 
 def test_who_asks_a_topic_hears_at_once_that_nobody_listens() -> None:
-    server = nobody()
-    topic = KafkaTopic(settings=KafkaSettings(servers=(server,)), cluster="c", topic="t", patience_ms=60_000)
-    began = time.monotonic()
+    server = nowhere()
+    topic = KafkaTopic(settings=KafkaSettings(servers=(server,)), cluster="c", topic="t", patience_ms=3_600_000)
     with pytest.raises(NobodyListens, match=server):
         topic.bounds()
-    assert time.monotonic() - began < 5

@@ -53,7 +53,7 @@ def ask(settings: KafkaSettings = ONE) -> object:
         return cluster
 
 
-def test_one_question_after_the_other_goes_the_same_way(made: list[Connected]) -> None:
+def test_questions_share_a_connection(made: list[Connected]) -> None:
     assert ask() is ask() is made[0]
     assert ask(OTHER) is made[1]
     assert [one.is_closed for one in made] == [False, False]
@@ -73,7 +73,7 @@ def test_none_is_kept_over_which_a_question_has_failed(made: list[Connected]) ->
     assert ask() is made[1]
 
 
-def test_questions_at_the_same_time_have_one_each_of_which_so_many_are_kept(made: list[Connected]) -> None:
+def test_concurrent_questions_have_a_connection_each_and_so_many_are_kept(made: list[Connected]) -> None:
     count = MOST + 3
     together = threading.Barrier(count)
 

@@ -40,7 +40,7 @@ def test_a_commit_that_is_refused_for_others_names_them() -> None:
         ConsumerGroup("g").commit(cluster, POSITION)
 
 
-def test_a_commit_that_was_refused_for_others_who_left_is_told_again() -> None:
+def test_a_commit_refused_for_members_who_left_is_repeated() -> None:
     cluster = ScriptedCluster(
         coordinator(), told(UNKNOWN_MEMBER), coordinator(), described("Empty"), coordinator(), told(0)
     )

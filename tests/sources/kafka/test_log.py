@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 
 from sources.errors import ConfigurationError, MasterUnreachable, Recreated
-from sources.kafka import topic as topic_module
-from sources.kafka.cluster import leadership
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
 from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.session import GroupSession, PartitionSession
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known, MasterLog, TimeIsUp
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.silent_session import SilentTopicSession
 from tests.sources.kafka.group_answers import ALICE, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     OTHER_ID,
     TOPIC_ID,
+    Play,
     ScriptedCluster,
     batch,
     fetched,
@@ -30,37 +29,16 @@ from tests.sources.kafka.scripted_cluster import (
     offsets,
     topic,
 )
+from tests.spans import span
 
 HERE = metadata(topic())
 THREE = metadata(topic(leaders=[(1, 0)] * 3))
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def a_log(number: int = 0, *, known: Known | None = None, **options: Any) -> KafkaLog:
     given = {"settings": KafkaSettings(servers=("h:1",)), "cluster": "c", "topic": "t", "patience_ms": 0} | options
     of_topic = KafkaTopic(**given)  # type: ignore[arg-type] # of a test
     return KafkaLog(topic=of_topic, number=number, known=known or Known())
-
-
-class Play:
-    """What all connections are answered."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *answers: object) -> ScriptedCluster:
-        cluster = ScriptedCluster(*answers)
-        self._monkeypatch.setattr(leadership, "connected", cluster.connected)
-        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
-        return cluster
-
-
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    return Play(monkeypatch)
 
 
 def read(log: MasterLog, start: int, end: int) -> list[Chunk]:
@@ -115,7 +93,7 @@ def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(
     assert epochs_asked(cluster) == [(13, -1)]
 
 
-def test_it_is_the_topic_that_is_known_or_else_the_one_that_there_is(play: Play) -> None:
+def test_the_known_topic_is_read_or_else_the_one_there_is(play: Play) -> None:
     play(HERE)
     with pytest.raises(Recreated) as caught:
         read(a_log(known=Known(str(OTHER_ID), Offset(0), None)), 0, 5)
@@ -134,7 +112,7 @@ def test_of_an_empty_range_nobody_is_asked(play: Play) -> None:
     assert cluster.connections == 0
 
 
-def test_in_a_hurry_it_ends_behind_the_answer_with_which_its_time_was_up(play: Play) -> None:
+def test_in_a_hurry_reading_ends_after_the_late_answer(play: Play) -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(0), None))
     play(HERE, fetched(batch(0, 5)))
     late = log.hurried(0.0).read(span(0, 20), committed=None, boundary=True)
@@ -161,7 +139,7 @@ def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that(play: Play, monk
     assert patience == [30_000, 2000]
 
 
-def test_its_own_bytes_are_what_is_made_again_of_its_records(play: Play) -> None:
+def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(3), None))
     play(HERE, fetched(batch(0, 10)))
     (chunk,) = read(log, 3, 8)
@@ -193,6 +171,13 @@ def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play
         a_log(known=Known(str(OTHER_ID), None, None)).bounds()
 
 
+def test_what_it_knows_replaces_what_it_knew() -> None:
+    known = Known(str(uuid.UUID(int=3)), Offset(9), 4)
+    log = a_log(known=Known(str(TOPIC_ID), Offset(1), 0))
+    assert log.continuing(known) == a_log(known=known)
+    assert log.known.offset == 1
+
+
 def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play) -> None:
     play(coordinator(), described("Stable", (ALICE,)))
     with pytest.raises(ConfigurationError, match="alice-1"):
@@ -212,10 +197,3 @@ def test_it_opens_a_session_of_its_own(play: Play) -> None:
     assert isinstance(silent, PartitionSession)
     assert isinstance(silent._session, SilentTopicSession)
     assert cluster.connections == 0
-
-
-def test_what_it_knows_replaces_what_it_knew() -> None:
-    known = Known(str(uuid.UUID(int=3)), Offset(9), 4)
-    log = a_log(known=Known(str(TOPIC_ID), Offset(1), 0))
-    assert log.continuing(known) == a_log(known=known)
-    assert log.known.offset == 1

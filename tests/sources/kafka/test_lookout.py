@@ -18,37 +18,18 @@ from sources.group.lookout import LookRequest, LookResult
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
-from sources.kafka import topic as topic_module
 from sources.kafka.log import RECORD_BYTES
 from sources.kafka.lookout import TopicLookout, lookouts
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.options import ReadOptions, parse_options
-from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
+from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
+from tests.spans import span
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
 THREE = metadata(topic(leaders=[(1, 0)] * 3))
 HELD = (THREE, offsets(0, 3, 5), offsets(10, 13, 15))
-
-
-class Script:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, *answers: object) -> ScriptedCluster:
-        cluster = ScriptedCluster(*answers)
-        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
-        return cluster
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    return Script(monkeypatch)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def a_lookout() -> TopicLookout:
@@ -73,8 +54,8 @@ def test_its_logs_are_the_partitions_of_its_topic() -> None:
     assert (lookout.is_waited_for(), lookout.may_begin_later) == (False, True)
 
 
-def test_all_that_is_asked_about_is_seen_by_one_connection(script: Script) -> None:
-    cluster = script(*HELD)
+def test_all_that_is_asked_about_is_seen_by_one_connection(play: Play) -> None:
+    cluster = play(*HELD)
     found = a_lookout().look(asked({0: 4, 2: 15}))
     assert found == {
         "kafka/c/t/0": LookResult(span(0, 10), Offset(4)),
@@ -92,9 +73,9 @@ def test_all_that_is_asked_about_is_seen_by_one_connection(script: Script) -> No
     ],
 )
 def test_what_one_partition_does_not_hold_is_its_own(
-    script: Script, number: int, at: int, kind: type[LogtwinError], words: str
+    play: Play, number: int, at: int, kind: type[LogtwinError], words: str
 ) -> None:
-    script(*HELD)
+    play(*HELD)
     found = a_lookout().look(asked({0: 4, number: at}))
     error = found[f"kafka/c/t/{number}"]
     assert isinstance(error, kind)
@@ -103,12 +84,12 @@ def test_what_one_partition_does_not_hold_is_its_own(
     assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
 
 
-def test_what_concerns_the_topic_is_raised_for_all(script: Script) -> None:
-    script(*HELD)
+def test_what_concerns_the_topic_is_raised_for_all(play: Play) -> None:
+    play(*HELD)
     with pytest.raises(Recreated) as caught:
         a_lookout().look(asked({0: 4, 1: 5}, identity=OTHER_ID))
     assert caught.value.log == "kafka/c/t"
-    script(MasterUnreachable("away"))
+    play(MasterUnreachable("away"))
     with pytest.raises(MasterUnreachable):
         a_lookout().look(asked({0: 4}))
 
@@ -151,8 +132,8 @@ def reader(folder: Path, **more: Any) -> GroupReader:
     return found
 
 
-def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: Script, tmp_path: Path) -> None:
-    cluster = script(*HELD)
+def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) -> None:
+    cluster = play(*HELD)
     places = {
         f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
     }
@@ -170,8 +151,8 @@ def test_partitions_share_a_batch_by_what_their_records_are_taken_to_be(script: 
     ]  # fmt: skip
 
 
-def test_what_concerns_the_topic_is_an_error_of_each_partition_that_is_listed(script: Script, tmp_path: Path) -> None:
-    script(*HELD)
+def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:
+    play(*HELD)
     places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))
     planner = reader(tmp_path)

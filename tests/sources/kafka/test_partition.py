@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-
 import pytest
 
 from sources.errors import (
@@ -19,9 +17,7 @@ from sources.errors import (
     Recreated,
     Rewritten,
 )
-from sources.kafka.cluster import leadership
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
@@ -31,6 +27,7 @@ from tests.sources.kafka.scripted_cluster import (
     OUT_OF_RANGE,
     TOPIC_ID,
     UNKNOWN_TOPIC_ID,
+    Play,
     ScriptedCluster,
     batch,
     epoch_ends,
@@ -44,31 +41,15 @@ from tests.sources.kafka.scripted_cluster import (
 HERE = metadata(topic())
 
 
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Play:
-    return Play(monkeypatch)
-
-
-class Play:
-    """Reads from a script."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def read(
-        self, start: int, end: int, *answers: object, after_epoch: int | None = None, patience_ms: int = 0
-    ) -> tuple[ScriptedCluster, list[Chunk]]:
-        cluster = self.script(*answers)
-        owned = OffsetRange(Offset(start), Offset(end))
-        pieces = list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
-        chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
-        assert len(chunks) == len(pieces)
-        return cluster, chunks
-
-    def script(self, *answers: object) -> ScriptedCluster:
-        cluster = ScriptedCluster(*answers)
-        self._monkeypatch.setattr(leadership, "connected", cluster.connected)
-        return cluster
+def read(
+    play: Play, start: int, end: int, *answers: object, after_epoch: int | None = None, patience_ms: int = 0
+) -> tuple[ScriptedCluster, list[Chunk]]:
+    cluster = play(*answers)
+    owned = OffsetRange(Offset(start), Offset(end))
+    pieces = list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
+    chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
+    assert len(chunks) == len(pieces)
+    return cluster, chunks
 
 
 def a_partition(**options: object) -> KafkaPartition:
@@ -84,19 +65,9 @@ def covered(chunks: list[Chunk]) -> list[tuple[int, int, list[int], int | None]]
     ]
 
 
-def requests(cluster: ScriptedCluster) -> list[str]:
-    return [request.name for request, _ in cluster.asked]
-
-
-def test_nothing_is_asked_for_an_empty_range(play: Play) -> None:
-    cluster, chunks = play.read(5, 5)
-    assert chunks == []
-    assert cluster.connections == 0
-
-
 def test_batches_cover_the_range_over_holes_and_edges(play: Play) -> None:
-    cluster, chunks = play.read(
-        12, 40,
+    cluster, chunks = read(
+        play, 12, 40,
         HERE,
         fetched(batch(10, 5, epoch=1) + batch(15, 2, epoch=2)),  # begins before what was asked for
         fetched(batch(25, 3, epoch=3)),  # 17 to 24 are gone
@@ -113,7 +84,7 @@ def test_batches_cover_the_range_over_holes_and_edges(play: Play) -> None:
 
 
 def test_a_range_that_ends_inside_a_batch_leaves_out_what_follows(play: Play) -> None:
-    _, chunks = play.read(10, 12, HERE, fetched(batch(10, 5)))
+    _, chunks = read(play, 10, 12, HERE, fetched(batch(10, 5)))
     assert covered(chunks) == [(10, 12, [10, 11], 0)]
 
 
@@ -128,9 +99,9 @@ def test_a_range_that_ends_inside_a_batch_leaves_out_what_follows(play: Play) ->
     ],
     ids=["not the leader", "topic id not known yet", "throttled", "connection broke", "no answer"],
 )
-def test_trouble_that_passes_is_waited_for_and_the_leader_sought_again(play: Play, trouble: object) -> None:
-    cluster, chunks = play.read(
-        0, 4,
+def test_passing_trouble_is_waited_for_and_the_leader_sought_again(play: Play, trouble: object) -> None:
+    cluster, chunks = read(
+        play, 0, 4,
         HERE, fetched(batch(0, 2)), trouble,
         metadata(topic(leaders=[(2, 1)])), fetched(batch(2, 2, epoch=1)),
         patience_ms=60_000,
@@ -141,36 +112,36 @@ def test_trouble_that_passes_is_waited_for_and_the_leader_sought_again(play: Pla
     assert (node, request.topics[0].partitions[0].current_leader_epoch) == (2, 1)
 
 
-def test_trouble_that_does_not_pass_is_raised_naming_the_log(play: Play) -> None:
+def test_lasting_trouble_names_the_log(play: Play) -> None:
     with pytest.raises(MasterRefused, match="NOT_LEADER") as raised:
-        play.read(0, 4, HERE, fetched(error=NOT_LEADER))
+        read(play, 0, 4, HERE, fetched(error=NOT_LEADER))
     assert raised.value.log == "kafka/c/t/0"
 
 
 def test_silence_covers_nothing(play: Play) -> None:
     """A broker that throttles or has not caught up gives nothing, as one does whose records are gone."""
     with pytest.raises(MasterSilent, match="expected batches up to 4, found none; high watermark 100"):
-        play.read(0, 4, HERE, fetched(), offsets(0), offsets(100))
+        read(play, 0, 4, HERE, fetched(), offsets(0), offsets(100))
 
 
 def test_silence_at_the_end_of_the_log_is_said(play: Play) -> None:
     with pytest.raises(AboveMaximum, match=r"holds \[0, 3\)"):
-        play.read(3, 4, HERE, fetched(end=3), offsets(0), offsets(3))
+        read(play, 3, 4, HERE, fetched(end=3), offsets(0), offsets(3))
 
 
 def test_an_answer_without_a_whole_batch_is_none(play: Play) -> None:
     with pytest.raises(ProtocolViolation, match="no whole batch"):
-        play.read(0, 4, HERE, fetched(batch(0, 5)[:-1]))
+        read(play, 0, 4, HERE, fetched(batch(0, 5)[:-1]))
 
 
-def test_a_batch_beyond_what_the_log_has_reached_is_no_hole(play: Play) -> None:
+def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     """No checksum covers the offset at which it says it begins."""
     with pytest.raises(CorruptRecord, match="high watermark 10"):
         beyond = batch(1 << 40, 5)
-        play.read(4, 10, HERE, fetched(batch(0, 4) + beyond, end=10), fetched(beyond, end=10))
+        read(play, 4, 10, HERE, fetched(batch(0, 4) + beyond, end=10), fetched(beyond, end=10))
     for behind in (batch(1 << 40, 5), batch(8, 5)):
         answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 2)
-        cluster = play.script(HERE, *answers)
+        cluster = play(HERE, *answers)
         pieces = a_partition().read(OffsetRange(Offset(0), Offset(10)))
         assert next(pieces).covered.start == 0  # what is sound before it comes
         with pytest.raises(CorruptRecord, match="high watermark 10") as raised:
@@ -181,7 +152,7 @@ def test_a_batch_beyond_what_the_log_has_reached_is_no_hole(play: Play) -> None:
 
 def test_an_answer_that_retention_took_the_start_of_is_refused(play: Play) -> None:
     with pytest.raises(BelowMinimum, match="50 or more"):
-        play.read(3, 60, HERE, fetched(batch(50, 5), log_start=50))
+        read(play, 3, 60, HERE, fetched(batch(50, 5), log_start=50))
 
 
 @pytest.mark.parametrize(
@@ -191,69 +162,31 @@ def test_out_of_range_says_what_the_leader_holds(
     play: Play, held: tuple[int, int], expected: type[LogtwinError]
 ) -> None:
     with pytest.raises(expected) as raised:
-        play.read(5, 6, HERE, fetched(error=OUT_OF_RANGE), offsets(held[0]), offsets(held[1]))
+        read(play, 5, 6, HERE, fetched(error=OUT_OF_RANGE), offsets(held[0]), offsets(held[1]))
     assert f"[{held[0]}, {held[1]})" in str(raised.value)
     assert (raised.value.log, raised.value.offset) == ("kafka/c/t/0", 5)
 
 
-def test_out_of_range_by_an_epoch_that_the_leader_does_not_know_is_a_cut(play: Play) -> None:
+def test_out_of_range_with_an_unknown_epoch_is_a_cut(play: Play) -> None:
     answers = fetched(error=OUT_OF_RANGE), offsets(0), offsets(100), epoch_ends(-1, -1)
     with pytest.raises(Rewritten, match="leader epoch 9"):
-        play.read(5, 6, HERE, *answers, after_epoch=9)
+        read(play, 5, 6, HERE, *answers, after_epoch=9)
 
 
 def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
     with pytest.raises(Rewritten, match="found epoch 3 up to 40"):
-        play.read(50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
+        read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
     with pytest.raises(AboveMaximum):
-        play.read(50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
+        read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
 
 
 def test_another_topic_of_the_same_name_is_refused_also_after_a_while(play: Play) -> None:
     again = metadata(topic(topic_id=OTHER_ID))
     with pytest.raises(Recreated, match=str(TOPIC_ID)):
-        play.read(0, 4, again)
+        read(play, 0, 4, again)
     with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
-        play.read(0, 4, HERE, fetched(batch(0, 2)), fetched(error=UNKNOWN_TOPIC_ID), again, patience_ms=60_000)
+        read(play, 0, 4, HERE, fetched(batch(0, 2)), fetched(error=UNKNOWN_TOPIC_ID), again, patience_ms=60_000)
     assert raised.value.log == "kafka/c/t/0"
-
-
-def test_history_is_checked_by_bounds_and_epoch(play: Play) -> None:
-    def check(position: int, epoch: int | None, *answers: object) -> None:
-        cluster = play.script(HERE, offsets(10), offsets(100), *answers)
-        a_partition().check_history(Offset(position), epoch)
-        assert cluster.is_done
-
-    check(100, None)
-    check(10, 2, epoch_ends(2, 10))
-    with pytest.raises(Rewritten):
-        check(50, 2, epoch_ends(2, 49))
-    with pytest.raises(Rewritten):
-        check(50, 2, epoch_ends(1, 60))
-    with pytest.raises(BelowMinimum, match="10 or more"):
-        check(9, 2)
-    with pytest.raises(AboveMaximum, match="100 or less"):
-        check(101, 2)
-
-
-def test_bounds_are_asked_for_as_the_isolation_says(play: Play) -> None:
-    for isolation in Isolation:
-        cluster = play.script(HERE, offsets(3), offsets(9))
-        assert a_partition(isolation=isolation).bounds() == OffsetRange(Offset(3), Offset(9))
-        assert [request.isolation_level for request, _ in cluster.asked[1:]] == [isolation.value] * 2
-
-
-def test_splits_join_and_have_at_most_so_many_offsets() -> None:
-    partition = a_partition(split_offsets=10)
-    splits = partition.plan(OffsetRange(Offset(5), Offset(31)))
-    assert [(split.start, split.end) for split in splits] == [(5, 15), (15, 25), (25, 31)]
-    assert partition.plan(OffsetRange(Offset(5), Offset(5))) == ()
-
-
-def test_a_partition_travels() -> None:
-    partition = a_partition()
-    assert pickle.loads(pickle.dumps(partition)) == partition  # noqa: S301 - our own bytes
-    assert str(partition.log_id) == "kafka/c/t/0"
 
 
 def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:

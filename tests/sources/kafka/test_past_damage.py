@@ -8,10 +8,9 @@ import pytest
 
 from pipeline.job.loss_policy import Stop, decide, explained
 from sources.errors import ChecksumMismatch, UnprovenEnd
-from sources.kafka.cluster import leadership
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from tests.sources.kafka.scripted_cluster import ScriptedCluster, batch, fetched, metadata, topic
+from tests.sources.kafka.scripted_cluster import Play, batch, fetched, metadata, topic
 from tests.sources.kafka.test_partition import a_partition
 
 HERE = metadata(topic())
@@ -19,11 +18,8 @@ SOUND, NEXT, LAST = batch(10, 5, epoch=1), batch(17, 3, epoch=1), batch(20, 2, e
 BAD = NEXT[:-1] + bytes([NEXT[-1] ^ 1])
 
 
-def pieces(
-    monkeypatch: pytest.MonkeyPatch, start: int, end: int, *answers: object, past_damage: bool = True
-) -> Sequence[Chunk | Damage]:
-    cluster = ScriptedCluster(HERE, *answers)
-    monkeypatch.setattr(leadership, "connected", cluster.connected)
+def pieces(play: Play, start: int, end: int, *answers: object, past_damage: bool = True) -> Sequence[Chunk | Damage]:
+    cluster = play(HERE, *answers)
     found = list(a_partition(past_damage=past_damage).read(OffsetRange(Offset(start), Offset(end))))
     assert cluster.is_done
     return found
@@ -41,10 +37,10 @@ def shown(found: Sequence[Chunk | Damage]) -> list[tuple[int, int, list[int] | b
     ]
 
 
-def test_a_damaged_batch_ends_where_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_batch_ends_where_the_next_one_begins(play: Play) -> None:
     """What lies before it comes first; offsets 15 and 16 have no record, and are asked for by what leads past them."""
     found = pieces(
-        monkeypatch, 10, 22,
+        play, 10, 22,
         fetched(SOUND + BAD + LAST),
         fetched(BAD + LAST),
         fetched(LAST),
@@ -56,23 +52,18 @@ def test_a_damaged_batch_ends_where_the_next_one_begins(monkeypatch: pytest.Monk
     assert damage.error.offset == 17
 
 
-def test_a_part_of_a_damaged_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_of_a_damaged_batch(play: Play) -> None:
     """Splits are cut at any offset: each has what it owns, with all of the batch's bytes."""
-    assert shown(pieces(monkeypatch, 18, 19, fetched(BAD + LAST))) == [(18, 19, BAD)]
-    assert shown(pieces(monkeypatch, 19, 22, fetched(BAD + LAST), fetched(LAST))) == [
-        (19, 20, BAD),
-        (20, 22, [20, 21]),
-    ]
+    assert shown(pieces(play, 18, 19, fetched(BAD + LAST))) == [(18, 19, BAD)]
+    assert shown(pieces(play, 19, 22, fetched(BAD + LAST), fetched(LAST))) == [(19, 20, BAD), (20, 22, [20, 21])]
 
 
 @pytest.mark.parametrize("behind", [b"", LAST[:-1], BAD], ids=["nothing", "a batch cut off", "another damaged one"])
 @pytest.mark.parametrize("past_damage", [False, True])
-def test_damage_that_no_sound_batch_follows_is_the_end_of_the_log_so_far(
-    monkeypatch: pytest.MonkeyPatch, behind: bytes, past_damage: bool
-) -> None:
+def test_damage_without_a_sound_batch_behind_it_ends_the_log(play: Play, behind: bytes, past_damage: bool) -> None:
     """Whatever is to be done about losses: it is waited for, and asked for once at a time."""
     with pytest.raises(UnprovenEnd, match="the newest batch is not sound") as raised:
-        pieces(monkeypatch, 17, 22, fetched(BAD + behind), fetched(behind or BAD), past_damage=past_damage)
+        pieces(play, 17, 22, fetched(BAD + behind), fetched(behind or BAD), past_damage=past_damage)
     assert raised.value.offset == 17
     assert raised.value.is_transient
     assert decide("record", raised.value, Offset(17), None) == Stop()
@@ -80,12 +71,9 @@ def test_damage_that_no_sound_batch_follows_is_the_end_of_the_log_so_far(
 
 
 @pytest.mark.parametrize("past_damage", [False, True])
-def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(
-    monkeypatch: pytest.MonkeyPatch, past_damage: bool
-) -> None:
+def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(play: Play, past_damage: bool) -> None:
     """An answer ends with its segment file: what follows the damage may be in the next one."""
-    cluster = ScriptedCluster(HERE, fetched(BAD, end=22), fetched(LAST, end=22))
-    monkeypatch.setattr(leadership, "connected", cluster.connected)
+    cluster = play(HERE, fetched(BAD, end=22), fetched(LAST, end=22))
     with pytest.raises(ChecksumMismatch, match="offset 17") as raised:
         next(a_partition(past_damage=past_damage).read(OffsetRange(Offset(17), Offset(22))))
     assert not raised.value.is_transient
@@ -94,34 +82,27 @@ def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(
 
 
 @pytest.mark.parametrize("past_damage", [False, True])
-def test_what_is_sound_before_damage_comes_first(monkeypatch: pytest.MonkeyPatch, past_damage: bool) -> None:
-    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD), fetched(BAD), fetched(BAD))
-    monkeypatch.setattr(leadership, "connected", cluster.connected)
+def test_what_is_sound_before_damage_comes_first(play: Play, past_damage: bool) -> None:
+    play(HERE, fetched(SOUND + BAD), fetched(BAD), fetched(BAD))
     reading = a_partition(past_damage=past_damage).read(OffsetRange(Offset(10), Offset(22)))
     assert shown([next(reading)]) == [(10, 17, [10, 11, 12, 13, 14])]
     with pytest.raises(UnprovenEnd):
         next(reading)
 
 
-def test_damage_of_several_batches_has_the_bytes_of_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_of_several_batches_has_the_bytes_of_all_of_them(play: Play) -> None:
     bad = [one[:-1] + bytes([one[-1] ^ 1]) for one in (batch(at, 1) for at in range(10, 16))]
     sound = batch(16, 4)
-    assert shown(pieces(monkeypatch, 10, 20, fetched(b"".join(bad) + sound), fetched(sound))) == [
+    assert shown(pieces(play, 10, 20, fetched(b"".join(bad) + sound), fetched(sound))) == [
         (10, 16, b"".join(bad)),
         (16, 20, [16, 17, 18, 19]),
     ]
 
 
-def test_without_the_word_of_an_operator_what_lies_before_the_damage_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = ScriptedCluster(HERE, fetched(SOUND + BAD + LAST), fetched(BAD + LAST))
-    monkeypatch.setattr(leadership, "connected", cluster.connected)
+def test_without_on_loss_record_what_is_before_damage_comes(play: Play) -> None:
+    cluster = play(HERE, fetched(SOUND + BAD + LAST), fetched(BAD + LAST))
     found = a_partition().read(OffsetRange(Offset(10), Offset(22)))
     assert shown([next(found)]) == [(10, 17, [10, 11, 12, 13, 14])]
     with pytest.raises(ChecksumMismatch, match="offset 17"):
         next(found)
     assert cluster.is_done
-
-
-def test_without_the_word_of_an_operator_nothing_is_passed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ChecksumMismatch):
-        pieces(monkeypatch, 17, 22, fetched(BAD + LAST), past_damage=False)

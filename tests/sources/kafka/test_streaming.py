@@ -11,12 +11,11 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated
-from sources.kafka import topic as topic_module
 from sources.kafka.options import TopicOptions
 from sources.kafka.streaming import TopicBatchReader, TopicSource, TopicSplit, TopicStreamReader
 from sources.kafka.topic import open_topic
 from sources.master_topic import KAFKA_SCHEMA
-from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, offsets, topic
+from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, ScriptedCluster, metadata, offsets, topic
 
 ALL = ReadAllAvailable()
 
@@ -24,8 +23,8 @@ ALL = ReadAllAvailable()
 class Readers:
     """Of topic "t", whose answers are scripted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
+    def __init__(self, play: Play) -> None:
+        self._play = play
 
     def options(self, **given: str) -> TopicOptions:
         return TopicOptions.of({"id": "kafka/c/t", "servers": "h:1", "splitOffsets": "10", **given})
@@ -42,14 +41,12 @@ class Readers:
         """What the topic holds from now on, of each partition."""
         starts, ends = (offsets(*edge) for edge in zip(*held, strict=True))
         described = metadata(topic(leaders=[(1, 0)] * len(held), topic_id=topic_id))
-        cluster = ScriptedCluster(described, starts, ends)
-        self._monkeypatch.setattr(topic_module, "kept", cluster.connected)
-        return cluster
+        return self._play(described, starts, ends)
 
 
 @pytest.fixture
-def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
-    return Readers(monkeypatch)
+def readers(play: Play) -> Readers:
+    return Readers(play)
 
 
 def at(*positions: int, topic_id: uuid.UUID = TOPIC_ID) -> dict[str, Any]:
@@ -75,7 +72,7 @@ def test_a_stream_starts_at_the_earliest_or_the_latest_offsets(readers: Readers)
         assert cluster.connections == 1
 
 
-def test_a_stream_or_batch_starts_where_it_is_told_and_at_0_where_it_is_not(readers: Readers) -> None:
+def test_a_start_is_where_it_is_told_or_0(readers: Readers) -> None:
     readers.holds((3, 8), (0, 5), (0, 4))
     assert readers.stream(startingOffset=json.dumps(at(7, 5))).initialOffset() == at(7, 5, 0)
     readers.holds((3, 8), (0, 5), (0, 4))
@@ -129,13 +126,6 @@ def test_a_batch_is_planned_in_pieces_from_two_positions_alone(readers: Readers)
     assert pickle.loads(pickle.dumps(splits)) == splits  # noqa: S301 - our own
 
 
-def test_a_batch_of_nothing_is_one_empty_split_that_asks_nobody(readers: Readers) -> None:
-    reader = readers.stream()
-    (split,) = reader.partitions(at(5, 5), at(5, 5))
-    assert owned([split]) == [(0, 5, 5)]
-    assert list(reader.read(split)) == []
-
-
 def test_a_batch_read_covers_what_is_held_when_it_is_planned(readers: Readers) -> None:
     readers.holds((3, 15), (0, 2))
     assert owned(readers.batch().partitions()) == [(0, 3, 13), (0, 13, 15), (1, 0, 2)]
@@ -177,3 +167,10 @@ def test_the_checkpoint_of_another_source_is_no_start(readers: Readers) -> None:
 def test_the_columns_are_those_of_the_records_and_their_log() -> None:
     source = TopicSource.of({"id": "kafka/c/t", "servers": "h:1"})
     assert source.schema.names == ["log_id", *KAFKA_SCHEMA.names]
+
+
+def test_a_batch_of_nothing_is_one_empty_split_that_asks_nobody(readers: Readers) -> None:
+    reader = readers.stream()
+    (split,) = reader.partitions(at(5, 5), at(5, 5))
+    assert owned([split]) == [(0, 5, 5)]
+    assert list(reader.read(split)) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,6 @@ from sources.errors import (
     Recreated,
     Rewritten,
 )
-from sources.kafka import topic as topic_module
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.session import GroupSession
@@ -30,6 +28,7 @@ from tests.sources.kafka.group_answers import ALICE, committed, coordinator, des
 from tests.sources.kafka.scripted_cluster import (
     OTHER_ID,
     TOPIC_ID,
+    Play,
     ScriptedCluster,
     epoch_ends_of,
     metadata,
@@ -38,17 +37,6 @@ from tests.sources.kafka.scripted_cluster import (
 )
 
 TWO = metadata(topic(leaders=[(1, 4), (1, 4)]))
-Script = Callable[..., ScriptedCluster]
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Script:
-    def play(*answers: Any) -> ScriptedCluster:
-        cluster = ScriptedCluster(*answers)
-        monkeypatch.setattr(topic_module, "kept", cluster.connected)
-        return cluster
-
-    return play
 
 
 def a_topic(**options: Any) -> KafkaTopic:
@@ -63,8 +51,8 @@ def names(cluster: ScriptedCluster) -> list[str]:
     return [type(request).__name__ for request, _ in cluster.asked]
 
 
-def test_the_history_of_all_partitions_is_checked_by_one_question_to_their_leader(script: Script) -> None:
-    cluster = script(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of({0: (3, 90), 1: (4, 50)}))
+def test_the_history_of_all_partitions_is_checked_by_one_question_to_their_leader(play: Play) -> None:
+    cluster = play(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of({0: (3, 90), 1: (4, 50)}))
     a_topic().check_history(TOPIC_ID, at((90, 3), (50, 4)))
     assert cluster.is_done
     assert cluster.connections == 1
@@ -74,17 +62,17 @@ def test_the_history_of_all_partitions_is_checked_by_one_question_to_their_leade
     assert {request.isolation_level for request, _ in cluster.asked[1:3]} == {Isolation.READ_UNCOMMITTED.value}
 
 
-def test_a_position_without_an_epoch_is_checked_by_what_is_held_alone(script: Script) -> None:
-    cluster = script(TWO, offsets(0), offsets(100))
+def test_a_position_without_an_epoch_is_checked_by_what_is_held_alone(play: Play) -> None:
+    cluster = play(TWO, offsets(0), offsets(100))
     a_topic().check_history(TOPIC_ID, at((100, None)))
     assert [one.partition_index for one in cluster.asked[1][0].topics[0].partitions] == [0]
     assert cluster.is_done
 
 
-def test_without_positions_it_is_still_the_topic_that_is_meant(script: Script) -> None:
-    script(TWO)
+def test_without_positions_it_is_still_the_topic_that_is_meant(play: Play) -> None:
+    play(TWO)
     a_topic().check_history(TOPIC_ID, {})
-    script(TWO)
+    play(TWO)
     with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
         a_topic().check_history(OTHER_ID, {})
     assert raised.value.log == "kafka/c/t"
@@ -101,41 +89,41 @@ def test_without_positions_it_is_still_the_topic_that_is_meant(script: Script) -
     ],
 )
 def test_what_is_no_longer_the_history_names_the_partition_s_log(
-    script: Script,
+    play: Play,
     positions: dict[int, PartitionPosition],
     ends: dict[int, tuple[int, int]],
     kind: type[LogtwinError],
     log: str,
 ) -> None:
-    script(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of(ends))
+    play(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of(ends))
     with pytest.raises(kind) as raised:
         a_topic().check_history(TOPIC_ID, positions)
     assert type(raised.value) is kind
     assert raised.value.log == log
 
 
-def test_what_breaks_is_asked_again_from_the_start(script: Script) -> None:
-    cluster = script(TWO, MasterUnreachable("gone"), TWO, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
+def test_what_breaks_is_asked_again_from_the_start(play: Play) -> None:
+    cluster = play(TWO, MasterUnreachable("gone"), TWO, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
     a_topic(patience_ms=60_000).check_history(TOPIC_ID, at((90, 3)))
     assert (cluster.connections, cluster.is_done) == (2, True)
-    script(MasterUnreachable("gone"))
+    play(MasterUnreachable("gone"))
     with pytest.raises(MasterUnreachable) as raised:
         a_topic().check_history(TOPIC_ID, at((90, 3)))
     assert raised.value.log == "kafka/c/t"
 
 
-def test_a_group_that_others_consume_with_is_refused_naming_the_topic_and_them(script: Script) -> None:
-    script(coordinator(), described("Stable", (ALICE,)))
+def test_a_group_that_others_consume_with_is_refused_naming_the_topic_and_them(play: Play) -> None:
+    play(coordinator(), described("Stable", (ALICE,)))
     with pytest.raises(ConfigurationError, match="alice-1") as raised:
         a_topic(group="g").check()
     assert raised.value.log == "kafka/c/t"
-    free = script(MasterUnreachable("gone"), coordinator(), described("Empty"))
+    free = play(MasterUnreachable("gone"), coordinator(), described("Empty"))
     a_topic(group="g", patience_ms=60_000).check()
     assert free.is_done
 
 
-def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(script: Script) -> None:
-    cluster = script()
+def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(play: Play) -> None:
+    cluster = play()
     a_topic().check()
     session = a_topic().open_session()
     assert isinstance(session, SilentTopicSession)
@@ -145,8 +133,8 @@ def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(script: Script
     assert cluster.connections == 0
 
 
-def test_a_topic_with_a_group_travels_and_opens_a_session(script: Script) -> None:
-    cluster = script()
+def test_a_topic_with_a_group_travels_and_opens_a_session(play: Play) -> None:
+    cluster = play()
     of_group = a_topic(group="g")
     assert pickle.loads(pickle.dumps(of_group)) == of_group  # noqa: S301 - our own
     session = of_group.open_session()
@@ -155,26 +143,22 @@ def test_a_topic_with_a_group_travels_and_opens_a_session(script: Script) -> Non
     assert cluster.connections == 0
 
 
-def test_what_the_group_has_committed_is_asked_of_its_coordinator(script: Script) -> None:
-    cluster = script(TWO, coordinator(), committed(p0=7, p1=-1))
+def test_what_the_group_has_committed_is_asked_of_its_coordinator(play: Play) -> None:
+    cluster = play(TWO, coordinator(), committed(p0=7, p1=-1))
     assert a_topic(group="g").committed() == {0: 7}
     assert names(cluster) == ["MetadataRequest", "FindCoordinatorRequest", "OffsetFetchRequest"]
     assert [one.partition_indexes for one in cluster.asked[-1][0].topics] == [[0, 1]]
     assert (cluster.connections, cluster.is_done) == (1, True)
-    nobody = script()
+    nobody = play()
     assert a_topic().committed() == {}
     assert nobody.connections == 0
-
-
-def test_who_has_a_group_is_a_consumer_to_the_brokers() -> None:
-    assert (a_topic(group="g").role, a_topic().role) == ("consumer", "reader")
 
 
 @pytest.mark.parametrize(
     ("patience_s", "connect_ms", "request_ms", "patience_ms"),
     [(2.0, 2000, 2000, 2000), (0.1, 1000, 1000, 1000), (8.0, 5000, 8000, 8000), (600.0, 5000, 20_000, 30_000)],
 )
-def test_in_a_hurry_nothing_is_waited_for_longer_and_nothing_is_tried_twice(
+def test_in_a_hurry_waits_are_shorter_and_nothing_is_tried_twice(
     patience_s: float, connect_ms: int, request_ms: int, patience_ms: int
 ) -> None:
     """But a second is always left: a leader may wait half a second itself for something to send."""

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, OffsetOutOfRange
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets, spread
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
+from tests.spans import span
 
 ID = uuid.UUID(int=7)
 TOPIC = LogId("kafka", "east/orders")
@@ -27,10 +28,6 @@ def positions(*at: int) -> TopicOffsets:
 
 def bounds(*held: tuple[int, int]) -> TopicBounds:
     return TopicBounds(ID, {number: span(*edges) for number, edges in enumerate(held)})
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def test_positions_have_one_form_whatever_their_order() -> None:
@@ -101,11 +98,6 @@ def test_a_last_offset_keeps_out_what_came_later() -> None:
     target = positions(10, 20)
     assert positions(15, 5, 30).up_to(target) == positions(10, 5)
     assert positions(10, 20).advanced(positions(15, 25, 30).up_to(target), None) == positions(10, 20)
-
-
-def test_bounds_say_where_all_partitions_begin_and_end() -> None:
-    held = bounds((3, 5), (0, 0))
-    assert (held.earliest, held.latest) == (positions(3, 0), positions(5, 0))
 
 
 def test_positions_that_are_held_are_let_through() -> None:

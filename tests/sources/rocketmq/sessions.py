@@ -10,7 +10,7 @@ from typing import Any
 from sources.access.address import Address
 from sources.offsets import LogId, Offset
 from sources.rocketmq.session.session import HASession
-from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection
+from tests.sources.rocketmq.scripted_master import HAScript, ScriptedMaster, SlaveConnection
 
 LOG_ID = LogId("rocketmq", "broker-a")
 
@@ -63,3 +63,9 @@ def session_with(
     address: Address, *, maximum: Callable[[], Offset] = lambda: Offset(2**62), heartbeat_interval_s: float = 60.0
 ) -> AbstractContextManager[HASession]:
     return session_of(Known(address, maximum), heartbeat_interval_s=heartbeat_interval_s)
+
+
+def reported(session: HASession, master: ScriptedMaster, offset: int, *, connection: int = 1) -> None:
+    """Acknowledge `offset`, and wait until it is reported over that connection, from 1."""
+    session.acknowledge(Offset(offset))
+    master.await_connection(connection).await_report_of(offset)

@@ -56,12 +56,7 @@ class SyntheticLog:
             file.write(data)
 
     def append(
-        self,
-        body: bytes,
-        properties: bytes = PROPERTIES,
-        *,
-        piece_bytes: int = 1 << 30,
-        stored_ms: int = STORED_MS,
+        self, body: bytes, properties: bytes = PROPERTIES, *, piece_bytes: int = 1 << 30, stored_ms: int = STORED_MS
     ) -> None:
         """Appends a message, after a blank where it does not fit (section 1.3), in pieces of `piece_bytes`."""
         data = record_bytes(self.end, body, properties, stored_ms)

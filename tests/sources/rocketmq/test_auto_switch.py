@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -102,10 +101,6 @@ def test_frames_split_anywhere(at: int) -> None:
     assert parse([STREAM[:at], STREAM[at:]]) == FRAMES
 
 
-def test_frames_byte_by_byte() -> None:
-    assert parse(STREAM[at : at + 1] for at in range(len(STREAM))) == FRAMES
-
-
 def test_a_new_master_may_name_its_own_epoch_for_what_is_older() -> None:
     """As 5.5.0 does in the seconds after an election."""
     assert parse([frame(4096, b"x", start=5000)]) == [Frame(Offset(4096), b"x")]
@@ -186,11 +181,11 @@ def test_what_is_not_confirmed_is_kept_back() -> None:
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ha_client, "_MOST_UNCONFIRMED_BYTES", 6)
-    with ElectedMaster(*UNCONFIRMED, frame(4106, b"!!!!", confirmed=4103)) as master:
-        started_s = time.monotonic()
-        with pytest.raises(MasterSilent, match="7 bytes behind it"):
-            list(read_stream(master.address, Offset(4096), replace(QUICK, silence_timeout_ms=20_000)))
-        assert time.monotonic() - started_s < 10
+    with (
+        ElectedMaster(*UNCONFIRMED, frame(4106, b"!!!!", confirmed=4103)) as master,
+        pytest.raises(MasterSilent, match="7 bytes behind it"),
+    ):
+        list(read_stream(master.address, Offset(4096), replace(QUICK, silence_timeout_ms=3_600_000)))
 
 
 def test_a_heartbeat_can_confirm_it() -> None:
@@ -227,7 +222,7 @@ def test_a_master_that_closes_is_named() -> None:
     [(None, 5000), (4000, 4900), (4950, 4950), (5000, 5000), (6000, 5000)],
     ids=["all", "news below the confirm offset", "not less than was seen", "no news", "a shorter log"],
 )
-def test_who_looks_for_news_is_told_of_what_is_confirmed(known: int | None, end: int) -> None:
+def test_bounds_end_at_what_is_confirmed(known: int | None, end: int) -> None:
     with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         assert log.bounds(None if known is None else Offset(known)) == OffsetRange(Offset(1000), Offset(end))
@@ -266,7 +261,7 @@ def test_another_history_is_refused_before_a_report(
     assert master.reports == []
 
 
-def test_beyond_the_confirm_offset_where_that_was_asked_for() -> None:
+def test_beyond_confirm_reads_unconfirmed_bytes() -> None:
     options = replace(QUICK, dialect=AutoSwitch(beyond_confirm=True))
     with ElectedMaster(*UNCONFIRMED) as master:
         pieces = read_stream(master.address, Offset(4096), options)
@@ -279,7 +274,7 @@ def elected_broker(request: Command) -> bytes:
     return holding(1000, 5000)(request)
 
 
-def test_a_look_tells_the_election_and_what_is_confirmed() -> None:
+def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
     with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         view = log.look()

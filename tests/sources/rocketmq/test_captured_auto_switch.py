@@ -73,7 +73,7 @@ def test_frames_that_come_in_any_two_pieces(captured: Captured) -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_a_byte_that_is_not_as_it_was_is_refused_or_harmless(captured: Captured, mask: int) -> None:
+def test_a_changed_byte_is_refused_or_harmless(captured: Captured, mask: int) -> None:
     """In any head: no other exception, and never other bytes than the log's; but a wrong size of the last body may take
     some of the next head, which is for the checks of records."""
     at = 0

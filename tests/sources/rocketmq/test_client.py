@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from tests.deaf_port import deaf_port
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
 from tests.truth import Fixture
 
@@ -23,11 +23,6 @@ PATIENT: dict[str, Any] = {"connect_timeout_ms": 10_000, "connect_attempts": 2, 
 
 def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Callable[[Command], bytes]:
     return lambda request: encode_command(request.response(code, body=body.encode(), remark=remark))
-
-
-def closed_port() -> Address:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return Address("127.0.0.1", listener.getsockname()[1])
 
 
 def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
@@ -40,16 +35,6 @@ def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
     assert [request.code for request in broker.requests] == [28]
     assert info["brokerVersionDesc"] == {"4.9.7": "V4_9_7", "5.5.0": "V5_5_0"}[fixture_log.version]
     assert info["commitLogMinOffset"] == "0"
-
-
-@pytest.mark.parametrize(
-    ("minimum", "maximum", "expected"), [(-1, 0, (0, 0)), (0, 229, (0, 229)), (4096, 4096, (4096, 4096))]
-)
-def test_bounds_are_the_brokers_and_of_an_empty_one_nothing(
-    minimum: int, maximum: int, expected: tuple[int, int]
-) -> None:
-    with ScriptedBroker(holding(minimum, maximum)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.commit_log_bounds() == OffsetRange(Offset(expected[0]), Offset(expected[1]))
 
 
 @pytest.mark.parametrize(
@@ -139,11 +124,12 @@ def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
             while True:
                 sock.sendall(encode_command(Command(40)))
 
-    with Chatting(lambda _: b"") as broker, RemotingClient(broker.address, call_timeout_ms=200) as client:
-        started = time.monotonic()
-        with pytest.raises(MasterSilent):
-            client.runtime_info()
-    assert time.monotonic() - started < 5
+    with (
+        Chatting(lambda _: b"") as broker,
+        RemotingClient(broker.address, call_timeout_ms=200) as client,
+        pytest.raises(MasterSilent),
+    ):
+        client.runtime_info()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +147,7 @@ def test_a_broken_conversation_is_an_error(answer: bytes, kind: type[LogtwinErro
 
 
 def test_a_port_where_nobody_listens_is_unreachable_after_all_attempts() -> None:
-    address = closed_port()
+    address = Address("127.0.0.1", deaf_port())
 
     with pytest.raises(MasterUnreachable) as caught:
         connect(address, timeout_ms=1000, attempts=3)
@@ -190,12 +176,6 @@ def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert connection.getpeername()[1] == broker.address.port
 
 
-def test_ha_status_is_none_where_the_broker_does_not_know_it() -> None:
-    with ScriptedBroker(answering(code=3)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.ha_status() is None
-        assert client.highest_slave_offset() is None
-
-
 @pytest.mark.parametrize(
     "slaves",
     ["7", '"all"', "[7]", "[{}]", *(f'[{{"slaveAckOffset":{text}}}]' for text in ("null", "1e999", "[]", '"x"'))],
@@ -218,30 +198,6 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
         assert status is not None
         assert status["master"] is True
         assert client.highest_slave_offset() == status["haConnectionInfo"][0]["slaveAckOffset"]
-
-
-def test_without_slaves_nothing_is_acknowledged(fixture_550: Fixture) -> None:
-    with (
-        ScriptedBroker(answer_as(fixture_550.wire("907.resp.bin"))) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-    ):
-        assert client.highest_slave_offset() is None
-
-
-@pytest.mark.parametrize("body", ["[]", '{"haConnectionInfo":[{}]}', '{"haConnectionInfo":[{"slaveAckOffset":"x"}]}'])
-def test_an_ha_status_that_is_none_is_a_protocol_violation(body: str) -> None:
-    with (
-        ScriptedBroker(answering(body=body)) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation),
-    ):
-        client.highest_slave_offset()
-
-
-def test_the_highest_slave_counts() -> None:
-    body = '{"haConnectionInfo":[{"slaveAckOffset":5},{"slaveAckOffset":100},{"slaveAckOffset":-1}]}'
-    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.highest_slave_offset() == 100
 
 
 def test_the_brokers_configuration_is_read_from_its_properties() -> None:

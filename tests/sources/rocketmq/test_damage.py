@@ -95,7 +95,7 @@ def test_what_nothing_checks_is_read_as_it_stands(tmp_path: Path, way: Way, fiel
 
 @BOTH
 @pytest.mark.parametrize("factor", [2, 3, 5])
-def test_a_wrong_size_that_leads_to_another_record_takes_none_along(tmp_path: Path, way: Way, factor: int) -> None:
+def test_a_wrong_size_that_leads_to_another_record_spoils_one_record(tmp_path: Path, way: Way, factor: int) -> None:
     log = filled(tmp_path, *[BODY_BYTES] * 12)
     start, size = log.starts[3], log.starts[4] - log.starts[3]
     log.write(start, struct.pack(">i", factor * size))
@@ -138,7 +138,7 @@ def test_records_of_another_place_are_one_stretch(tmp_path: Path, way: Way) -> N
 
 
 @BOTH
-def test_a_forged_record_in_the_body_of_a_record_that_fails_a_check_is_none(tmp_path: Path, way: Way) -> None:
+def test_a_forged_record_in_a_damaged_record_is_none(tmp_path: Path, way: Way) -> None:
     """A producer may guess the offset of its own body."""
     log = filled(tmp_path, 100, 100)
     forged_at = log.end + 88 + 50
@@ -272,10 +272,7 @@ def test_a_stream_gathers_no_more_than_two_records_of_the_largest_size() -> None
             yield frame
 
     reader = ChunkReader(
-        chunk_bytes=1000,
-        limits=Reading().limits,
-        log_end=LogEnd(end, ask=lambda: end),
-        past_damage=True,
+        chunk_bytes=1000, limits=Reading().limits, log_end=LogEnd(end, ask=lambda: end), past_damage=True
     )
     waiting = []
     for piece in reader.read(counted(), owned(0, end), boundary=True):
@@ -306,7 +303,7 @@ def test_a_last_record_that_is_arriving_is_waited_for(tmp_path: Path) -> None:
     assert pieces[-1].covered.end == log.end
 
 
-def test_splits_join_also_where_a_search_comes_upon_a_forgery_in_damage(tmp_path: Path) -> None:
+def test_splits_join_over_forged_records_in_damage(tmp_path: Path) -> None:
     """Which of two forged records in a damaged one is taken for a record depends on where the cut is; not so whether
     both readers take the same."""
     log = filled(tmp_path, 100)
@@ -324,7 +321,7 @@ def test_splits_join_also_where_a_search_comes_upon_a_forgery_in_damage(tmp_path
         assert offsets(before) == [0]
 
 
-def test_a_record_that_a_search_would_take_for_another_is_an_error_in_either_mode(tmp_path: Path) -> None:
+def test_a_forged_record_behind_a_split_is_an_error_in_either_mode(tmp_path: Path) -> None:
     """A forged record behind the end of a split: the reader of the next one would begin with it."""
     log = filled(tmp_path, 100)
     forged_at = log.end + 88 + 50

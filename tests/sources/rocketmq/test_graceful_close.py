@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -30,9 +29,7 @@ def talking_to() -> Iterator[Callable[[HAScript], socket.socket]]:
         master.__exit__(None, None, None)
 
 
-def test_what_is_on_its_way_is_taken_in_until_the_master_ends(
-    talking_to: Callable[[HAScript], socket.socket],
-) -> None:
+def test_what_is_on_its_way_is_taken_in_until_the_master_ends(talking_to: Callable[[HAScript], socket.socket]) -> None:
     def stream(connection: SlaveConnection) -> None:
         connection.send(bytes(10_000_000))
         connection.await_end()
@@ -63,9 +60,7 @@ def test_without_the_masters_end_it_has_not_ended(talking_to: Callable[[HAScript
     def stay(connection: SlaveConnection) -> None:
         may_leave.wait(PATIENCE_S)
 
-    started = time.monotonic()
     assert not say_goodbye(talking_to(stay), within_s=0.2)
-    assert time.monotonic() - started < PATIENCE_S / 2
     may_leave.set()
 
 

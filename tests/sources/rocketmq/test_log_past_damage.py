@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import ChecksumMismatch, CorruptRecord, MissingSegment
+from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.master import Damage
 from sources.offsets import Offset
 from sources.options import MasterOptions, parse_options
@@ -81,15 +81,6 @@ def test_damage_on_a_master_over_ha(fixture_550: Fixture, tmp_path: Path) -> Non
     assert {error.log for error in errors.values()} == {"rocketmq/broker-a"}
 
 
-def test_damage_on_a_master_over_ha_stops_who_is_not_to_pass_it(fixture_550: Fixture, tmp_path: Path) -> None:
-    place = fixture_550.rows[40]["physical_offset"]
-    with embedded(tmp_path, fixture_550) as (log, commitlog):
-        flip(commitlog, place + 88)
-        with pytest.raises(ChecksumMismatch, match="rocketmq/broker-a") as raised:
-            pieces(log, 0, fixture_550.max_offset, committed=None)
-    assert raised.value.offset == place
-
-
 def test_damage_in_files_names_the_log(fixture_550: Fixture, tmp_path: Path) -> None:
     place = fixture_550.rows[40]["physical_offset"]
     shutil.copytree(fixture_550.commitlog_path, tmp_path / "c")
@@ -142,16 +133,6 @@ def test_raw_bytes_promise_no_more_than_is_committed(fixture_550: Fixture) -> No
         found = log.raw(owned(1001, 50_003), committed=Offset(60_000))
         assert b"".join(map(bytes, found)) == fixture_550.log[1001:50_003]
         assert set(master.reports) == {1001}
-
-
-@pytest.mark.parametrize("past_damage", [True, False])
-def test_raw_bytes_of_a_missing_file_are_missing(fixture_550: Fixture, tmp_path: Path, past_damage: bool) -> None:
-    shutil.copytree(fixture_550.commitlog_path, tmp_path / "c")
-    (tmp_path / "c" / f"{FILE_BYTES:020d}").unlink()
-    log = RocketMQLog(log_id=LOG_ID, path=str(tmp_path / "c"), past_damage=past_damage)
-    with pytest.raises(MissingSegment, match="rocketmq/broker-a") as raised:
-        list(log.raw(owned(5, 2 * FILE_BYTES + 5), committed=None))
-    assert raised.value.offset == FILE_BYTES
 
 
 def test_a_broker_tells_how_its_log_is_cut() -> None:

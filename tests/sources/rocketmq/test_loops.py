@@ -59,16 +59,17 @@ def checking_bounds(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.nightly
 def test_no_index_is_out_of_bounds_in_any_damaged_log() -> None:
     assert "IndexError" in checking_bounds("-c", OUT_OF_BOUNDS).stderr  # so it is checked
-    own = f"{__file__}::{test_spans_lie_in_the_record_whatever_byte_of_it_is_another.__name__}"
+    own = f"{__file__}::{test_spans_lie_in_the_record_whatever_byte_is_changed.__name__}"
     files = [str(Path(__file__).with_name(name)) for name in WITH_DAMAGE]
     done = checking_bounds("-m", "pytest", "-q", *PLUGINS, own, *files)
     assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize("sent", FORMS)
-def test_spans_lie_in_the_record_whatever_byte_of_it_is_another(sent: Message) -> None:
+def test_spans_lie_in_the_record_whatever_byte_is_changed(sent: Message) -> None:
     stored = log_of([sent]).stored
     starts, ends = np.array([0]), np.array([len(stored)])
     assert read(read_only(memoryview(stored)), starts, ends, 0)[0]

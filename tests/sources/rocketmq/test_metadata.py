@@ -160,11 +160,6 @@ def test_the_timer_checkpoint(more: bytes) -> None:
     }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ASKED if kind is not TIMER_CHECKPOINT], ids=lambda kind: kind.name)
-def test_nothing_there_is_no_row(kind: MetadataKind) -> None:
-    assert items_of(kind, EMPTY[kind.name]).num_rows == 0
-
-
 @pytest.mark.parametrize("kind", ASKED, ids=lambda kind: kind.name)
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b"{", b"\xff\xfe", b'{"offsetTable":null}'])
 def test_an_answer_without_its_table_is_an_error_and_not_an_empty_set(kind: MetadataKind, body: bytes) -> None:

@@ -84,12 +84,6 @@ def test_without_tags_the_code_is_0() -> None:
     assert properties.tags_code(None) == 0
 
 
-def test_the_hashes_of_a_brokers_tags(fixture_log: truth.Fixture) -> None:
-    for row in fixture_log.rows:
-        if not row.get("blank"):
-            assert properties.tags_code(row["properties"].get("TAGS")) == row["tags_hash"]
-
-
 @pytest.mark.parametrize(
     ("delay", "waits_ms"),
     [

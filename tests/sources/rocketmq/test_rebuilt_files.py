@@ -27,24 +27,22 @@ def size_of(*stretches: tuple[int, list[int]]) -> int | None:
 
 
 class TestFileSize:
-    def test_the_first_blank_of_a_log_from_0_ends_its_first_file(self) -> None:
-        assert size_of((0, [1000])) == 1000
-
-    def test_two_blanks_are_a_file_apart(self) -> None:
-        assert size_of((2345, [3000, 4000, 5000])) == 1000
-
-    def test_a_log_may_begin_at_any_file(self) -> None:
-        assert size_of((3000, [4000])) == 1000
-
-    def test_a_beginning_inside_a_file_tells_nothing(self) -> None:
-        assert size_of((2345, [3000])) is None
-
-    def test_over_a_hole_nothing_is_counted(self) -> None:
-        assert size_of((2345, [3000]), (4500, [5000, 6000])) == 1000
-
-    def test_without_a_blank_nobody_knows(self) -> None:
-        assert size_of((0, [])) is None
-        assert size_of() is None
+    @pytest.mark.parametrize(
+        ("stretches", "size"),
+        [
+            ([(0, [1000])], 1000),  # of a log from 0 the first blank ends the first file
+            ([(2345, [3000, 4000, 5000])], 1000),  # two blanks are a file apart
+            ([(3000, [4000])], 1000),  # a log may begin at any file
+            ([(2345, [3000])], None),  # a beginning inside a file tells nothing
+            ([(2345, [3000]), (4500, [5000, 6000])], 1000),  # over a hole nothing is counted
+            ([(0, [])], None),
+            ([], None),
+        ],
+    )
+    def test_the_blanks_of_a_log_tell_its_file_size(
+        self, stretches: list[tuple[int, list[int]]], size: int | None
+    ) -> None:
+        assert size_of(*stretches) == size
 
     def test_no_more_is_read_than_it_takes(self) -> None:
         assert file_size_bytes([(Offset(0), map(Offset, count(1000, 1000)))]) == 1000
@@ -133,11 +131,6 @@ class TestFiles:
             "00000000000000004000": bytes(1000),
             "00000000000000005000": bytes(990) + b"b" * 10,
         }
-
-    def test_a_hole_at_the_end_is_in_files_too(self, tmp_path: Path) -> None:
-        with RebuiltFiles(tmp_path, SIZE) as files:
-            files.write(Offset(0), memoryview(b"a"))
-            assert files.finish(Offset(2001)) == (0, 1000, 2000)
 
     def test_left_without_an_end_nothing_is_there(self, tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt), RebuiltFiles(tmp_path / "commitlog", SIZE) as files:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -15,6 +14,7 @@ from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from tests.deaf_port import deaf_port
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
 from tests.sources.rocketmq.sessions import stay
 
@@ -120,9 +120,9 @@ def test_the_first_name_server_that_knows_is_believed() -> None:
     ignorant = knowing(lambda: "")
     knows = knowing(lambda: group('0:"10.0.0.8:10911"'))
     with ScriptedBroker(ignorant) as one, ScriptedBroker(knows) as other:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            nobody = Address("127.0.0.1", listener.getsockname()[1])
-        assert named(nobody, one.address, other.address).remoting() == Address("10.0.0.8", 10911)
+        assert named(Address("127.0.0.1", deaf_port()), one.address, other.address).remoting() == Address(
+            "10.0.0.8", 10911
+        )
 
 
 @pytest.mark.parametrize(

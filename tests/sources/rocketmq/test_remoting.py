@@ -64,13 +64,7 @@ def test_a_json_header_is_read_as_specified() -> None:
     )
 
     assert decode_command(frame) == Command(
-        code=28,
-        opaque=2,
-        flag=2,
-        ext_fields={"i": "A\x01b\x02"},
-        body=b"body",
-        language="PYTHON",
-        version=401,
+        code=28, opaque=2, flag=2, ext_fields={"i": "A\x01b\x02"}, body=b"body", language="PYTHON", version=401
     )
 
 
@@ -102,13 +96,6 @@ def test_a_response_answers_its_request() -> None:
     assert response.serialization is Serialization.ROCKETMQ
 
 
-@pytest.mark.parametrize(("flag", "is_response", "is_one_way"), [(0, False, False), (1, True, False), (2, False, True)])
-def test_the_flag_has_two_bits(flag: int, is_response: bool, is_one_way: bool) -> None:
-    command = Command(0, flag=flag)
-
-    assert (command.is_response, command.is_one_way) == (is_response, is_one_way)
-
-
 TEXT = st.text(max_size=20)
 COMMANDS = st.builds(
     Command,
@@ -133,13 +120,6 @@ def test_any_commands_survive_any_cut(commands: list[Command], cuts: list[int]) 
     decoded = [command for left, right in itertools.pairwise(edges) for command in buffer.feed(stream[left:right])]
 
     assert decoded == commands
-
-
-def test_commands_come_byte_by_byte() -> None:
-    buffer = FrameBuffer()
-    fed = [buffer.feed(BINARY_FRAME[at : at + 1]) for at in range(len(BINARY_FRAME))]
-
-    assert fed == [[]] * (len(BINARY_FRAME) - 1) + [[BINARY_COMMAND]]
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, DEFAULT_MAX_FRAME_BYTES - 3, 2**31 - 1])
@@ -204,15 +184,6 @@ def test_a_real_conversation_is_understood(fixture_log: Fixture, code: RequestCo
     assert response.version == {"4.9.7": 407, "5.5.0": 513}[fixture_log.version]
 
 
-@pytest.mark.parametrize("code", REAL_REQUESTS)
-def test_what_we_write_of_a_real_frame_means_the_same(fixture_log: Fixture, code: RequestCode) -> None:
-    command = decode_command(fixture_log.wire(f"{code}.resp.bin"))
-
-    for serialization in Serialization:
-        again = replace(command, serialization=serialization)
-        assert decode_command(encode_command(again)) == again
-
-
 def test_a_real_brokers_integer_keys_are_read(fixture_log: Fixture) -> None:
     body = decode_command(fixture_log.wire("45.resp.bin")).body
 
@@ -270,15 +241,10 @@ def test_a_body_that_is_no_json_is_a_protocol_violation(data: bytes | str) -> No
 
 
 @pytest.mark.parametrize("header", ['{"code":1e999}', '{"code":' + "[" * 100_000, '{"code":' + "9" * 5000 + "}"])
-def test_a_json_header_that_python_has_words_of_its_own_for(header: str) -> None:
+def test_a_json_header_that_makes_python_fail_otherwise_is_a_violation(header: str) -> None:
     """OverflowError, RecursionError, and the limit of digits."""
     with pytest.raises(ProtocolViolation, match="remoting protocol"):
         decode_command(json_frame(header))
-
-
-def test_a_body_that_is_nested_without_end() -> None:
-    with pytest.raises(ProtocolViolation, match="remoting protocol"):
-        loads("[" * 100_000)
 
 
 def test_a_remark_is_text() -> None:

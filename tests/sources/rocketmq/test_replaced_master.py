@@ -88,7 +88,7 @@ def test_one_byte_that_differs_is_another_history(at: int) -> None:
         read_all(master.address)
 
 
-def test_what_differs_only_above_what_was_handed_over_is_one_history() -> None:
+def test_a_difference_above_what_was_handed_over_is_no_other_history() -> None:
     cut = until(ENDS[6])
     handed_over = cut // (FRAME_BYTES + FRAME_HEAD.size) * FRAME_BYTES
     mixed = OLD[:handed_over] + NEW[handed_over:]

@@ -99,11 +99,6 @@ def test_sound_messages_are_never_looked_at_one_by_one(
     assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
 
 
-def test_the_columns_that_are_needed_suffice(fixture_log: truth.Fixture) -> None:
-    decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
-    assert restore.encode(decoded.records.select(list(restore.COLUMNS))) == fixture_log.log
-
-
 def test_one_wrong_row_among_many_is_named() -> None:
     log = log_of([vector.message for vector in VECTORS])
     rows = codec.decode(log.stored, log.start, log.end).records.to_pylist()

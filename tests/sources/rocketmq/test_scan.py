@@ -55,7 +55,7 @@ def test_a_record_that_is_not_all_there_is_left_and_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(("most", "records"), [(8 * 1024 * 1024, 1), (95, 0)])
-def test_a_record_above_the_limit_is_an_error_even_where_it_is_not_all_there(most: int, records: int) -> None:
+def test_a_record_above_the_limit_is_an_error_even_if_incomplete(most: int, records: int) -> None:
     stored = log_of([message()], START).stored
     heads = heads_of(stored + HEAD.pack(8 * 1024 * 1024 + 1, V1), Limits(max_record_bytes=most))
     assert heads.error is not None

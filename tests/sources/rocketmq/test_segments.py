@@ -22,6 +22,7 @@ from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
 from tests.sampling import some_of
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
+from tests.spans import span
 from tests.truth import Fixture
 
 MIB = 1024 * 1024
@@ -32,16 +33,12 @@ def segments(log: SyntheticLog, limits: Limits = DEFAULT_LIMITS) -> Segments:
     return Segments(log.path, limits, settle_s=0.05, seen={})
 
 
-def owned(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
 def read(
     source: Segments, start: int, end: int, *, boundary: bool = True, chunk_bytes: int = 1000
 ) -> Iterator[tuple[OffsetRange, bytes, list[int]]]:
     """Per chunk: what it covers, its bytes, the offsets of its records. Checks that the three agree and join."""
     at: int | None = None
-    for chunk in chunks_of(source.chunks(owned(start, end), boundary, chunk_bytes)):
+    for chunk in chunks_of(source.chunks(span(start, end), boundary, chunk_bytes)):
         offsets, sizes = chunk.records["offset"].to_pylist(), chunk.records["size"].to_pylist()
         assert len(chunk.raw) == chunk.covered.size == sum(sizes) > 0
         assert offsets[0] == chunk.covered.start
@@ -56,15 +53,6 @@ def test_chunks_of_a_real_log_are_its_records_and_its_bytes(fixture_log: Fixture
     assert b"".join(data for _, data, _ in chunks) == fixture_log.log
     assert [at for _, _, offsets in chunks for at in offsets] == [row["physical_offset"] for row in fixture_log.rows]
     assert len(chunks) > 10
-
-
-@pytest.mark.parametrize("pieces", [64 * 1024, 500_000, MIB])
-def test_a_real_log_in_pieces_is_read_once(fixture_log: Fixture, pieces: int) -> None:
-    source, found = Segments(fixture_log.commitlog_path), []
-    for piece in owned(0, fixture_log.max_offset).in_pieces(pieces):
-        for _, _, offsets in read(source, piece.start, piece.end, boundary=False, chunk_bytes=100_000):
-            found += offsets
-    assert found == [row["physical_offset"] for row in fixture_log.rows]
 
 
 @given(
@@ -99,23 +87,6 @@ def test_a_chunk_is_about_as_large_as_asked_and_holds_whole_records(tmp_path: Pa
     assert sizes == [2 * small, middle, large, small]
 
 
-def test_the_last_record_of_a_range_may_reach_past_it(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100, 100, 100)
-    (only,) = read(segments(log), 0, log.starts[1] + 1)
-    assert only[2] == log.starts[:2]
-    assert only[0].end == log.starts[2]
-
-
-def test_a_range_inside_one_record_owns_nothing(tmp_path: Path) -> None:
-    log = filled(tmp_path, 1000, 1000)
-    assert list(read(segments(log), 10, 900, boundary=False)) == []
-
-
-def test_an_empty_range_has_no_chunks(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    assert list(read(segments(log), log.end, log.end)) == []
-
-
 def test_reading_with_a_boundary_finds_one_only_where_a_record_starts(tmp_path: Path) -> None:
     log = filled(tmp_path, 20, 300, 400, 20, file_bytes=768)
     assert log.blanks
@@ -134,18 +105,6 @@ def test_without_a_boundary_reading_begins_at_the_next_record(tmp_path: Path) ->
         following = [at for at in log.starts if at >= start]
         found = [at for _, _, offsets in read(segments(log), start, log.end, boundary=False) for at in offsets]
         assert found == following
-
-
-def test_what_looks_like_a_record_inside_a_record_is_none(tmp_path: Path) -> None:
-    """A copy of a record of another place, and a blank that leads to the next record but ends before its file."""
-    log = filled(tmp_path, 10)
-    body_at, next_at = log.end + 88, log.end + len(record_bytes(0, bytes(400)))
-    copy = record_bytes(body_at + 1, b"a copy of another place").ljust(200, b"x")
-    log.append(copy + BLANK_HEAD.pack(next_at - body_at - 200, 0xCBD43194).ljust(200, b"x"))
-    log.append(b"last")
-    assert log.starts[2] == next_at
-    for start in some_of(range(log.starts[1] + 1, next_at), (body_at, body_at + 1, body_at + 200)):
-        assert next(read(segments(log), start, log.end, boundary=False))[0].start == next_at
 
 
 @pytest.mark.parametrize("max_record_bytes", [1 << 24, 1000])
@@ -199,22 +158,6 @@ def test_records_that_stand_behind_a_blank_are_none(tmp_path: Path) -> None:
         assert segments(log).boundary_after(Offset(start), Offset(log.end)) == 4096
 
 
-def test_a_boundary_after_damage_is_found(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[100] * 8)
-    log.write(log.starts[3], b"\xff" * 8)
-    for limits in (DEFAULT_LIMITS, Limits(max_record_bytes=450)):
-        for start, boundary in ((log.starts[4] - 1, log.starts[4]), (log.starts[6] + 1, log.starts[7])):
-            assert segments(log, limits).boundary_after(Offset(start), Offset(log.end)) == boundary
-
-
-def test_the_boundary_after_an_offset(fixture_log: Fixture) -> None:
-    starts = [row["physical_offset"] for row in fixture_log.rows]
-    source = Segments(fixture_log.commitlog_path)
-    for offset in range(0, fixture_log.max_offset, 9973):
-        expected = min((start for start in starts if start >= offset), default=fixture_log.max_offset)
-        assert source.boundary_after(Offset(offset), Offset(fixture_log.max_offset)) == expected
-
-
 def test_the_boundary_after_an_offset_is_at_most_the_maximum(tmp_path: Path) -> None:
     log = filled(tmp_path, 100, 100)
     inside = log.starts[1] + 1
@@ -233,16 +176,6 @@ def test_there_is_no_boundary_after_what_retention_took(tmp_path: Path) -> None:
     log.file(0).unlink()
     with pytest.raises(BelowMinimum):
         segments(log).boundary_after(Offset(5), Offset(log.end))
-
-
-def test_what_stands_behind_a_blank_is_not_read(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    blank = log.end
-    log.append_blank()
-    log.append(b"next")
-    log.write(blank + 8, b"\xda\xa3\x20\xa7" * 500)
-    for start in (blank + 1, blank + 8, blank + 1000, 4095):
-        assert next(read(segments(log), start, log.end, boundary=False))[2] == [4096]
 
 
 def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
@@ -313,17 +246,9 @@ def test_beyond_the_end_is_above_the_maximum(tmp_path: Path, beyond: int) -> Non
     log = filled(tmp_path, 100, 100)
     for upto in (None, Offset(log.end)):
         with pytest.raises(AboveMaximum) as raised:
-            list(segments(log).chunks(owned(0, log.end + beyond), True, 1000, upto))
+            list(segments(log).chunks(span(0, log.end + beyond), True, 1000, upto))
         assert raised.value.offset == log.end + beyond
     assert f"{log.end} or less" in str(raised.value)
-
-
-def test_a_start_beyond_the_end_is_above_the_maximum(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    for start in (log.end + 1, 1 << 40):
-        with pytest.raises(AboveMaximum) as raised:
-            list(segments(log).chunks(owned(start, start), True, 1000, Offset(log.end)))
-        assert raised.value.offset == start
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 1000, 1 << 20])
@@ -332,7 +257,7 @@ def test_a_hole_is_an_error_naming_both_files(tmp_path: Path, chunk_bytes: int, 
     log = filled(tmp_path, *[1000] * 5)
     (blank,) = log.blanks
     log.write(blank, bytes(8))
-    chunks = segments(log).chunks(owned(0, log.end), True, chunk_bytes, Offset(log.end) if upto_known else None)
+    chunks = segments(log).chunks(span(0, log.end), True, chunk_bytes, Offset(log.end) if upto_known else None)
     with pytest.raises(CorruptRecord, match="hole") as raised:
         list(chunks)
     assert raised.value.offset == blank
@@ -340,24 +265,9 @@ def test_a_hole_is_an_error_naming_both_files(tmp_path: Path, chunk_bytes: int, 
     assert log.file(4096).name in str(raised.value)
 
 
-@pytest.mark.parametrize(("byte", "what"), [(2, "size"), (5, "magic"), (30, "physical offset"), (150, "body")])
-@pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
-def test_a_damaged_record_is_an_error_naming_file_and_offset(
-    tmp_path: Path, byte: int, what: str, chunk_bytes: int
-) -> None:
-    log = filled(tmp_path, 300, 300, 300)
-    log.write(log.starts[1] + byte, b"\x5a")
-    log.go_on()
-    with pytest.raises(CorruptRecord) as raised:
-        list(read(segments(log), 0, log.end, chunk_bytes=chunk_bytes))
-    assert raised.value.offset == log.starts[1], what
-    assert str(log.file(0)) in str(raised.value)
-    assert raised.value.hint is not None
-
-
 @pytest.mark.parametrize("byte", [2, 5, 30, 150])
 @pytest.mark.parametrize("past_damage", [False, True])
-def test_what_is_wrong_in_the_newest_file_is_the_end_of_the_log_by_now(
+def test_a_range_past_damage_in_the_newest_file_is_above_the_maximum(
     tmp_path: Path, byte: int, past_damage: bool
 ) -> None:
     """A range was planned up to an end that has gone since: the broker has recovered, and ends its log before that."""
@@ -365,7 +275,7 @@ def test_what_is_wrong_in_the_newest_file_is_the_end_of_the_log_by_now(
     log.write(log.starts[1] + byte, b"\x5a")
     source = Segments(log.path, past_damage=past_damage, settle_s=0, seen={})
     with pytest.raises(AboveMaximum) as raised:
-        list(source.chunks(owned(0, log.end), True, 1000))
+        list(source.chunks(span(0, log.end), True, 1000))
     assert f"{log.starts[1]} or less" in str(raised.value)
 
 
@@ -374,7 +284,7 @@ def test_what_is_wrong_in_the_newest_file_is_the_end_of_the_log_by_now(
 
 def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
     log = filled(tmp_path, *[100] * 30)
-    chunks: list[Chunk] = list(chunks_of(segments(log).chunks(owned(0, log.end), True, 500)))
+    chunks: list[Chunk] = list(chunks_of(segments(log).chunks(span(0, log.end), True, 500)))
     for path in tmp_path.iterdir():
         path.write_bytes(bytes(4096))
     bodies = [body for chunk in chunks for body in chunk.records["body"].to_pylist() if body is not None]
@@ -383,13 +293,7 @@ def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
         bytes(chunks[0].raw)
 
 
-def test_a_consumer_that_keeps_an_array_over_the_bytes_does_no_harm(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[100] * 60)
-    chunks = chunks_of(segments(log).chunks(owned(0, log.end), True, 500))
-    arrays = [np.frombuffer(chunk.raw, np.uint8) for chunk in chunks]
-    assert b"".join(array.tobytes() for array in arrays) == log.data()
-
-
+@pytest.mark.nightly
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = SyntheticLog(tmp_path, file_bytes=128 * MIB)
     body = np.random.default_rng(1).bytes(64 * 1024)
@@ -397,9 +301,9 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
         log.append(body)
     process = psutil.Process()
     source, peak = segments(log), 0
-    list(source.chunks(owned(0, log.starts[20]), True, MIB))  # what is loaded once is not growth
+    list(source.chunks(span(0, log.starts[20]), True, MIB))  # what is loaded once is not growth
     before = process.memory_info().rss
     assert source.bounds().end == log.end
-    for _ in source.chunks(owned(0, log.end), True, MIB):
+    for _ in source.chunks(span(0, log.end), True, MIB):
         peak = max(peak, process.memory_info().rss - before)
     assert peak < 48 * MIB

@@ -16,7 +16,7 @@ from sources.rocketmq.format.commitlog import Limits
 from tests.sampling import some_of
 from tests.sources.rocketmq.damaged_logs import MAX_RECORD_BYTES, Reading, assert_covers, damage, offsets
 from tests.sources.rocketmq.log_reading import owned
-from tests.sources.rocketmq.synthetic_log import SyntheticLog, filled, record_bytes
+from tests.sources.rocketmq.synthetic_log import SyntheticLog, filled
 
 FILE_BYTES = 4096
 
@@ -56,7 +56,7 @@ def test_a_missing_file_is_damage_without_bytes(log: SyntheticLog) -> None:
     assert f"{HOLE[1]:020d}" in str(missing.error.found)
 
 
-def test_a_missing_file_is_an_error_naming_both_neighbours_if_damage_is(log: SyntheticLog) -> None:
+def test_a_missing_file_is_an_error_naming_both_neighbours(log: SyntheticLog) -> None:
     with pytest.raises(MissingSegment, match=f"{HOLE[0]:020d} is missing") as raised:
         list(strict(log).chunks(owned(0, log.end), True, 1000))
     assert raised.value.offset == HOLE[0]
@@ -69,11 +69,6 @@ def test_a_missing_file_holds_back_nothing_before_it(log: SyntheticLog) -> None:
     assert list(strict(log).pieces(owned(0, log.end), 1000)) == list(files(log).pieces(owned(0, log.end), 1000))
     covered = [chunk.covered for chunk in strict(log).chunks(owned(0, HOLE[0]), True, 1000)]
     assert (covered[0].start, covered[-1].end) == (0, HOLE[0])
-
-
-def test_the_log_goes_on_behind_a_missing_file(log: SyntheticLog) -> None:
-    for known in (None, Offset(0), Offset(log.starts[3]), Offset(HOLE[0]), Offset(HOLE[0] + 1000), Offset(log.end)):
-        assert files(log).bounds(known) == owned(0, log.end)
 
 
 @pytest.mark.parametrize("size", [100, 1500, FILE_BYTES, 10_000])
@@ -117,14 +112,6 @@ def test_files_that_overlap_are_an_error_in_either_mode(tmp_path: Path) -> None:
         assert not isinstance(raised.value, MissingSegment)
 
 
-def test_retention_is_no_damage(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[900] * 18)
-    log.file(0).unlink()
-    assert files(log).bounds().start == FILE_BYTES
-    with pytest.raises(BelowMinimum):
-        Reading().by_path(log, 0, log.end)
-
-
 # The end
 
 
@@ -157,7 +144,7 @@ def test_the_log_ends_before_damage_in_the_newest_file(tmp_path: Path, data: byt
             assert source.bounds(known) == owned(0, last)
 
 
-def test_it_is_damage_as_soon_as_a_later_file_has_a_sound_record(tmp_path: Path) -> None:
+def test_what_a_later_file_proves_to_be_inside_the_log_is_damage(tmp_path: Path) -> None:
     log = spoiled(tmp_path, 3, -2)
     last, behind = log.starts[-2], log.starts[-1]
     assert files(log).bounds() == owned(0, last)
@@ -167,30 +154,6 @@ def test_it_is_damage_as_soon_as_a_later_file_has_a_sound_record(tmp_path: Path)
     assert files(log).bounds(Offset(last)) == owned(0, log.end)
     assert_covers(Reading().by_path(log, last, log.end), log, last, log.end)
     assert damage(Reading().by_path(log, last, log.end)) == [(last, behind)]
-
-
-def test_a_torn_last_record_is_waited_for_and_then_left(tmp_path: Path) -> None:
-    log = filled(tmp_path, 300, 300)
-    torn = record_bytes(log.end, b"x" * 300)
-    log.write(log.end, torn[:-1])
-    slept: list[float] = []
-    source = Segments(
-        tmp_path,
-        past_damage=True,
-        settle_s=0.2,
-        clock=lambda: sum(slept),
-        sleep=lambda wait_s: slept.append(wait_s),
-        seen={},
-    )
-    assert source.bounds() == owned(0, log.end)
-    assert 0.2 <= sum(slept) < 0.3
-
-
-def test_a_master_that_lost_its_tail_is_not_read_as_damage(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[300] * 5)
-    log.write(log.starts[3], bytes(log.end - log.starts[3]))
-    with pytest.raises(AboveMaximum):
-        list(files(log).chunks(owned(0, log.end), True, 1000))
 
 
 # Cuts

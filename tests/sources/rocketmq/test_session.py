@@ -15,19 +15,17 @@ from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
+from tests.deaf_port import deaf_port
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, leave_after, session_of, session_with, stay
+from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, session_with, stay
 
 
 def test_an_acknowledgement_is_reported_at_once() -> None:
     """HA-39, HA-47, HA-62: no report waits for a heartbeat or a slice of time; HA-61: all go over one connection."""
-    with ScriptedMaster(stay) as master, session_with(master.address) as session:
+    with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=3600.0) as session:
         for offset in (100, 250, 251):
-            started = time.monotonic()
-            session.acknowledge(Offset(offset))
-            master.await_connection(1).await_report_of(offset)
-            assert time.monotonic() - started < 5  # and not the 60 s to the next heartbeat
+            reported(session, master, offset)
         assert eventually(lambda: session.acknowledged == 251)
         before = session.state
         session.close()
@@ -47,26 +45,17 @@ def test_without_an_acknowledgement_nobody_connects() -> None:
     assert master.connections == []
 
 
-def test_zero_is_never_reported() -> None:
-    with ScriptedMaster(stay) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(0))
-        session.acknowledge(Offset(7))
-        master.await_connection(1).await_report_of(7)
-    assert master.reports == [7]
-
-
 def test_the_last_report_is_repeated_as_heartbeat() -> None:
     """HA-37: so that the master does not take a replica without news for dead."""
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=0.02) as session:
         session.acknowledge(Offset(100))
         assert set(master.await_connection(1).await_reports(5)) == {100}
-        session.acknowledge(Offset(200))
-        master.await_connection(1).await_report_of(200)
+        reported(session, master, 200)
         count = len(master.reports)
         assert set(master.await_connection(1).await_reports(count + 3)[count:]) == {200}
 
 
-def test_acknowledged_is_what_was_sent_and_not_what_was_left_to_be_sent() -> None:
+def test_acknowledged_is_what_was_sent() -> None:
     """Until then producers wait, and who looks at the session has to see for what."""
     may_ask = threading.Semaphore(0)
 
@@ -100,10 +89,8 @@ def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
 def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgement() -> None:
     """HA-49, HA-59: the first report of a connection is what holds then. HA-54: it is made without a long wait."""
     with ScriptedMaster(leave_after(2), leave_after(1), stay) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
-        session.acknowledge(Offset(200))
-        master.await_connection(3).await_report_of(200)
+        reported(session, master, 100)
+        reported(session, master, 200, connection=3)
         assert eventually(lambda: session.acknowledged == 200)
         state = session.state
 
@@ -114,7 +101,7 @@ def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgeme
     assert state.last_error is not None
 
 
-def test_a_thousand_acknowledgements_over_failing_connections_never_pass_the_committed_position() -> None:
+def test_no_acknowledgement_over_failing_connections_passes_the_committed_position() -> None:
     committed = itertools.count(1)
     promised = Offset(0)
     lies: list[Offset] = []
@@ -140,8 +127,7 @@ def test_a_thousand_acknowledgements_over_failing_connections_never_pass_the_com
 
 def test_a_master_that_comes_up_late_gets_the_promise() -> None:
     """HA-60: without a master it is tried for ever."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        nobody = Address("127.0.0.1", listener.getsockname()[1])
+    nobody = Address("127.0.0.1", deaf_port())
     with ScriptedMaster(stay) as master:
         known = Known(nobody)
         with session_of(known) as session:
@@ -160,8 +146,7 @@ def test_a_broken_connection_is_one_warning_and_a_lasting_one_no_more(caplog: py
     with ScriptedMaster(leave_after(1), stay) as master:
         known = Known(master.address)
         with session_of(known) as session:
-            session.acknowledge(Offset(100))
-            master.await_connection(2).await_report_of(100)
+            reported(session, master, 100, connection=2)
             (warning,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert warning.startswith(f"rocketmq/broker-a: acknowledging to {master.address} failed, will retry: ")
 
@@ -176,8 +161,7 @@ def test_a_master_that_cannot_be_asked_for_its_end_is_tried_again() -> None:
         return Offset(100)
 
     with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(3).await_report_of(100)
+        reported(session, master, 100, connection=3)
     assert set(master.reports) == {100}
 
 
@@ -199,8 +183,7 @@ def test_what_the_master_streams_is_left_unread_and_its_close_is_noticed() -> No
     with ScriptedMaster(flood, stay) as master, session_with(master.address, heartbeat_interval_s=0.05) as session:
         session.acknowledge(Offset(100))
         master.await_connection(1).await_reports()
-        session.acknowledge(Offset(200))
-        master.await_connection(1).await_report_of(200)
+        reported(session, master, 200)
         assert master.await_connection(2).await_reports()[0] == 200
 
 
@@ -222,14 +205,11 @@ def test_the_last_acknowledgement_is_tried_once_more_after_a_broken_connection()
 
 
 def test_closing_is_bounded_idempotent_and_final() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        nobody = Address("127.0.0.1", listener.getsockname()[1])
+    nobody = Address("127.0.0.1", deaf_port())
     with session_with(nobody) as session:
         session.acknowledge(Offset(100))
-        started = time.monotonic()
         session.close()
         session.close()
-        assert time.monotonic() - started < 5
         with pytest.raises(ValueError, match="closed session"):
             session.acknowledge(Offset(200))
 
@@ -249,18 +229,18 @@ def test_closing_leaves_no_thread_behind() -> None:
 
 def test_acknowledging_does_not_wait_for_the_master() -> None:
     busy = threading.Event()
+    was_set: list[bool] = []
 
     def maximum() -> Offset:
-        busy.wait(PATIENCE_S)
+        was_set.append(busy.wait(PATIENCE_S))
         return Offset(2**62)
 
     with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
-        started = time.monotonic()
         for offset in range(1, 20_001):  # more than the wake-up channel holds
             session.acknowledge(Offset(offset))
-        assert time.monotonic() - started < PATIENCE_S / 2
         busy.set()
         master.await_connection(1).await_report_of(20_000)
+    assert all(was_set)
 
 
 def test_a_report_that_cannot_be_sent_breaks_the_connection() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, session_of, session_with, stay
+from tests.sources.rocketmq.sessions import Known, reported, session_of, session_with, stay
 
 
 def saying(data: bytes) -> HAScript:
@@ -36,10 +36,8 @@ DATA = encode_frame(Offset(100), bytes(50_000))
 def test_a_master_that_starts_where_it_was_asked_is_trusted(data: bytes) -> None:
     """HA-46: a heartbeat at the right place changes nothing; HA-48: and is not answered by a report."""
     with ScriptedMaster(saying(data)) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
-        session.acknowledge(Offset(200))
-        master.await_connection(1).await_report_of(200)
+        reported(session, master, 100)
+        reported(session, master, 200)
         state = session.state
     assert master.reports == [100, 200]
     assert (state.last_error, state.reconnects) == (None, 0)
@@ -60,8 +58,7 @@ def test_a_master_that_starts_where_it_was_asked_is_trusted(data: bytes) -> None
 def test_a_head_that_contradicts_the_position_ends_the_connection(data: bytes, words: str) -> None:
     """HA-41, HA-42, HA-46: as soon as the head is there; HA-51, HA-52: whatever is wrong with it. It is tried on."""
     with ScriptedMaster(saying(data), stay) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(2).await_report_of(100)
+        reported(session, master, 100, connection=2)
         assert words in str(session.state.last_error)
     assert [connection.reports for connection in master.connections] == [[100], [100]]
 
@@ -76,10 +73,8 @@ def test_a_master_may_start_at_any_report_it_has_got() -> None:
 
     with ScriptedMaster(slow) as master, session_with(master.address) as session:
         for offset in (100, 200, 300):
-            session.acknowledge(Offset(offset))
-            master.await_connection(1).await_report_of(offset)
-        session.acknowledge(Offset(400))
-        master.await_connection(1).await_report_of(400)
+            reported(session, master, offset)
+        reported(session, master, 400)
         assert session.state.last_error is None
 
 
@@ -99,17 +94,17 @@ def test_heartbeats_are_a_sign_of_life() -> None:
     """HA-56: whatever comes keeps the connection."""
 
     def beat(connection: SlaveConnection) -> None:
-        for count in range(1, 21):  # a second, three times the silence that is allowed
+        for count in range(1, 16):  # one and a half times the silence that is allowed
             connection.await_reports(count)
             connection.send(HEARTBEAT)
         connection.await_end()
 
     with (
         ScriptedMaster(beat) as master,
-        session_of(Known(master.address), heartbeat_interval_s=0.05, silence_timeout_ms=300) as session,
+        session_of(Known(master.address), heartbeat_interval_s=0.1, silence_timeout_ms=1000) as session,
     ):
         session.acknowledge(Offset(100))
-        master.await_connection(1).await_reports(21)
+        master.await_connection(1).await_reports(16)
         assert session.state.last_error is None
         assert len(master.connections) == 1
 
@@ -123,11 +118,9 @@ def test_half_a_head_does_not_hold_up_a_report() -> None:
         connection.await_end()
 
     with ScriptedMaster(half) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         for offset in (200, 300):
-            session.acknowledge(Offset(offset))
-            master.await_connection(1).await_report_of(offset)
+            reported(session, master, offset)
         assert session.state.last_error is None
 
 
@@ -164,8 +157,7 @@ def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None
 
 def test_the_first_raise_after_connecting_is_checked_too() -> None:
     with ScriptedMaster(stay) as master, session_with(master.address, maximum=lambda: Offset(150)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         session.acknowledge(Offset(200))  # read before the master lost its tail, committed after
         master.await_connection(1).await_end()
         master.await_connection(2)

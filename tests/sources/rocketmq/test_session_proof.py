@@ -11,7 +11,7 @@ from sources.errors import MasterUnreachable, Rewritten
 from sources.offsets import Offset
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster
-from tests.sources.rocketmq.sessions import Known, leave_after, session_of, stay
+from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, stay
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 
@@ -24,10 +24,8 @@ def test_each_connection_is_preceded_by_a_proof() -> None:
             reported_before.append(sum(len(connection.reports) for connection in master.connections))
 
         with session_of(Known(master.address), prove=prove) as session:
-            session.acknowledge(Offset(100))
-            master.await_connection(1).await_report_of(100)
-            session.acknowledge(Offset(200))
-            master.await_connection(3).await_report_of(200)
+            reported(session, master, 100)
+            reported(session, master, 200, connection=3)
     assert reported_before == [0, 2, 3]
 
 

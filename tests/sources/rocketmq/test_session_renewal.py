@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from sources.errors import Rewritten
 from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import eventually
-from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, session_of, stay
+from tests.sources.rocketmq.scripted_master import ScriptedMaster, SlaveConnection
+from tests.sources.rocketmq.sessions import Known, reported, session_of, stay
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 SOON_S = 0.1
@@ -31,8 +29,7 @@ def test_a_connection_that_has_stood_long_is_made_anew_before_the_old_one_ends()
         session.acknowledge(Offset(100))
         assert eventually(lambda: session.state.connected_since is not None)
         since = session.state.connected_since
-        session.acknowledge(Offset(200))
-        master.await_connection(3).await_report_of(200)
+        reported(session, master, 200, connection=3)
         master.await_connection(1).await_end()
         master.await_connection(2).await_end()
         assert session.state.reconnects == 0  # no interruption
@@ -40,19 +37,6 @@ def test_a_connection_that_has_stood_long_is_made_anew_before_the_old_one_ends()
         assert session.state.last_error is None
     assert was_there[:3] == [False, True, True]
     assert all(connection.has_ended() for connection in master.connections)
-
-
-def test_each_of_them_is_preceded_by_a_proof() -> None:
-    proofs: list[float] = []
-    with (
-        ScriptedMaster(stay) as master,
-        session_of(
-            Known(master.address), renew_after_s=SOON_S, prove=lambda: proofs.append(time.monotonic())
-        ) as session,
-    ):
-        session.acknowledge(Offset(100))
-        master.await_connection(3).await_report_of(100)
-        assert len(proofs) >= 3
 
 
 def test_a_master_that_is_another_one_by_then_keeps_no_old_connection() -> None:
@@ -82,14 +66,11 @@ def test_to_a_master_that_counts_connections_the_old_one_ends_first(renews: int)
         were_there.append(any(not one.has_ended() for one in master.connections if one is not connection))
         connection.await_end()
 
-    known_words = COUNTS_CONNECTIONS
     with ScriptedMaster(accept) as master:
-        with session_of(Known(master.address, words=known_words), renew_after_s=SOON_S) as session:
+        with session_of(Known(master.address, words=COUNTS_CONNECTIONS), renew_after_s=SOON_S) as session:
             with session.reading():
                 pass  # that is when the session hears of it
             session.acknowledge(Offset(100))
             master.await_connection(1 + renews).await_report_of(100)
-        deadline = time.monotonic() + PATIENCE_S
-        while not all(one.has_ended() for one in master.connections) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert eventually(lambda: all(one.has_ended() for one in master.connections))
     assert not any(were_there)

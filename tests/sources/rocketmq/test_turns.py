@@ -16,7 +16,7 @@ from sources.rocketmq.session.session import HASession
 from sources.rocketmq.session.turns import LEADS_TO, Turn, Turns, TurnStep
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, session_of, stay
+from tests.sources.rocketmq.sessions import Known, reported, session_of, stay
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 
@@ -57,9 +57,7 @@ def test_a_session_begins_only_where_no_reader_wants_the_turn(before: Turn) -> N
 
 @pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
 @pytest.mark.parametrize("is_known", [True, False])
-def test_an_end_that_the_master_may_not_know_begins_the_quiet_time_of_what_was_counted(
-    before: Turn, is_known: bool
-) -> None:
+def test_an_end_the_master_may_not_know_begins_the_quiet_time(before: Turn, is_known: bool) -> None:
     turns = at(before)
     turns.end(is_known=is_known)
     assert turns._turn is WAYS.get((before, TurnStep.END), before)
@@ -78,18 +76,15 @@ def test_in_the_quiet_time_no_session_begins_and_one_that_has_begun_goes_on(befo
 @pytest.mark.parametrize("words", [{}, {"inSyncReplicas": "1"}, {"inSyncReplicas": "2"}])
 def test_a_master_that_counts_no_connections_sees_none_leave(words: dict[str, str]) -> None:
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         with session.reading():
-            session.acknowledge(Offset(200))
-            master.await_connection(1).await_report_of(200)
+            reported(session, master, 200)
         assert len(master.connections) == 1
 
 
 def test_tasks_read_while_the_session_is_away() -> None:
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=COUNTS_CONNECTIONS)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         assert eventually(lambda: session.acknowledged == 100)
         before = session.state
         for batch in range(2, 5):
@@ -101,8 +96,8 @@ def test_tasks_read_while_the_session_is_away() -> None:
             # a pause, no loss of connection; what is left to be sent meanwhile was not sent yet
             assert during == replace(before, acknowledged=Offset(100 * batch - 100))
             master.await_connection(batch).await_report_of(100 * batch)
-            reported = replace(before, acknowledged=Offset(100 * batch))
-            assert eventually(lambda now=reported: session.state == now)  # type: ignore[misc]
+            expected = replace(before, acknowledged=Offset(100 * batch))
+            assert eventually(lambda now=expected: session.state == now)  # type: ignore[misc]
     assert [connection.reports for connection in master.connections] == [[100], [200], [300], [400]]
 
 
@@ -120,8 +115,7 @@ def test_the_turn_is_the_tasks_only_when_the_master_has_ended_too() -> None:
             entered.set()
 
     with ScriptedMaster(linger, stay) as master, session_of(Known(master.address, words=COUNTS_CONNECTIONS)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         job = threading.Thread(target=enter, args=(session,))
         job.start()
         master.await_connection(1).await_end()
@@ -168,11 +162,10 @@ def test_a_master_that_cannot_be_connected_to_costs_nobody_a_turn() -> None:
             assert session.state.connected_since is None
 
 
-def test_after_tasks_that_failed_nobody_connects_until_the_master_has_forgotten_them() -> None:
+def test_after_failed_tasks_nobody_connects_until_the_master_forgot_them() -> None:
     words = {"inSyncReplicas": "3", "haHousekeepingInterval": "500"}
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         with pytest.raises(ZeroDivisionError), session.reading():
             raise ZeroDivisionError
         failed_at = time.monotonic()
@@ -185,8 +178,7 @@ def test_after_tasks_that_failed_nobody_connects_until_the_master_has_forgotten_
 def test_closing_ends_the_wait_for_a_turn() -> None:
     words = {"inSyncReplicas": "3", "haHousekeepingInterval": "600000"}
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
-        session.acknowledge(Offset(100))
-        master.await_connection(1).await_report_of(100)
+        reported(session, master, 100)
         with pytest.raises(ZeroDivisionError), session.reading():
             raise ZeroDivisionError
         closing_soon = threading.Timer(0.2, session.close)
@@ -210,8 +202,7 @@ def test_a_change_of_the_count_is_heeded_at_the_next_batch() -> None:
     with ScriptedMaster(stay) as master:
         known = Known(master.address, words={"inSyncReplicas": "2"})
         with session_of(known) as session:
-            session.acknowledge(Offset(100))
-            master.await_connection(1).await_report_of(100)
+            reported(session, master, 100)
             with session.reading():
                 assert not master.connections[0].has_ended()
             known.words = COUNTS_CONNECTIONS
@@ -246,7 +237,7 @@ def test_at_no_moment_do_both_count() -> None:
     assert not thread.is_alive()
 
 
-def test_who_reads_waits_for_who_reads_already_and_a_turn_may_be_left_in_another_thread() -> None:
+def test_readers_take_turns_and_may_leave_in_another_thread() -> None:
     """A turn that was given up comes to its end before the next one begins: two readers would be two replicas."""
     turns, entered = Turns(lambda: None), threading.Event()
     first = turns.of_readers(0.1)
