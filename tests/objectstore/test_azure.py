@@ -22,7 +22,7 @@ from tests.objectstore.azurite import Azurite, of
 from tests.objectstore.twin import Twin
 from tests.pipeline.running import replicate_now
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,6 @@ def test_every_byte_is_there(twin: Twin) -> None:
     assert (summary.problem, summary.bytes) == (None, twin.log.end)
 
 
-@pytest.mark.soak  # of S3 and its registration: tests/objectstore/test_other_engines.py
 def test_questions(twin: Twin, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["sql", "--config", twin.file(), "--format", "json", "-e", "SELECT count(*) AS n FROM messages"])
@@ -52,7 +51,6 @@ def test_questions(twin: Twin, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == {"n": len(twin.log.messages)}
 
 
-@pytest.mark.soak  # on S3: tests/objectstore/test_verbs.py
 def test_tidied_up_whole_and_continued(twin: Twin) -> None:
     done = twin.maintain()
     assert done["log", "merge"].files_after == 1 < done["log", "merge"].files_before

@@ -36,11 +36,6 @@ def test_a_new_folder_has_a_leader_that_passes_the_gate(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "dister.entry.log").exists()  # made with the first entry
 
 
-def test_the_default_group_is_dister_s(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path) as leader:
-        assert leader.group == "default.group.dister"
-
-
 def test_a_folder_keeps_its_group_and_node(tmp_path: Path) -> None:
     with EmbeddedLeader(tmp_path, group="orders") as leader:
         before = leader.nodes()
@@ -87,17 +82,6 @@ def test_the_role_is_tested_when_the_turn_comes(tmp_path: Path) -> None:
             writer.join()
         assert refused == [True] * 5
         assert node.last_id == 0
-
-
-def test_autosave_is_dister_s_data_file(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path) as leader:
-        leader.save()
-        assert (tmp_path / "dister.data.db").read_text() == '{"DataMap":{},"LastLogId":0}'
-        leader.set({"b": "<1>", "a": "é\n"}, rnd=7)
-        leader.save()
-    assert (tmp_path / "dister.data.db").read_text() == (
-        '{"DataMap":{"a":"é\\n","b":"\\u003c1\\u003e"},"LastLogId":10007}'
-    )
 
 
 def test_services_are_written_at_each_change(tmp_path: Path) -> None:
@@ -163,12 +147,3 @@ def test_49_a_node_that_speaks_takes_the_place_of_its_placeholder(tmp_path: Path
         assert listed(tmp_path) == [*own, ("FF", "10.0.0.1", 0)]
         leader.meet(NodeInfo(id="FF", ip="10.0.0.7", group="default.group.dister", raft=2, version="1.6"))
         assert listed(tmp_path) == [*own, ("FF", "10.0.0.7", 0)]  # it was the leader; there is one
-
-
-def test_nodes_say_how_far_the_leader_is(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path, now_ms=lambda: 77) as leader:
-        leader.set({"a": "x"}, rnd=7)
-        leader.service_set("web", "tcp", [{}])
-        own = leader.nodes()[0]
-        assert (own.logid, own.serviceid) == (10007, 77)
-        assert decode((tmp_path / PEERS_FILE).read_bytes())[0] == own

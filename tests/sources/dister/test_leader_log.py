@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.embedded.leader_log import Change, LeaderLog, entries_of, replay
-from sources.errors import CorruptRecord, MasterError, MasterRefused
+from sources.dister.embedded.leader_log import LeaderLog, entries_of, replay
+from sources.errors import MasterError, MasterRefused
 
 LOG = "dister.entry.log"
 
@@ -48,15 +48,6 @@ def test_lines_are_dister_s_own(tmp_path: Path) -> None:
     assert written(tmp_path) == b'10007,300,{"a":"x"}\n20001,310,["a"]\n'
 
 
-def test_one_line_an_entry_whatever_is_in_it(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.set({"b": "<&>", "a": 'two\nlines, "quoted"'}, rnd=0)
-        leader.set({}, rnd=0)
-    assert written(tmp_path) == (
-        b'10000,300,{"a":"two\\nlines, \\"quoted\\"","b":"\\u003c\\u0026\\u003e"}\n20000,300,{}\n'
-    )
-
-
 @pytest.mark.parametrize(
     ("indexes", "expected"),
     [
@@ -70,23 +61,6 @@ def test_14_a_file_for_each_batch(tmp_path: Path, indexes: list[int], expected: 
     with leader_at(tmp_path, *indexes):
         assert batches(tmp_path) == expected
         assert ids(tmp_path) == [index * 10_000 + 1 for index in indexes]
-
-
-def test_14_many_at_once_roll_too(tmp_path: Path) -> None:
-    with leader_at(tmp_path, 99_997) as leader:
-        leader.set_many({"k": str(number)} for number in range(4))
-    assert batches(tmp_path) == ["0/0", "0/1"]
-    assert [one // 10_000 for one in ids(tmp_path)] == list(range(99_997, 100_002))
-    assert written(tmp_path, "0/1").count(b"\n") == 2
-
-
-def test_many_are_what_one_after_the_other_are(tmp_path: Path) -> None:
-    changes: list[Change] = [{"a": "1"}, ["a", "b"], {"c": "3", "b": "2"}] * 5_000
-    with LeaderLog(tmp_path / "one", seed=5) as one, LeaderLog(tmp_path / "many", seed=5) as many:
-        for change in changes:
-            one.write(change)
-        assert many.write_many(changes) == one.last_id
-    assert written(tmp_path / "many") == written(tmp_path / "one")
 
 
 def test_the_seed_is_the_chance_in_the_ids(tmp_path: Path) -> None:
@@ -208,49 +182,6 @@ def test_a_kill_in_a_line_loses_that_line_alone(tmp_path: Path) -> None:
     assert written(tmp_path) == b'10000,300,{"a":"x"}\n20003,300,{"a":"z"}\n'
 
 
-def test_a_kill_in_the_very_first_line_leaves_an_empty_log(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.append_torn({"a": "y"}, size_bytes=5)
-    with LeaderLog(tmp_path) as leader:
-        assert leader.last_id == 0
-    assert written(tmp_path) == b""
-
-
-def test_a_torn_line_can_be_completed(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        entry = leader.append_torn({"a": "y"}, size_bytes=9, rnd=4)
-        assert written(tmp_path) == b"10004,300"
-        leader.complete_torn()
-        assert leader.last_id == entry.id == 10004
-        assert leader.set({"a": "z"}, rnd=0) == 20000
-    assert written(tmp_path) == b'10004,300,{"a":"y"}\n20000,300,{"a":"z"}\n'
-
-
-def test_a_torn_line_that_nobody_completes_is_glued_to_the_next(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.append_torn({"a": "y"}, size_bytes=9, rnd=4)
-        leader.set({"a": "z"}, rnd=0)
-    assert written(tmp_path) == b'10004,30020000,300,{"a":"z"}\n'
-
-
-def test_bytes_that_are_no_entry(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.append_raw(b"\nshort\n")
-        leader.set({"a": "x"}, rnd=0)
-        leader.append_raw(b"what is this?\n")
-    assert written(tmp_path) == b'\nshort\n10000,300,{"a":"x"}\nwhat is this?\n'
-    with pytest.raises(CorruptRecord, match="no entry"):
-        ids(tmp_path)
-
-
-def test_7_an_id_that_goes_back_is_passed(tmp_path: Path) -> None:
-    with leader_at(tmp_path, 1, 3) as leader:
-        leader.append_raw(b'20000,300,{"k":"old"}\n')
-        leader.set({"k": "new"}, rnd=0)
-    assert ids(tmp_path) == [10001, 30001, 40000]
-    assert [entry.id for entry in entries_of(tmp_path, after=10001)] == [30001, 40000]
-
-
 def fails_after(size_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk takes so many more bytes of the next write, and is full then."""
     left = [size_bytes]
@@ -281,14 +212,6 @@ def test_a_full_disk_is_said_and_leaves_no_torn_line(
         assert leader.last_id == 10000
         leader.set({"a": "z"}, rnd=0)
     assert written(tmp_path) == b'10000,300,{"a":"x"}\n30000,300,{"a":"z"}\n'
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        (tmp_path / LOG).mkdir()
-        (tmp_path / LOG / "0").write_text("in the way")
-        with pytest.raises(MasterError, match="cannot write its log"):
-            leader.append_act(999, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -365,25 +288,3 @@ def kill_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     unless_killed("unlink")
     unless_killed("replace")
-
-
-def test_a_follower_takes_what_is_above_its_own_last_id(tmp_path: Path) -> None:
-    with leader_at(tmp_path / "leader", 1, 2, 99_999, 100_000) as leader, leader_at(tmp_path / "node", 1) as node:
-        assert node.follow(leader.entries()) == 3
-        assert node.follow(leader.entries()) == 0
-        leader.set({"new": "one"})
-        assert node.follow(leader.entries(after=node.last_id)) == 1
-        assert ids(tmp_path / "node") == ids(tmp_path / "leader")
-    assert written(tmp_path / "node", "0/1") == written(tmp_path / "leader", "0/1")
-
-
-def test_a_lost_election_and_then_the_new_leader_s_entries(tmp_path: Path) -> None:
-    """What DI-85 and DI-90 make of an old leader: in the end its log is the new leader's."""
-    with leader_at(tmp_path / "old", 1, 2) as old, LeaderLog(tmp_path / "new") as new:
-        new.follow(old.entries())
-        old.set({"only": "here"}, rnd=9)
-        new.set({"k": "after"}, rnd=5)
-        new.remove(["k"], rnd=5)
-        old.truncate_to(20_001)
-        old.follow(new.entries())
-    assert written(tmp_path / "old") == written(tmp_path / "new")

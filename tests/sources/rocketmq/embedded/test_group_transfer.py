@@ -199,23 +199,6 @@ def test_who_is_cancelled_is_forgotten_and_the_others_are_served() -> None:
     asyncio.run(run())
 
 
-def test_cancelled_in_the_moment_of_its_answer() -> None:
-    """HA-31: answered and cancelled before it could go on: the others have their answers all the same."""
-
-    async def run() -> None:
-        group = Group()
-        for name in ("a", "gone", "b"):
-            await group.put(name, 10)
-        group.acknowledged = 10
-        group.transfer.wake()
-        group.waiting["gone"].cancel()
-        await settle()
-        assert group.answers == [("a", True), ("b", True)]
-        assert len(group.transfer) == 0
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_everyone_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
     """HA-25: puts, acknowledgements, limits and cancellations in any order; beside a list that is searched whole."""
