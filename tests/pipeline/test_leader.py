@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.app import main
-from sources.dister.embedded.leader_log import entries_of, replay
+from sources.dister.embedded.leader_log import entries_of
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
+from tests.dister.odd_leader import replay
 
 
 class Said:

@@ -20,6 +20,7 @@ from sources.dister.embedded.leader_log import LeaderLog
 from sources.errors import ReplicaError
 from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
+from tests.dister.odd_leader import OddLog
 from tests.sinks.batches import ranges
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
 
@@ -37,8 +38,8 @@ def position(spark: SparkSession, lake: Path, log_id: LogId = TEST) -> MapPositi
 
 
 @pytest.fixture
-def leader(tmp_path: Path) -> Iterator[LeaderLog]:
-    with LeaderLog(tmp_path / "leader") as writer:
+def leader(tmp_path: Path) -> Iterator[OddLog]:
+    with OddLog(tmp_path / "leader") as writer:
         yield writer
 
 
@@ -47,7 +48,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_2_the_map_follows_the_log_batch_by_batch(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_2_the_map_follows_the_log_batch_by_batch(spark: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({"a": "1", "b": "1"}, rnd=7)
     leader.remove(["a", "never there"], rnd=1)
     replica = bring(spark, lake, leader)
@@ -66,7 +67,7 @@ def test_2_the_map_follows_the_log_batch_by_batch(spark: SparkSession, lake: Pat
     assert table(lake).version() == versions
 
 
-def test_8_a_batch_that_changes_no_key_moves_the_position(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_8_a_batch_that_changes_no_key_moves_the_position(spark: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({"a": "1"}, rnd=7)
     bring(spark, lake, leader)
     files = table(lake).file_uris()

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.embedded.leader_log import LeaderLog, entries_of, replay
+from sources.dister.embedded.leader_log import entries_of
 from sources.errors import MasterError, MasterRefused
+from tests.dister.odd_leader import OddLog, replay
 
 LOG = "dister.entry.log"
 
@@ -30,9 +31,9 @@ def ids(folder: Path) -> list[int]:
     return [entry.id for entry in entries_of(folder)]
 
 
-def leader_at(folder: Path, *indexes: int) -> LeaderLog:
+def leader_at(folder: Path, *indexes: int) -> OddLog:
     """A leader that has written one entry for each index, with 1 as its random part."""
-    leader = LeaderLog(folder)
+    leader = OddLog(folder)
     for index in indexes:
         leader.skip_to(index)
         leader.set({"k": str(index)}, rnd=1)
@@ -41,7 +42,7 @@ def leader_at(folder: Path, *indexes: int) -> LeaderLog:
 
 def test_lines_are_dister_s_own(tmp_path: Path) -> None:
     """DI-40, DI-25: the lines that were seen of dister. And DI-16: a leader without followers answers at once."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         assert leader.set({"a": "x"}, rnd=7) == 10007
         assert written(tmp_path) == b'10007,300,{"a":"x"}\n'  # it is in the file when the call returns
         assert leader.remove(["a"], rnd=1) == 20001
@@ -67,7 +68,7 @@ def test_the_seed_is_the_chance_in_the_ids(tmp_path: Path) -> None:
     """DI-14."""
     made = {}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        with LeaderLog(tmp_path / name, seed=seed) as leader:
+        with OddLog(tmp_path / name, seed=seed) as leader:
             made[name] = [leader.set({"k": "v"}) for _ in range(50)]
     assert made["a"] == made["b"] != made["c"]
     assert [one // 10_000 for one in made["a"]] == list(range(1, 51))
@@ -77,7 +78,7 @@ def test_the_seed_is_the_chance_in_the_ids(tmp_path: Path) -> None:
 def test_writers_come_one_after_another(tmp_path: Path) -> None:
     """DI-11: of 100 threads."""
     answered: list[int] = []
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
 
         def write(number: int) -> None:
             answered.extend(leader.set({f"k{number}": str(turn)}) for turn in range(10))
@@ -97,7 +98,7 @@ def test_two_processes_come_one_after_another(tmp_path: Path) -> None:
     """DI-11: each finds the end where the other one left it."""
     program = (
         "import sys, pathlib; from sources.dister.embedded.leader_log import LeaderLog\n"
-        "leader = LeaderLog(pathlib.Path(sys.argv[1]))\n"
+        "leader = OddLog(pathlib.Path(sys.argv[1]))\n"
         "for number in range(200): leader.set({'k': str(number)})\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
@@ -110,7 +111,7 @@ def test_two_processes_come_one_after_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [None, "a", b"a", 7, {"a": 1}, {"a": None}, {1: "a"}, ["a", 1], [["a"]], {"a": {}}])
 def test_what_is_no_string_is_refused_and_uses_no_id(tmp_path: Path, change: object) -> None:
     """DI-13."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         with pytest.raises(MasterRefused, match="strings only"):
             leader.write(change)  # type: ignore[arg-type]  # that is the test
@@ -124,7 +125,7 @@ def test_what_is_no_string_is_refused_and_uses_no_id(tmp_path: Path, change: obj
 
 def test_a_failed_write_uses_its_id_and_is_stored_nowhere(tmp_path: Path) -> None:
     """DI-21, DI-22, and scenario 3: indexes jump."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         failed = leader.fail({"a": "lost"}, rnd=5)
         assert (failed.id, failed.line) == (20005, b'20005,300,{"a":"lost"}')
@@ -135,7 +136,7 @@ def test_a_failed_write_uses_its_id_and_is_stored_nowhere(tmp_path: Path) -> Non
 
 def test_a_failed_write_may_live_on_a_follower(tmp_path: Path) -> None:
     """DI-22, D-13: it is ahead of its leader then."""
-    with LeaderLog(tmp_path / "leader") as leader, LeaderLog(tmp_path / "follower") as follower:
+    with OddLog(tmp_path / "leader") as leader, OddLog(tmp_path / "follower") as follower:
         leader.set({"a": "x"}, rnd=0)
         follower.follow(leader.entries())
         assert follower.follow([leader.fail({"a": "lost"}, rnd=5)]) == 1
@@ -144,7 +145,7 @@ def test_a_failed_write_may_live_on_a_follower(tmp_path: Path) -> None:
 
 def test_the_same_write_again_is_harmless(tmp_path: Path) -> None:
     """DI-26."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"})
         leader.set({"a": "x"})
     assert replay(entries_of(tmp_path)) == {"a": "x"}
@@ -152,7 +153,7 @@ def test_the_same_write_again_is_harmless(tmp_path: Path) -> None:
 
 def test_2_a_replay_of_the_log_is_the_data(tmp_path: Path) -> None:
     """DI-43, DI-44, DI-45, DI-47."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "1", "b": "1", "c": "1"})
         leader.remove(["a", "unknown"])
         leader.append_act(999, b'{"b":"never"}')
@@ -166,17 +167,17 @@ def test_52_after_a_restart_ids_go_on_from_the_log(tmp_path: Path) -> None:
     """D-11: dister begins at index 1 again where its data file is missing."""
     with leader_at(tmp_path, 7, 100_005):
         pass
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         assert leader.last_id == 1_000_050_001
         assert leader.set({"a": "x"}, rnd=0) == 1_000_060_000
 
 
 def test_a_kill_in_a_line_loses_that_line_alone(tmp_path: Path) -> None:
     """D-8: dister glues the next entry to it, and loses both."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         leader.append_torn({"a": "y" * 200_000}, size_bytes=100_000, rnd=0)
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         assert leader.last_id == 10000
         leader.set({"a": "z"}, rnd=3)
     assert written(tmp_path) == b'10000,300,{"a":"x"}\n20003,300,{"a":"z"}\n'
@@ -202,7 +203,7 @@ def test_a_full_disk_is_said_and_leaves_no_torn_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
 ) -> None:
     """DI-42, D-9: dister goes on as if it had been written."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         with monkeypatch.context() as full:
             fails_after(size_bytes, full)
