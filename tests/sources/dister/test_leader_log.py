@@ -98,7 +98,7 @@ def test_two_processes_come_one_after_another(tmp_path: Path) -> None:
     """DI-11: each finds the end where the other one left it."""
     program = (
         "import sys, pathlib; from sources.dister.embedded.leader_log import LeaderLog\n"
-        "leader = OddLog(pathlib.Path(sys.argv[1]))\n"
+        "leader = LeaderLog(pathlib.Path(sys.argv[1]))\n"
         "for number in range(200): leader.set({'k': str(number)})\n"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
