@@ -141,7 +141,7 @@ def test_a_commit_whose_answers_never_come_is_found(s3: S3Server, s3_link: Fault
     [INTERNAL_ERROR, Held(8.0), nightly(SLOW_DOWN), nightly(CutBefore()), nightly(CONFLICT)],
     ids=str,
 )
-def test_a_store_that_is_away_is_said_to_be(
+def test_an_unreachable_store_ends_the_commit(
     s3: S3Server, s3_link: FaultProxy, table: KernelTable, fault: Fault
 ) -> None:
     """After a few attempts. A write that was given up may arrive all the same, and counts then."""
@@ -157,7 +157,7 @@ def test_a_store_that_is_away_is_said_to_be(
     assert len(Lake(s3).versions(on.version + 1)) == 1 + arrives
 
 
-def test_a_silent_store_hangs_nobody(s3_link: FaultProxy, table: KernelTable) -> None:
+def test_late_answers_are_not_waited_for(s3_link: FaultProxy, table: KernelTable) -> None:
     with s3_link.faulty(Late(5.0), which(Kind.LIST)), pytest.raises(StorageUnreachable):
         newest(table)  # an answer that was waited for would be one
     with s3_link.faulty(Late(60.0), PUT_VERSION), s3_link.counted() as seen:
@@ -165,7 +165,9 @@ def test_a_silent_store_hangs_nobody(s3_link: FaultProxy, table: KernelTable) ->
         assert {one.status for one in seen.of(Kind.PUT, key=VERSION)} == {None}
 
 
-def test_whose_a_version_is_cannot_be_found_out(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_a_version_that_cannot_be_looked_at_is_an_unreachable_store(
+    s3: S3Server, s3_link: FaultProxy, table: KernelTable
+) -> None:
     on = newest(table)
     with (
         s3_link.faulty(CutAfter(), PUT_VERSION),
@@ -177,7 +179,7 @@ def test_whose_a_version_is_cannot_be_found_out(s3: S3Server, s3_link: FaultProx
     assert len(Lake(s3).versions(on.version + 1)) == 1
 
 
-def test_a_bucket_that_is_gone_is_nothing_to_wait_for(s3_link: FaultProxy, table: KernelTable) -> None:
+def test_a_missing_bucket_is_final(s3_link: FaultProxy, table: KernelTable) -> None:
     on = newest(table)
     with s3_link.faulty(NO_SUCH_BUCKET, PUT_VERSION), pytest.raises(ReplicaError, match="does not exist") as caught:
         table.commit(on, domains={"a": "1"})
@@ -187,7 +189,7 @@ def test_a_bucket_that_is_gone_is_nothing_to_wait_for(s3_link: FaultProxy, table
 # --- conflicts
 
 
-def test_another_version_is_a_conflict_also_for_who_tries_once(table: KernelTable) -> None:
+def test_a_single_attempt_conflicts_with_another_version(table: KernelTable) -> None:
     on = newest(table)
     table.commit(on, domains={"a": "1"})
     with pytest.raises(KernelConflict):
@@ -196,7 +198,7 @@ def test_another_version_is_a_conflict_also_for_who_tries_once(table: KernelTabl
         table.set_properties(on, {"delta.logRetentionDuration": "interval 9 days"})
 
 
-def test_a_version_that_is_no_json_is_somebody_elses(spark: SparkSession, s3: S3Server, lake: str) -> None:
+def test_a_damaged_version_is_not_overwritten(spark: SparkSession, s3: S3Server, lake: str) -> None:
     ensure_tables(spark, f"{lake}-damaged")
     table, there = KernelTable(spark, LOG.path(f"{lake}-damaged")), Lake(s3, "lake-damaged")
     on = newest(table)
@@ -207,7 +209,7 @@ def test_a_version_that_is_no_json_is_somebody_elses(spark: SparkSession, s3: S3
     assert there.versions(on.version + 1) == [b"\xff{"]
 
 
-def test_a_snapshot_of_the_past_commits_as_carefully(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
+def test_a_commit_on_an_old_snapshot_is_conditional(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
     on = newest(table)
     table.commit(on, domains={"a": "1"})
     with s3_link.counted() as seen:
@@ -251,7 +253,7 @@ def test_an_upload_in_parts_has_the_condition(s3_link: FaultProxy, in_parts: tup
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", [Kind.INITIATE, Kind.PART, Kind.COMPLETE])
-def test_what_of_a_large_version_came_through_is_not_there(
+def test_a_failed_upload_in_parts_leaves_no_version(
     s3_link: FaultProxy, in_parts: tuple[KernelTable, Lake], kind: Kind
 ) -> None:
     table, there = in_parts
@@ -287,7 +289,7 @@ def test_a_store_without_the_condition_is_refused_unless_one_alone_writes(
 
 
 @pytest.mark.parametrize("fault", [CutAfter(), EXPIRED_TOKEN, nightly(CONFLICT), nightly(SLOW_DOWN)], ids=str)
-def test_a_store_that_fails_while_it_is_tried_is_not_one_without_the_condition(
+def test_a_failing_store_may_still_know_the_condition(
     spark: SparkSession, untried: S3Server, s3_link: FaultProxy, fault: Fault
 ) -> None:
     tried, lake = which(Kind.PUT, key="_tries_"), f"s3a://{untried.bucket}/lake"
@@ -350,7 +352,7 @@ def job(spark: SparkSession, lake: str, s3: S3Server) -> Job:
     ],
     ids=str,
 )
-def test_a_moment_of_each_request_is_got_over(s3_link: FaultProxy, job: Job, fault: Fault) -> None:
+def test_a_fault_of_each_kind_of_request_loses_nothing(s3_link: FaultProxy, job: Job, fault: Fault) -> None:
     records = 2
     for when in REQUESTS.values():
         records += 1
@@ -376,7 +378,7 @@ def test_a_moment_of_each_request_is_got_over(s3_link: FaultProxy, job: Job, fau
     ],
     ids=str,
 )
-def test_a_store_that_is_away_is_waited_for(s3_link: FaultProxy, job: Job, request_kind: str, fault: Fault) -> None:
+def test_a_job_goes_on_when_the_store_is_back(s3_link: FaultProxy, job: Job, request_kind: str, fault: Fault) -> None:
     with s3_link.faulty(fault, REQUESTS[request_kind]) as rule:
         error = job.bring(4)
     assert error is None or (isinstance(error, StorageUnreachable) and rule.met)

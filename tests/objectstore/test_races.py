@@ -124,7 +124,7 @@ RACES = {"threads": in_threads, "processes": in_processes}
         ),
     ],
 )
-def test_what_is_said_to_be_committed_is_there_once(
+def test_commits_side_by_side_are_there_once(
     request: pytest.FixtureRequest, spark: SparkSession, place: str, kind: str, how: str, commits: int
 ) -> None:
     warehouse, versions = request.getfixturevalue(place)

@@ -155,9 +155,7 @@ def test_no_secret_stays(s3: S3Server, log: FaultyLog, tmp_path: Path) -> None:
     assert not [(secret, name) for secret in secrets for name, text in texts.items() if secret.encode() in text]
 
 
-def test_who_may_only_read_is_told_that_he_may_not_write(
-    spark: SparkSession, s3_guarded: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_may_not_write(spark: SparkSession, s3_guarded: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("READER_KEY", READER.access_key)
     monkeypatch.setenv("READER_SECRET", READER.secret_key)
     keys = {"access_key": "env:READER_KEY", "secret_key": "env:READER_SECRET"}

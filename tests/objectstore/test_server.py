@@ -47,9 +47,7 @@ def race(rounds: int, write: Callable[[int, int], int]) -> list[Counter[int]]:
         return [Counter(said) for said in zip(*threads.map(run, range(WRITERS)), strict=True)]
 
 
-@pytest.mark.parametrize(
-    ("size", "rounds"), [(100, 30), pytest.param(100, 200, marks=pytest.mark.soak), (2_000_000, 5)]
-)
+@pytest.mark.parametrize(("size", "rounds"), [(100, 30), (2_000_000, 5)])
 def test_of_writers_that_put_a_new_key_at_once_one_is_the_first(s3: S3Server, size: int, rounds: int) -> None:
     client = PlainClient.of(s3)
     said = race(rounds, lambda number, writer: client.put_if_absent(f"log/{number}", bytes([writer]) * size))
@@ -94,6 +92,7 @@ def test_a_body_in_chunks(s3: S3Server) -> None:
     connection.close()
 
 
+@pytest.mark.nightly
 def test_it_lets_go_of_bodies(s3_process: S3Server, s3: S3Server) -> None:
     client, process = PlainClient.of(s3), psutil.Process(s3_process.pid)
     body = b"x" * 8_000_000

@@ -122,7 +122,7 @@ def test_a_killed_verification_goes_on(twin: Healed, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.nightly
-def test_an_object_that_is_damaged_is_found_and_then_is_whole_again(twin: Healed) -> None:
+def test_a_damaged_object_is_found_until_it_is_whole(twin: Healed) -> None:
     filesystem, folder = open_folder(f"{twin.config().warehouse}/log")
     listed = filesystem.get_file_info(pafs.FileSelector(folder))
     path = sorted(one.path for one in listed if one.is_file)[3]
