@@ -164,3 +164,22 @@ def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_comes(
     asyncio.run(run())
     said = [record.getMessage() for record in caplog.records if "registered with" in record.getMessage()]
     assert [line.startswith("not ") for line in said] == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("behaviour", [{"code": 1}, {"is_mute": True}], ids=["refusing", "mute"])
+def test_one_that_refuses_or_says_nothing_is_away_too(
+    tmp_path: Path, behaviour: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.rocketmq.embedded.registration.CALL_TIMEOUT_S", SOON_S)
+
+    async def run() -> None:
+        async with name_server(**behaviour) as (names, address), running(tmp_path, address, **OFTEN):
+            await soon(lambda: len(names.requests) > 2)
+            names.code, names.is_mute = 0, False
+            before = len(names.requests)
+            await soon(lambda: len(names.requests) > before + 2)
+
+    asyncio.run(run())
+    problems = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not registered")]
+    assert len(problems) == 1
+    assert ("code 1 SYSTEM_ERROR: as the test wants it" in problems[0]) != ("TimeoutError" in problems[0])

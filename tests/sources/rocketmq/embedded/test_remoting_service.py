@@ -19,6 +19,7 @@ from tests.sources.rocketmq.embedded.conversation import (
     batch_item,
     conversation,
     lenient_json,
+    request,
     send_fields,
     split,
 )
@@ -183,3 +184,16 @@ def test_a_slave_of_5_is_told_that_there_are_no_timers_and_request_modes(talk: C
     assert metrics == {"dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0}, "timingCount": {}}
     header, checkpoint = talk.ask(60)
     assert (header["code"], checkpoint) == (0, bytes(56))
+
+
+def test_unknown_requests_get_code_3(talk: Conversation) -> None:
+    header, _ = talk.ask(9999, opaque=5)
+    assert (header["code"], header["opaque"]) == (3, 5)
+
+
+def test_one_way_requests_have_no_answer_and_stray_responses_neither(talk: Conversation, tmp_path: Path) -> None:
+    talk.say(request(310, send_fields("T1", 0), b"one way", opaque=1, flag=2))
+    talk.say(request(0, opaque=2, flag=1))
+    talk.say(request(9999, opaque=3, flag=2))
+    assert talk.ask(28, opaque=4)[0]["opaque"] == 4
+    assert [message.body for message in stored(talk, tmp_path)] == [b"one way"]

@@ -169,3 +169,30 @@ def test_a_second_master_cannot_have_the_store(tmp_path: Path) -> None:
         pass
     with open_store(tmp_path) as store:
         assert store.is_empty
+
+
+def test_no_room_for_the_next_file_and_a_later_attempt_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with open_store(tmp_path) as store:
+        store.append([put_of_size(FILE_BYTES - 100)])
+        with monkeypatch.context() as broken:
+            broken.setattr(os, "ftruncate", full)
+            with pytest.raises(OSError, match="No space"):
+                store.append([put_of_size(200)])
+        (stored,) = store.append([put_of_size(200)])
+        assert (stored.offset, stored.queue_offset) == (FILE_BYTES, 1)
+        end = store.max_offset
+    assert [record.size for record in records_of(tmp_path, end)] == [FILE_BYTES - 100, 100, 200]
+
+
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, at: whole(descriptor, data[:7], at))
+    with open_store(tmp_path) as store:
+        store.append([put()])
+        end = store.max_offset
+    assert [m.body for m in messages_of(tmp_path, end)] == [b"hello"]
