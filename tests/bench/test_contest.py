@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile, warmed_by_turns
+from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile
 
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians() -> None:
@@ -42,17 +42,6 @@ def test_both_take_turns_and_whoever_was_second_is_first_in_the_next_round() -> 
     rounds = by_turns(3, lambda number: takes("ours", 10 + number), lambda number: takes("against", 20 + number))
     assert [name for name, _ in turns] == ["ours", "against", "against", "ours", "ours", "against"]
     assert rounds == (Round(10, 20), Round(11, 21), Round(12, 22))
-
-
-def test_a_round_to_get_warm_does_not_count() -> None:
-    told: list[int] = []
-
-    def takes(number: int) -> float:
-        told.append(number)
-        return 100.0 + number
-
-    assert warmed_by_turns(2, takes, takes) == (Round(100, 100), Round(101, 101))
-    assert told == [-1, -1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.001, 1), (0.0, 1)])

@@ -6,11 +6,10 @@ import socket
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-import pyarrow.fs
 import pytest
 import urllib3
 
-from pipeline.demo.s3_server import OWNER, READER, S3Server
+from pipeline.demo.s3_server import S3Server
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import (
     SLOW_DOWN,
@@ -47,13 +46,6 @@ def behind(s3: S3Server) -> PlainClient:
     return PlainClient.of(s3)
 
 
-def arrow(address: str, *, access_key: str = OWNER.access_key) -> pyarrow.fs.S3FileSystem:
-    return pyarrow.fs.S3FileSystem(
-        access_key=access_key, secret_key=OWNER.secret_key, endpoint_override=address, scheme="http",
-        region="us-east-1", retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=1),
-    )  # fmt: skip
-
-
 def test_without_a_fault_it_is_the_server(client: PlainClient, behind: PlainClient, s3_link: FaultProxy) -> None:
     with s3_link.counted() as seen:
         assert client("PUT", "a/b", LARGE).status == 200
@@ -68,15 +60,6 @@ def test_without_a_fault_it_is_the_server(client: PlainClient, behind: PlainClie
     assert seen.kinds() == {Kind.PUT: 2, Kind.GET: 2, Kind.HEAD: 2, Kind.LIST: 1, Kind.DELETE: 1}
     assert (seen.all[0].sent_bytes, seen.all[1].answer_bytes, seen.all[2].answer_bytes) == (len(LARGE), len(LARGE), 5)
     assert s3_link.connections == 1
-
-
-def test_a_signature_still_holds(s3_guarded: S3Server) -> None:
-    with FaultProxy(s3_guarded.port) as proxy:
-        with arrow(proxy.address).open_output_stream("guarded/a") as out:
-            out.write(b"x")
-        others = arrow(proxy.address, access_key=READER.access_key)
-        with pytest.raises(OSError, match="SIGNATURE_DOES_NOT_MATCH"), others.open_output_stream("guarded/a") as out:
-            out.write(b"x")
 
 
 def test_a_client_that_waits_for_our_word_before_it_sends_a_body(s3_link: FaultProxy, behind: PlainClient) -> None:

@@ -34,10 +34,3 @@ _COPY = {"x-amz-copy-source": "/lake/from"}
 )
 def test_kinds(method: str, target: str, headers: dict[str, str], kind: Kind) -> None:
     assert request_of(method, target, headers).kind is kind
-
-
-def test_names_are_decoded() -> None:
-    request = request_of("GET", "/lake/log/a%20b%2Fc/day=2026-01-01/%C3%A4?versionId=1", {})
-    assert (request.bucket, request.key) == ("lake", "log/a b/c/day=2026-01-01/ä")
-    assert request_of("GET", "/lake?prefix=log%2F_delta_log%2F&delimiter=%2F", {}).query["prefix"] == "log/_delta_log/"
-    assert request_of("GET", "http://127.0.0.1:1/lake/a", {}).key == "a"

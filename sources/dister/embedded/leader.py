@@ -94,12 +94,6 @@ class EmbeddedLeader(LeaderLog):
                     others.remove(found)
             self._write_nodes(others)
 
-    def meet(self, node: NodeInfo) -> None:
-        """Note that a node speaks: it is listed as it is now, instead of its placeholder."""
-        with self._turn():
-            others = [one for one in self._others() if one.id != node.id]
-            self._write_nodes(peers.without_placeholders([*others, node]))
-
     def _stand(self, *, is_leader: bool) -> None:
         with self._turn():
             self._is_leader = is_leader

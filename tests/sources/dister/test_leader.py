@@ -10,7 +10,7 @@ import pytest
 
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change
-from sources.dister.peers import PEERS_FILE, NodeInfo, check_nodes, decode
+from sources.dister.peers import PEERS_FILE, check_nodes, decode
 from sources.dister.services import SERVICE_FILE
 from sources.errors import ConfigurationError, MasterError, MasterRefused
 
@@ -134,14 +134,3 @@ def test_peers_are_added_once_and_removed_by_ip(tmp_path: Path) -> None:
         assert listed(tmp_path) == [*own, ("10.0.0.1", "10.0.0.1", 0), ("10.0.0.2", "10.0.0.2", 0)]
         leader.peers_remove(["10.0.0.1", "10.9.9.9", "127.0.0.1"])
         assert listed(tmp_path) == [*own, ("10.0.0.2", "10.0.0.2", 0)]
-
-
-def test_49_a_node_that_speaks_takes_the_place_of_its_placeholder(tmp_path: Path) -> None:
-    node = NodeInfo(id="FF", ip="10.0.0.1", group="default.group.dister", status=1, version="1.6")
-    with EmbeddedLeader(tmp_path) as leader:
-        own = listed(tmp_path)
-        leader.peers_add(["10.0.0.1"])
-        leader.meet(node)
-        assert listed(tmp_path) == [*own, ("FF", "10.0.0.1", 0)]
-        leader.meet(NodeInfo(id="FF", ip="10.0.0.7", group="default.group.dister", raft=2, version="1.6"))
-        assert listed(tmp_path) == [*own, ("FF", "10.0.0.7", 0)]  # it was the leader; there is one

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import CorruptRecord, SegmentError
+from sources.errors import CorruptRecord
 from tests import truth
 from tests.sources.rocketmq.embedded.stores import (
     FILE_BYTES,
@@ -105,15 +105,6 @@ def test_damage_with_sound_records_behind_it_is_not_cut_off(
     assert error.value.offset == offset
     assert error.value.log == str(tmp_path / "commitlog")
     assert log_bytes(tmp_path) == before
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        for _ in range(3):
-            store.append([put_of_size(FILE_BYTES - 8)])
-    (tmp_path / "commitlog" / f"{FILE_BYTES:020d}").unlink()
-    with pytest.raises(SegmentError, match=f"{FILE_BYTES:020d}"), open_store(tmp_path):
-        pass
 
 
 def test_the_log_of_a_real_broker_is_gone_on_with(fixture_log: truth.Fixture, tmp_path: Path) -> None:
