@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.inspect.status import log_statuses
 from sinks.delta.kernel import KernelTable
 from sinks.storage.hadoop import reach
@@ -41,13 +39,6 @@ def test_every_byte_is_there(twin: Twin) -> None:
     assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
     summary = twin.verify()
     assert (summary.problem, summary.bytes) == (None, twin.log.end)
-
-
-def test_questions(twin: Twin, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["sql", "--config", twin.file(), "--format", "json", "-e", "SELECT count(*) AS n FROM messages"])
-    assert not ended.value.code
-    assert json.loads(capsys.readouterr().out) == {"n": len(twin.log.messages)}
 
 
 def test_tidied_up_whole_and_continued(twin: Twin) -> None:

@@ -120,13 +120,6 @@ def test_what_a_store_says(s3_link: FaultProxy, fault: Fault, kind: type[Logtwin
     assert re.search(words, str(error))
 
 
-def test_a_bucket_that_is_not_there(s3: S3Server) -> None:
-    error = refused(owner(s3.endpoint), "s3a://no-such-bucket/twin")
-    assert type(error) is ConfigurationError
-    assert error.exit_code == 2
-    assert s3.endpoint in str(error)
-
-
 @contextmanager
 def listener(answer: Callable[[socket.socket], object]) -> Iterator[str]:
     """Something that is no S3: what it does with each connection. Its address."""
@@ -187,13 +180,6 @@ def test_an_endpoint_that_is_no_s3(
         error = refused(owner(f"{scheme}://{address}"))
     assert type(error) is kind
     assert re.search(words, str(error))
-
-
-def test_https_where_there_is_http(s3: S3Server) -> None:
-    """All attempts, as they are: it takes seconds and no minutes."""
-    error = refused(owner(f"https://{s3.address}"))
-    assert type(error) is ConfigurationError
-    assert "does not speak TLS" in str(error)
 
 
 @pytest.mark.usefixtures("asked_once")
