@@ -85,8 +85,8 @@ def _keys(chosen: Storage, place: Place, before: Mapping[str, str]) -> dict[str,
 
 
 def _s3_keys(keys: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
-    """One that was there `before` and is gone is empty."""
-    return {f"fs.s3a.{_HADOOP[name]}": keys.get(name, "") for name in before.keys() | keys.keys()}
+    """One that was there `before` and is gone is a space: Hadoop passes over an empty value, and S3A trims it."""
+    return {f"fs.s3a.{_HADOOP[name]}": keys.get(name, " ") for name in before.keys() | keys.keys()}
 
 
 def _s3(chosen: Storage, bucket: str, buffer_folder: str) -> dict[str, str]:
