@@ -94,6 +94,7 @@ def test_a_hole_is_seen_and_filled(twin: Healed) -> None:
     assert len(asked) <= STATUS, asked.table()
 
 
+@pytest.mark.nightly
 def test_every_byte_is_the_masters(twin: Healed) -> None:
     with twin.link.counted() as asked:
         summary = twin.verify()
