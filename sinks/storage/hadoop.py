@@ -54,10 +54,11 @@ def reach(spark: SparkSession, place: Place, buffer_folder: str) -> None:
         names = java_names(context)
         shortest = names.java.time.Duration.ofMillis(_once_ms(chosen))
         names.org.apache.hadoop.fs.s3a.impl.AWSClientConfig.setMinimumOperationDuration(shortest)
-    keys = {name: key for name, key in _keys(chosen, place).items() if not given.contains(f"spark.hadoop.{name}")}
+    told = _told(context)
+    named = _keys(chosen, place, told.keys).items()
+    keys = {name: key for name, key in named if not given.contains(f"spark.hadoop.{name}")}
     if keys:
         _hand_over(context, _as_resource(keys), lambda stream: _add(configuration, stream))
-    told = _told(context)
     is_open = told.place is not None and told.place.authority == place.authority
     told.place, told.keys = place, dict(chosen.keys())
     if is_open:
@@ -74,13 +75,18 @@ def _properties(chosen: Storage, place: Place, buffer_folder: str) -> dict[str, 
     return {"fs.gs.auth.type": "APPLICATION_DEFAULT"} if place.scheme in GOOGLE else {}
 
 
-def _keys(chosen: Storage, place: Place) -> dict[str, str]:
+def _keys(chosen: Storage, place: Place, before: Mapping[str, str]) -> dict[str, str]:
     """The keys by Hadoop's names. Raises ConfigurationError."""
     if place.scheme in S3:
-        return {f"fs.s3a.{_HADOOP[name]}": key for name, key in chosen.keys().items()}
+        return _s3_keys(chosen.keys(), before)
     if place.scheme in AZURE and chosen.account_key is not None:
         return {f"fs.azure.account.key.{place.authority.partition('@')[2]}": chosen.account_key.reveal()}
     return {}
+
+
+def _s3_keys(keys: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+    """One that was there `before` and is gone is a space: Hadoop passes over an empty value, and S3A trims it."""
+    return {f"fs.s3a.{_HADOOP[name]}": keys.get(name, " ") for name in before.keys() | keys.keys()}
 
 
 def _s3(chosen: Storage, bucket: str, buffer_folder: str) -> dict[str, str]:
@@ -149,8 +155,7 @@ def renew_keys(context: SparkContext) -> None:
     """Pass renewed keys to the driver's JVM. To be called before it uses S3. Raises ConfigurationError."""
     keys, told = dict(storage().keys()), _told(context)
     if told.place is not None and told.place.scheme in S3 and keys != told.keys:
-        gone = dict.fromkeys(told.keys.keys() - keys.keys(), "")
-        named = {f"fs.s3a.{_HADOOP[name]}": key for name, key in {**gone, **keys}.items()}
+        named = _s3_keys(keys, told.keys)
         configuration = context._jsc.hadoopConfiguration()
         _hand_over(context, _as_resource(named), lambda stream: _add(configuration, stream))
         _renew_in(context, told.place)

@@ -12,17 +12,16 @@ from tests.airflow.installation import DAG_IDS, DAGS, Airflow, Api
 
 pytestmark = pytest.mark.airflow
 
-SECONDS_A_FILE = 0.3  # of a processor, beyond what Airflow itself takes; a few hundredths when this was written
-
 READ_THE_FILES = """
 import importlib, json, sys, time
+begun = time.process_time()
 import airflow.sdk, airflow.providers.apache.spark.operators.spark_submit
-before, took = set(sys.modules), {}
+took, alone = {}, time.process_time() - begun
 for name in %r:
     start = time.process_time()
     importlib.import_module(name)
     took[name] = time.process_time() - start
-print(json.dumps({"took": took, "modules": sorted(set(sys.modules) - before), "all": sorted(sys.modules)}))
+print(json.dumps({"alone": alone, "took": took, "all": sorted(sys.modules)}))
 """
 
 DEFAULTS_AND_MANY_HOLES = """
@@ -58,10 +57,10 @@ def test_airflow_reads_the_files_without_an_error(api: Api) -> None:
     assert {dag["dag_id"] for dag in found} == DAG_IDS
 
 
-def test_a_file_is_read_in_well_under_a_second_and_without_logtwin(airflow: Airflow) -> None:
+def test_files_are_read_without_logtwin_and_in_less_than_airflow_takes(airflow: Airflow) -> None:
     read = airflow.python(READ_THE_FILES % [file.stem for file in sorted(DAGS.glob("logtwin_*.py"))])
     assert len(read["took"]) == 5
-    assert max(read["took"].values()) < SECONDS_A_FILE, read["took"]
+    assert sum(read["took"].values()) < read["alone"], read["took"]
     assert not {"pipeline", "sinks", "sources", "pyspark"} & set(read["all"])
 
 

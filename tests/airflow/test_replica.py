@@ -10,14 +10,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
 from pipeline.demo.s3_server import OWNER, S3Server
-from pipeline.monitoring.display import size
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
 from sinks.storage.settings import VARIABLE
@@ -66,18 +64,10 @@ class Twin:
         offsets: list[int] = rows["offset"].to_pylist()
         return min(offsets)
 
-    @property
-    def incidents(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = Lake(self.server).table("incidents").to_pyarrow_table().to_pylist()
-        return found
-
 
 @pytest.fixture(scope="module")
 def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twin]:
-    """Replicated by the session of the tests, whose tasks have no new variables: it finds both keys in files.
-
-    The first test fills its hole; to the other one that is the same.
-    """
+    """Replicated by the session of the tests, whose tasks have no new variables: it finds both keys in files."""
     folder = tmp_path_factory.mktemp("twin")
     for name, key in (("access", OWNER.access_key), ("secret", OWNER.secret_key)):
         (folder / name).write_text(key)
@@ -135,31 +125,3 @@ def test_a_backfill_closes_a_hole_by_conditional_writes(
     assert {seen.request.key.split("/")[1] for seen in written} >= {"log", "ledger"}
     assert all(seen.request.is_conditional for seen in written)
     assert_no_key(airflow, LOG)
-
-
-@pytest.mark.soak  # with a stand-in for Spark: tests/airflow/test_submissions.py
-def test_a_changed_byte_turns_the_verification_red(airflow: Airflow, api: Api, twin: Twin) -> None:
-    """That a submission which ends well is a green task, the backfill has shown."""
-    change_a_byte(twin)
-    with twin.link.counted() as asked:
-        red = api.trigger("logtwin_verify_whole", config=str(twin.job))
-        assert red.ended(WITHIN_S) == "failed"
-    compared = f"{LOG}: {size(twin.end)} in "
-    said = red.log("verify")
-    assert compared in said
-    assert "Error code is: 5" in said
-    assert red.tasks()["verify"][0]["try_number"] == 1
-    assert asked.of(Kind.GET, key=r"^lake/log/.*\.parquet$")
-    assert twin.incidents
-    assert_no_key(airflow, compared)
-
-
-def change_a_byte(twin: Twin) -> None:
-    """The last one of the master's log: of a message's properties, which no checksum of its own covers."""
-    at = twin.end - 2
-    segment = max(file for file in (twin.served.master.settings.store / "commitlog").iterdir() if int(file.name) <= at)
-    with segment.open("r+b") as file:
-        file.seek(at - int(segment.name))
-        byte = file.read(1)
-        file.seek(at - int(segment.name))
-        file.write(bytes([byte[0] ^ 1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,24 +14,7 @@ from bench.results import Results, read_results
 from bench.run import BenchOutcome
 from tests.bench.figures import figure
 
-IN_ORDER = [
-    "catch_up",
-    "ceiling",
-    "over_ha",
-    "elected",
-    "decoding",
-    "kafka",
-    "typed",
-    "freshness",
-    "typed_freshness",
-    "object_store",
-    "commits",
-    "questions",
-    "memory",
-    "many_logs",
-    "waiting",
-    "cluster",
-]
+IN_ORDER = [work.value for work in command.Work]
 
 
 @pytest.fixture
@@ -54,6 +38,10 @@ def bench(folder: Path, *arguments: str) -> int:
 
 def of_today(folder: Path) -> Results:
     return read_results(folder / f"{datetime.now(UTC).date().isoformat()}.json")
+
+
+def test_each_is_a_module() -> None:
+    assert [name for name in IN_ORDER if find_spec(f"bench.{name}") is None] == []
 
 
 def test_all_are_run_in_order_and_one_that_fails_loses_no_other(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile, warmed_by_turns
+from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile
 
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians() -> None:
@@ -32,11 +32,6 @@ def test_a_goal_is_met_at_its_bound_and_on_its_side(goal: Goal, ratio: float, is
     assert goal.is_met(ratio) is is_met
 
 
-def test_a_goal_says_its_bound_and_side() -> None:
-    assert str(Goal(least=4.0)) == "≥ 4"
-    assert str(Goal(most=0.7)) == "≤ 0.7"
-
-
 def test_both_take_turns_and_whoever_was_second_is_first_in_the_next_round() -> None:
     turns: list[tuple[str, int]] = []
 
@@ -49,26 +44,9 @@ def test_both_take_turns_and_whoever_was_second_is_first_in_the_next_round() -> 
     assert rounds == (Round(10, 20), Round(11, 21), Round(12, 22))
 
 
-def test_a_round_to_get_warm_does_not_count() -> None:
-    told: list[int] = []
-
-    def takes(number: int) -> float:
-        told.append(number)
-        return 100.0 + number
-
-    assert warmed_by_turns(2, takes, takes) == (Round(100, 100), Round(101, 101))
-    assert told == [-1, -1, 0, 0, 1, 1]
-
-
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.001, 1), (0.0, 1)])
 def test_a_percentile_is_one_of_the_values_by_nearest_rank(share: float, expected: int) -> None:
     assert percentile(list(range(100, 0, -1)), share) == expected
-
-
-def test_there_is_no_percentile_of_nothing() -> None:
-    assert percentile([7.0], 0.99) == 7.0
-    with pytest.raises(ValueError, match="no values"):
-        percentile([], 0.5)
 
 
 def test_a_smaller_scale_leaves_the_least_that_a_work_needs() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.contestants import config_of, steady_records_per_s
+from bench.contestants import steady_records_per_s
 
 
 def commit(table: Path, version: int, at_ms: int, *rows: int) -> None:
@@ -49,9 +49,3 @@ def test_the_last_batch_can_be_left_out_and_with_it_a_rest_behind_it(table: Path
     assert steady_records_per_s(table, 999, left_out=1, end_left_out=1) == 749 / 11
     with pytest.raises(SystemExit, match="no steady state"):
         steady_records_per_s(table, 999, left_out=3, end_left_out=2)
-
-
-def test_metadata_is_replicated_only_where_it_is_asked_for(tmp_path: Path) -> None:
-    logs = [{"id": "rocketmq/bench", "path": str(tmp_path)}]
-    assert not config_of(tmp_path, logs=logs).metadata.enabled
-    assert config_of(tmp_path, metadata=True, logs=logs).metadata.enabled

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from kafka.admin import KafkaAdminClient
 
-from bench.payloads import delete_topic, fill_topic, write_log
+from bench.payloads import fill_topic, write_log
 from pipeline.demo.kafka_broker import VERSION
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog, properties
 from sources.rocketmq.format.commitlog import Message
-from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import COLUMNS, consumed
+
+pytestmark = [pytest.mark.peer, pytest.mark.nightly]
 
 COUNT, TAKEN, PARTITIONS = 90, 70, 3
 Held = dict[str, tuple[bytes, dict[str, str]]]
@@ -62,7 +61,6 @@ def records(broker: KafkaBroker, topic: str) -> Held:
     }
 
 
-@pytest.mark.peer
 @pytest.mark.parametrize("has_properties", [False, True])
 def test_a_topic_has_the_first_messages_of_the_log(broker: KafkaBroker, log: Path, has_properties: bool) -> None:
     topic = f"bodies-{has_properties}"
@@ -73,12 +71,3 @@ def test_a_topic_has_the_first_messages_of_the_log(broker: KafkaBroker, log: Pat
     assert len(expected) == TAKEN
     assert all(len(own) == 7 for _, (_, own) in first)
     assert records(broker, topic) == expected
-
-
-@pytest.mark.peer
-def test_a_topic_that_was_deleted_is_not_there(broker: KafkaBroker, log: Path) -> None:
-    fill_topic(broker.server, "gone", log, PARTITIONS)
-    with closing(KafkaAdminClient(bootstrap_servers=broker.server)) as admin:
-        assert "gone" in admin.list_topics()
-        delete_topic(broker.server, "gone")
-        wait_until(lambda: "gone" not in admin.list_topics(), "the topic's end")

@@ -34,11 +34,3 @@ def test_every_colour_in_it_has_one_for_the_dark() -> None:
     assert set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", elements)) <= set(LIGHT.values())
     assert "prefers-color-scheme: dark" in text
     assert all(colour in text for colour in DARK.values())
-
-
-def test_the_same_figures_are_the_same_file() -> None:
-    assert svg([MET, MISSED]) == svg([MET, MISSED])
-
-
-def test_without_figures_there_is_a_picture() -> None:
-    assert "0.5 ×" in texts()

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
-import pytest
-
 from bench.contest import Goal
-from bench.results import Measured, Results, figure_as_json, figure_from_json, read_results, save
+from bench.results import Measured, Results, read_results, save
 from tests.bench.figures import figure
 
 DATE = "2026-11-22"
@@ -28,16 +25,6 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     written = results(catch_up=measured(CATCH_UP, KAFKA), memory=measured(error="SystemExit: rows are missing"))
     save(tmp_path / "new", written)
     assert read_results(tmp_path / "new" / f"{DATE}.json") == written
-
-
-def test_a_figure_stands_in_json_with_all_that_a_reader_wants() -> None:
-    given = figure_as_json(CATCH_UP)
-    assert given["rounds"][1] == {"ours": 400.0, "against": 100.0, "ratio": 4.0}
-    assert given["ratio"] == {"median": 4.4, "least": 4.0, "greatest": 5.0}
-    assert given["median"] == {"ours": pytest.approx(440.0), "against": 100.0}
-    assert given["goal"] == {"least": 4.0, "most": None}
-    assert given["is_met"] is True
-    assert figure_from_json(json.loads(json.dumps(given))) == CATCH_UP
 
 
 def test_all_three_files_are_there_and_nothing_else(tmp_path: Path) -> None:
@@ -69,10 +56,3 @@ def test_works_stand_in_their_order_whatever_was_measured_first() -> None:
     ordered = day.in_order(("catch_up", "over_ha", "kafka"))
     assert list(ordered.works) == ["catch_up", "kafka"]
     assert ordered.figures == (CATCH_UP, KAFKA)
-
-
-def test_what_json_cannot_hold_leaves_the_files_as_they_were(tmp_path: Path) -> None:
-    save(tmp_path, results(kafka=measured(KAFKA)))
-    with pytest.raises(ValueError, match="Out of range float"):
-        save(tmp_path, results(kafka=measured(figure("Kafka", 1.0, speed=float("nan")))))
-    assert read_results(tmp_path / f"{DATE}.json") == results(kafka=measured(KAFKA))

@@ -82,12 +82,6 @@ def test_what_was_measured_before_a_failure_is_kept(
     assert not folder().exists()
 
 
-def test_a_work_that_is_not_there_is_a_failure_of_its_own() -> None:
-    assert run("bench.no_such_work", rounds=1, scale=1.0) == BenchOutcome(
-        (), "ModuleNotFoundError: No module named 'bench.no_such_work'"
-    )
-
-
 def test_a_work_that_is_asked_to_end_leaves_nothing(tmp_path: Path, folder: Callable[[], Path]) -> None:
     lines = f"""
     import subprocess, time

@@ -29,12 +29,6 @@ def test_a_missed_goal_is_said() -> None:
     )
 
 
-def test_every_row_has_as_many_cells_as_the_head_whatever_is_in_a_name() -> None:
-    rows = [line for line in text_of(figure("a|b", 4.0), figure("c", 5.0)).splitlines() if line.startswith("|")]
-    assert {line.replace(r"\|", "").count("|") for line in rows} == {9}
-    assert len(rows) == 4
-
-
 def test_machine_and_details_are_below_it_each_in_its_line() -> None:
     text = text_of(figure("catch-up", 4.25, 4.75, 5.0, records=400_000, batch={"plan_ms": 12.345, "files": [1, 2]}))
     assert "processor: a model; cores: 2." in text

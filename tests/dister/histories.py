@@ -15,9 +15,9 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change
 from sources.errors import LogtwinError
+from tests.dister.odd_leader import OddLeader
 from tests.dister.twin import Killed, Twin
 
 KEYS: Final = ("a", "b", "c", "d", "e")
@@ -45,8 +45,8 @@ class History:
     """One of them, under way: `leading` is the node that leads, and that the replica reads."""
 
     twin: Twin
-    leading: EmbeddedLeader
-    other: EmbeddedLeader
+    leading: OddLeader
+    other: OddLeader
     done: list[str] = field(default_factory=list)
 
     def run(self, moves: Sequence[Move]) -> None:
@@ -97,7 +97,7 @@ class History:
         if chance % 2:
             self.leading.complete_torn()
         else:
-            with EmbeddedLeader(self.leading.folder) as begun_again:
+            with OddLeader(self.leading.folder) as begun_again:
                 assert begun_again.last_id == self.leading.last_id
 
     def _lose_an_election(self, _chance: int) -> None:
@@ -131,7 +131,7 @@ class History:
         twin.assert_equal()
 
 
-def follow(node: EmbeddedLeader, leader: EmbeddedLeader) -> None:
+def follow(node: OddLeader, leader: OddLeader) -> None:
     """Make the node's log the leader's, as a follower does."""
     pairs = itertools.zip_longest(node.entries(), leader.entries())
     common = 0

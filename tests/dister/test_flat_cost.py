@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.log import DisterLog
 from sources.master import Chunk
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.dister.odd_leader import OddLeader
 
 ENTRIES = 30_000
 BATCH = 1_000
@@ -19,7 +19,7 @@ KEYS = 10_000
 
 def test_thirty_thousand_entries_in_batches_of_one_thousand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a job reads for a batch: its end, the entry before it, and the batch."""
-    with EmbeddedLeader(tmp_path, seed=1) as node:
+    with OddLeader(tmp_path, seed=1) as node:
         node.set_many({f"key {number * 7919 % KEYS}": f"value {number:06}"} for number in range(ENTRIES))
     log = DisterLog(log_id=LogId("dister", "large"), path=str(tmp_path), max_entries_per_trigger=BATCH)
     pread, counted = os.pread, 0

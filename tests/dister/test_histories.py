@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sources.dister.check_and_fix import Line, faithful_point, safe_point
-from sources.dister.embedded.leader import EmbeddedLeader
 from sources.offsets import Offset, OffsetRange
 from tests.dister.histories import History, Move, histories
+from tests.dister.odd_leader import OddLeader
 from tests.dister.twin import Twin
 
 _NUMBERS = itertools.count()
@@ -32,8 +32,8 @@ def run(spark: SparkSession, folder: Path, moves: Sequence[Move]) -> None:
     nodes = [folder / f"{name}-{number}" for name in ("one", "other")]
     twin = Twin(spark, nodes[0], folder / "lake", f"history-{number}")
     with (
-        EmbeddedLeader(nodes[0], group=twin.group, seed=1) as one,
-        EmbeddedLeader(nodes[1], group=twin.group, seed=2) as other,
+        OddLeader(nodes[0], group=twin.group, seed=1) as one,
+        OddLeader(nodes[1], group=twin.group, seed=2) as other,
     ):
         History(twin, one, other).run(moves)
 

@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from sinks.batch.result import BatchStep
-from sources.dister.embedded.leader import DATA_FILE
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log
 
@@ -51,7 +50,7 @@ def test_scenario_52_the_log_alone_tells(twin: Twin, data: dict[str, object] | N
     """D-11: dister would begin at 0 without its data file, though there is a log; here nothing is taken from it."""
     write_log(twin.folder, leader(6))
     if data is not None:
-        (twin.folder / DATA_FILE).write_text(json.dumps(data))
+        (twin.folder / "dister.data.db").write_text(json.dumps(data))
     twin.take()
     assert twin.ids() == leader(6)
     twin.assert_equal()

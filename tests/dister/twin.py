@@ -23,13 +23,13 @@ from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
-from sources.dister.embedded.leader import EmbeddedLeader
-from sources.dister.embedded.leader_log import entries_of, replay
+from sources.dister.embedded.leader_log import entries_of
 from sources.dister.format.entries import Entry
 from sources.dister.log import DisterLog
 from sources.loss import OnLoss
 from sources.master import RECORD_SCHEMA
 from sources.offsets import LogId, Offset
+from tests.dister.odd_leader import OddLeader, replay
 from tests.pipeline.running import job_config, replicate_now
 from tests.pipeline.schedules import Killed as Killed  # one of that name: errors come back by it
 from tests.sinks.batches import no_step, opened, ranges
@@ -65,9 +65,9 @@ class Twin:
     def log(self) -> DisterLog:
         return DisterLog(log_id=self.log_id, path=str(self.folder))
 
-    def leader(self) -> EmbeddedLeader:
+    def leader(self) -> OddLeader:
         """To write with, in `with`."""
-        return EmbeddedLeader(self.folder, group=self.group, seed=7)
+        return OddLeader(self.folder, group=self.group, seed=7)
 
     def config(self, **options: Any) -> Config:
         return job_config(self.lake, **{"id": str(self.log_id), "path": str(self.folder), **options})

@@ -54,7 +54,12 @@ def s3_guarded() -> Iterator[S3Server]:
 @pytest.fixture
 def lake(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
     """A warehouse on it, by way of the link, that Spark, Kernel and tasks can reach."""
-    monkeypatch.setenv(VARIABLE, at(s3_link.endpoint).as_text())
+    return lake_on(spark, s3, s3_link, monkeypatch)
+
+
+def lake_on(spark: SparkSession, s3: S3Server, link: FaultProxy, patch: pytest.MonkeyPatch) -> str:
+    """One of a bucket."""
+    patch.setenv(VARIABLE, at(link.endpoint).as_text())
     warehouse = f"s3a://{s3.bucket}/lake"
     reach(spark, placed(warehouse), tempfile.gettempdir())
     return warehouse

@@ -69,14 +69,6 @@ Fault: TypeAlias = Answer | CutBefore | CutAfter | CutWithinAnswer | Late | Held
 INTERNAL_ERROR = Answer(500, "InternalError", "We encountered an internal error. Please try again.")
 SLOW_DOWN = Answer(503, "SlowDown", "Please reduce your request rate.")
 ACCESS_DENIED = Answer(403, "AccessDenied", "Access Denied")
-UNKNOWN_KEY = Answer(
-    403, "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist in our records."
-)  # fmt: skip
-WRONG_SIGNATURE = Answer(
-    403,
-    "SignatureDoesNotMatch",
-    "The request signature we calculated does not match the signature you provided. Check your key and signing method.",
-)
 EXPIRED_TOKEN = Answer(400, "ExpiredToken", "The provided token has expired.")
 NOT_IMPLEMENTED = Answer(
     501,
@@ -90,11 +82,6 @@ CONFLICT = Answer(
     "The conditional request cannot succeed due to a conflicting operation against this resource.",
 )
 """S3's word where two write one key at once: neither was told that it is there. To be tried again."""
-
-PRECONDITION_FAILED = Answer(
-    412, "PreconditionFailed", "At least one of the pre-conditions you specified did not hold",
-    details=(("Condition", "If-None-Match"),),
-)  # fmt: skip
 NO_SUCH_BUCKET = Answer(404, "NoSuchBucket", "The specified bucket does not exist")
 
 

@@ -17,9 +17,10 @@ from tests.sinks.memory_master import MemoryMaster, RecordingSession
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The warehouse ``lake`` in the server's bucket."""
+    """The warehouse `folder` in the server's bucket."""
 
     server: S3Server
+    folder: str = "lake"
 
     def table(self, name: str) -> DeltaTable:
         options = {
@@ -29,12 +30,13 @@ class Lake:
             "AWS_ACCESS_KEY_ID": self.server.keys.access_key,
             "AWS_SECRET_ACCESS_KEY": self.server.keys.secret_key,
         }
-        return DeltaTable(f"s3://{self.server.bucket}/lake/{name}", storage_options=options)
+        return DeltaTable(f"s3://{self.server.bucket}/{self.folder}/{name}", storage_options=options)
 
-    def versions(self, table: str = "log") -> list[bytes]:
-        """All of them, from the first on."""
+    def versions(self, start: int = 0) -> list[bytes]:
+        """Those of the log table, from `start` on."""
         client, found = PlainClient.of(self.server), list[bytes]()
-        while (reply := client("GET", f"lake/{table}/_delta_log/{len(found):020d}.json")).status == 200:
+        place = f"{self.folder}/log/_delta_log"
+        while (reply := client("GET", f"{place}/{start + len(found):020d}.json")).status == 200:
             found.append(reply.body)
         return found
 

@@ -144,10 +144,6 @@ class RequestLog:
         """How many of each."""
         return Counter(seen.request.kind for seen in self)
 
-    def lines(self) -> list[str]:
-        """One a request, to be compared and read: ``put log/x.parquet 200``."""
-        return [f"{seen.request.kind} {_name(seen.request)} {seen.status or 'cut'}" for seen in self]
-
     def table(self) -> str:
         """For people: by kind and status, with bytes."""
         rows = Counter((str(seen.request.kind), str(seen.status or "cut")) for seen in self)
@@ -157,7 +153,3 @@ class RequestLog:
             sent, read = sum(seen.sent_bytes for seen in these), sum(seen.answer_bytes for seen in these)
             lines.append(f"{kind:16}{status:>7}{count:>10,}{sent:>14,}{read:>14,}")
         return "\n".join(lines)
-
-
-def _name(request: Request) -> str:
-    return request.key or request.query.get("prefix") or "/"

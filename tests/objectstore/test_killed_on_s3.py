@@ -21,7 +21,7 @@ from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import replicate_now
 from tests.truth import Fixture
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 ALWAYS = ("commit",)  # the ledger is owed then; before the batch is there: tests/pipeline; a start takes half a minute
 BATCH_BYTES = 1_000_000

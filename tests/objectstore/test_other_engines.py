@@ -26,8 +26,6 @@ from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.running import replicate_now
 from tests.sinks.views.test_other_engines import COLUMNS, DELTA_RS, DUCKDB, PLACE, POLARS, plain
 
-pytestmark = pytest.mark.spark
-
 LOG = LogId.parse("rocketmq/broker-a")
 RANGES = "SELECT start, `end` FROM {} ORDER BY start"
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM messages WHERE batch_index IS NULL"  # noqa: S608 - no words of others
@@ -57,6 +55,8 @@ def asked(config: Config, text: str) -> list[list[dict[str, Any]]]:
     return [reader.answer(one, rows) for one in reader.check(text)]
 
 
+@pytest.mark.spark
+@pytest.mark.nightly
 def test_both_schemes_and_other_engines(
     spark: SparkSession, lake: str, s3: S3Server, s3_link: FaultProxy, log: FaultyLog, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -28,7 +28,7 @@ def test_many_in_a_request(spark: SparkSession, s3: S3Server, s3_link: FaultProx
     assert [client("HEAD", f"lake/log/{name}").status for name in (NAMES[1], NAMES[-1], "other")] == [404, 404, 200]
 
 
-def test_one_that_is_refused_is_said(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str) -> None:
+def test_a_refused_removal_is_an_error(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str) -> None:
     client = PlainClient.of(s3)
     for name in NAMES:
         assert client("PUT", f"lake/log/{name}", b"1").status == 200

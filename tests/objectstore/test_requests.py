@@ -11,7 +11,7 @@ from tests.sinks.groups import Members, sound
 pytestmark = pytest.mark.spark
 
 RECORD_BYTES = 100
-BEFORE, BATCHES = 3, 40  # two checkpoints of each table
+BEFORE, BATCHES = 3, 20  # a checkpoint of each table
 AT_MOST_A_BATCH = 12
 
 

@@ -6,7 +6,6 @@ import re
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
@@ -32,8 +31,8 @@ from tests.objectstore.faults import (
     signed_for_another_region,
 )
 from tests.objectstore.server import at
+from tests.patience import PATIENCE_S
 
-SECONDS = 15.0
 OTHER_SECRET = "not-the-secret-of-anybody-0000000000000"  # noqa: S105 - and of nobody else
 
 
@@ -61,12 +60,10 @@ def owner(endpoint: str, **more: object) -> Storage:
 
 
 def refused(chosen: Storage, warehouse: str = "s3a://lake/twin") -> LogtwinError:
-    """How the check ends: soon, in one line, and without a secret."""
+    """How the check ends: in one line, and without a secret."""
     use(chosen)
-    began = time.monotonic()
     with pytest.raises(LogtwinError) as caught:
         check_storage(placed(warehouse))
-    assert time.monotonic() - began < SECONDS
     told = str(caught.value)
     assert "\n" not in told
     assert warehouse in told
@@ -75,7 +72,7 @@ def refused(chosen: Storage, warehouse: str = "s3a://lake/twin") -> LogtwinError
 
 
 @pytest.mark.parametrize("who", ["OWNER", "READER"])
-def test_who_is_let_in_is_not_refused(s3_guarded: S3Server, who: str) -> None:
+def test_owner_and_reader_pass_the_check(s3_guarded: S3Server, who: str) -> None:
     use(at(s3_guarded.endpoint, access_key=f"env:{who}_KEY", secret_key=f"env:{who}_SECRET"))
     check_storage(placed("s3://guarded/twin"))
 
@@ -123,13 +120,6 @@ def test_what_a_store_says(s3_link: FaultProxy, fault: Fault, kind: type[Logtwin
     assert re.search(words, str(error))
 
 
-def test_a_bucket_that_is_not_there(s3: S3Server) -> None:
-    error = refused(owner(s3.endpoint), "s3a://no-such-bucket/twin")
-    assert type(error) is ConfigurationError
-    assert error.exit_code == 2
-    assert s3.endpoint in str(error)
-
-
 @contextmanager
 def listener(answer: Callable[[socket.socket], object]) -> Iterator[str]:
     """Something that is no S3: what it does with each connection. Its address."""
@@ -146,7 +136,7 @@ def listener(answer: Callable[[socket.socket], object]) -> Iterator[str]:
         thread.start()
         yield f"127.0.0.1:{sock.getsockname()[1]}"
         sock.shutdown(socket.SHUT_RDWR)
-    thread.join(SECONDS)
+    thread.join(PATIENCE_S)
 
 
 def hang_up(client: socket.socket) -> None:
@@ -192,13 +182,6 @@ def test_an_endpoint_that_is_no_s3(
     assert re.search(words, str(error))
 
 
-def test_https_where_there_is_http(s3: S3Server) -> None:
-    """All attempts, as they are: it takes seconds and no minutes."""
-    error = refused(owner(f"https://{s3.address}"))
-    assert type(error) is ConfigurationError
-    assert "does not speak TLS" in str(error)
-
-
 @pytest.mark.usefixtures("asked_once")
 def test_an_endpoint_where_nobody_listens() -> None:
     with socket.socket() as taken:
@@ -216,21 +199,21 @@ def test_a_host_without_an_address() -> None:
 
 
 @pytest.mark.usefixtures("asked_once")
-def test_an_endpoint_that_says_nothing_is_waited_for_as_long_as_our_patience() -> None:
+def test_a_silent_endpoint_is_given_up_after_patience_s() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         error = refused(owner(f"http://127.0.0.1:{silent.getsockname()[1]}", patience_s=1.0))
     assert type(error) is StorageUnreachable
     assert "does not answer in time" in str(error)
 
 
-def test_an_endpoint_in_the_environment_that_is_none_is_not_taken_for_amazons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unusable_endpoint_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9000")
     use(Storage())
     with pytest.raises(ConfigurationError, match=r"AWS_ENDPOINT_URL is not usable; expected http://host:port"):
         check_storage(placed("s3a://lake/twin"))
 
 
-def test_what_is_no_s3_is_not_asked() -> None:
+def test_other_file_systems_are_not_asked() -> None:
     use(Storage())
     check_storage(placed("/tmp"))  # noqa: S108 - nothing is written
     check_storage(placed("hdfs://nowhere.invalid/lake"))

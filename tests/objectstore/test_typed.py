@@ -13,7 +13,7 @@ from sources.datasource import register
 from tests.objectstore.lake import Lake
 from tests.pipeline.typed.world import definition, fields, world_of
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def test_columns_keys_and_a_table_made_anew(spark: SparkSession, tmp_path: Path, lake: str, s3: S3Server) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,16 +34,6 @@ class Twin:
     def config(self, **maintain: float) -> Config:
         return parse(self._values(maintain), where="test")
 
-    def file(self) -> str:
-        """The configuration as a file."""
-        said = self._values({})
-        (one,) = said["logs"]
-        tables = {"storage": said["storage"]}
-        text = "".join(f"[{name}]\n{_lines(values)}" for name, values in tables.items())
-        path = self.folder / "job.toml"
-        path.write_text(f"{_lines({'warehouse': said['warehouse']})}{text}[[logs]]\n{_lines(one)}")
-        return str(path)
-
     def verify(self, on_progress: OnProgress = lambda done, of: None) -> VerifySummary:
         config = self.config()
         return verify_log(self.spark, config.warehouse, OneLog(config.logs[0]), Scope(), on_progress)
@@ -62,7 +51,3 @@ class Twin:
             "maintain": maintain,
             "logs": [{**log, "max_bytes_per_trigger": len(self.log.everything()) // self.batches}],
         }
-
-
-def _lines(values: dict[str, Any]) -> str:
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())

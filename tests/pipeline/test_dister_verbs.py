@@ -26,10 +26,10 @@ from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_row import BACKFILL
 from sinks.proof.verdicts import Difference, DifferenceKind, Verdict
 from sinks.upkeep.retention import Keep, ReplicaRetention
-from sources.dister.embedded.leader import EmbeddedLeader
 from sources.errors import ConfigurationError, Divergent, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.dister.odd_leader import OddLeader
 from tests.pipeline.operator_at_work import run
 from tests.pipeline.read_back import count_of, table_of
 from tests.pipeline.running import job_config, replicate_now
@@ -54,7 +54,7 @@ def files(folder: Path) -> dict[str, bytes]:
 def leader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a leader with three batch files; not to be changed."""
     folder = tmp_path_factory.mktemp("leader")
-    with EmbeddedLeader(folder, group="test", seed=7) as log:
+    with OddLeader(folder, group="test", seed=7) as log:
         for first in BATCHES:
             log.skip_to(first)
             for number in range(PER_FILE):
@@ -207,7 +207,7 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
 
 def test_a_copy_of_another_log_fills_nothing(session: SparkSession, holed: Path, tmp_path: Path) -> None:
     config = without_a_file(shutil.copytree(holed, tmp_path / "holed"))
-    with EmbeddedLeader(tmp_path / "other", group="test", seed=8) as log:
+    with OddLeader(tmp_path / "other", group="test", seed=8) as log:
         for first in BATCHES:
             log.skip_to(first)
             log.set_many({"other": str(number)} for number in range(PER_FILE))

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.app import main
-from pipeline.demo import dister_leader
-from sources.dister.embedded.leader_log import entries_of, replay
+from sources.dister.embedded.leader_log import entries_of
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
-from tests.pipeline.waiting_clock import WaitingClock
+from tests.dister.odd_leader import replay
 
 
 class Said:
@@ -23,15 +22,6 @@ class Said:
             main(["leader", *map(str, arguments)])
         self.code = ended.value.code or 0
         self.out, self.err = capsys.readouterr()
-
-
-@pytest.mark.parametrize(
-    "verb", [[], ["set"], ["remove"], ["fill"], ["service"], ["service", "set"], ["peers", "add"], ["peers", "remove"]]
-)
-def test_every_verb_explains_itself(capsys: pytest.CaptureFixture[str], verb: list[str]) -> None:
-    said = Said(capsys, *verb, "--help")
-    assert said.code == 0
-    assert "--dir" in said.out or "Commands" in said.out
 
 
 def test_keys_are_set_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,14 +61,6 @@ def test_the_same_seed_fills_two_folders_alike(tmp_path: Path, capsys: pytest.Ca
     assert one == other
     assert len(one) == 500
     assert said.out.endswith(f"the last is {one[-1].id}\n")
-
-
-def test_a_rate_bounds_the_filling(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dister_leader, "time", WaitingClock())
-    said = Said(capsys, "fill", "--dir", tmp_path, "--count", 10, "--rate-per-s", 50)
-    assert " 10 entries in 0.2 s" in said.out
 
 
 def test_what_is_there_is_said_and_nothing_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

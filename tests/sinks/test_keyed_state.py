@@ -20,6 +20,7 @@ from sources.dister.embedded.leader_log import LeaderLog
 from sources.errors import ReplicaError
 from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
+from tests.dister.odd_leader import OddLog
 from tests.sinks.batches import ranges
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
 from tests.sinks.killed import Killed
@@ -33,8 +34,8 @@ def position(plain: SparkSession, lake: Path, log_id: LogId = TEST) -> MapPositi
 
 
 @pytest.fixture
-def leader(tmp_path: Path) -> Iterator[LeaderLog]:
-    with LeaderLog(tmp_path / "leader") as writer:
+def leader(tmp_path: Path) -> Iterator[OddLog]:
+    with OddLog(tmp_path / "leader") as writer:
         yield writer
 
 
@@ -43,7 +44,7 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_2_the_map_follows_the_log_batch_by_batch(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_2_the_map_follows_the_log_batch_by_batch(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({"a": "1", "b": "1"}, rnd=7)
     leader.remove(["a", "never there"], rnd=1)
     replica = bring(plain, lake, leader)
@@ -62,7 +63,7 @@ def test_2_the_map_follows_the_log_batch_by_batch(plain: SparkSession, lake: Pat
     assert table(lake).version() == versions
 
 
-def test_8_a_batch_that_changes_no_key_moves_the_position(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_8_a_batch_that_changes_no_key_moves_the_position(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({"a": "1"}, rnd=7)
     bring(plain, lake, leader)
     files = table(lake).file_uris()
@@ -79,7 +80,7 @@ def test_8_a_batch_that_changes_no_key_moves_the_position(plain: SparkSession, l
     "step", [BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER], ids=lambda step: step.value
 )
 def test_5_killed_after_the_commit_of_the_log_the_next_start_catches_up(
-    plain: SparkSession, lake: Path, leader: LeaderLog, step: BatchStep
+    plain: SparkSession, lake: Path, leader: OddLog, step: BatchStep
 ) -> None:
     def die(reached: BatchStep) -> None:
         if reached is step:
@@ -97,7 +98,7 @@ def test_5_killed_after_the_commit_of_the_log_the_next_start_catches_up(
 
 
 def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
-    plain: SparkSession, lake: Path, leader: LeaderLog
+    plain: SparkSession, lake: Path, leader: OddLog
 ) -> None:
     """DI-88."""
     leader.set({"kept": "1", "removed": "1", "overwritten": "1"}, rnd=7)
@@ -121,7 +122,7 @@ def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
     assert position(plain, lake) == MapPosition(epoch=1, offset=Offset(40003))
 
 
-def test_10_values_of_5_mb_and_any_text(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_10_values_of_5_mb_and_any_text(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     large = {f"{size}": "x" * size for size in (5_000, 70_000, 5_000_000)}
     leader.set({**large, "text": 'ключ "quoted" \\ line\nbreak <&> \u2028 \U0001f511', "empty": ""}, rnd=7)
     bring(plain, lake, leader)
@@ -144,7 +145,7 @@ def test_two_logs_share_the_table(plain: SparkSession, tmp_path: Path, lake: Pat
     assert live(lake, "other") == {"a": "other's", "b": "other's"}
 
 
-def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({f"key-{number}": "1" for number in range(100)}, rnd=7)
     bring(plain, lake, leader)
     before = set(table(lake).file_uris())
@@ -155,7 +156,7 @@ def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake
     assert live(lake) == replayed(leader)
 
 
-def test_a_lost_table_is_made_anew(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_a_lost_table_is_made_anew(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({"a": "1", "b": "1"}, rnd=7)
     leader.remove(["a"], rnd=1)
     bring(plain, lake, leader)
@@ -165,7 +166,7 @@ def test_a_lost_table_is_made_anew(plain: SparkSession, lake: Path, leader: Lead
     assert entries(lake) == before
 
 
-def test_a_table_that_is_ahead_of_the_log_is_refused(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_a_table_that_is_ahead_of_the_log_is_refused(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({"a": "1"}, rnd=7)
     bring(plain, lake, leader)
     map_of = KeyValues(plain, str(lake), TEST)
@@ -190,7 +191,7 @@ def test_of_two_that_change_one_map_the_second_is_refused(plain: SparkSession, l
 
 
 def test_what_retention_deleted_is_not_replayed_as_if_it_had_never_been(
-    plain: SparkSession, lake: Path, leader: LeaderLog
+    plain: SparkSession, lake: Path, leader: OddLog
 ) -> None:
     leader.set({"a": "1"}, rnd=7)
     bring(plain, lake, leader)

@@ -17,7 +17,7 @@ from statistics import median
 import pytest
 from deltalake import DeltaTable
 
-from sources.dister.embedded.leader import EmbeddedLeader
+from tests.dister.odd_leader import OddLeader
 from tests.resident import PROJECT, held_mib
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
@@ -42,7 +42,7 @@ class Sample:
 
 
 def write_leader(folder: Path) -> int:
-    with EmbeddedLeader(folder, group="million", seed=1) as node:
+    with OddLeader(folder, group="million", seed=1) as node:
         return node.set_many({f"key {number * 7919 % KEYS:05}": f"value {number:07}"} for number in range(ENTRIES))
 
 

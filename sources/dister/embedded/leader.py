@@ -1,9 +1,9 @@
-"""An embedded leader: writes the files of a dister leader, for tests and demonstrations. One node, and no network.
+"""An embedded leader: writes the files of a dister leader, for the demo and tests. One node, and no network.
 
 Its log is `sources.dister.embedded.leader_log`. Beside the log there are whole states, which are replaced atomically,
-where dister truncates and writes: ``dister.data.db`` on demand, ``dister.service.db`` at each change, and a list of
-nodes like that of REST's ``/node``, written at each change of nodes, services and role, but not when entry ids move on.
-dister itself has no such file.
+where dister truncates and writes: ``dister.service.db`` at each change, and a list of nodes like that of REST's
+``/node``, written at each change of nodes, services and role, but not when entry ids move on. dister itself has no such
+file.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sources.dister import peers, services, whole_states
-from sources.dister.embedded.leader_log import LeaderLog, replay
+from sources.dister import peers, services
+from sources.dister.embedded.leader_log import LeaderLog
 from sources.dister.embedded.leader_store import exchange, told
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import LEADER, PEERS_FILE, NodeInfo
 from sources.dister.services import SERVICE_FILE, Node, ServiceRegistry
 from sources.errors import ConfigurationError
 
-DATA_FILE: Final = "dister.data.db"
 DEFAULT_GROUP: Final = "default.group.dister"
 FOLLOWER: Final = 0
 
@@ -50,12 +49,6 @@ class EmbeddedLeader(LeaderLog):
         super().__init__(folder, seed=seed)
         with self._turn():
             self._write_nodes(self._others())
-
-    def save(self) -> None:
-        """Write ``dister.data.db``, as dister's autosave does; a restart here takes nothing from it."""
-        with self._turn(), told("its data"):
-            data = {"DataMap": replay(self.entries()), "LastLogId": self._last_id}
-            exchange(self.folder / DATA_FILE, [whole_states.encode(data)])
 
     def step_down(self) -> None:
         """Become a follower, which refuses writes."""
@@ -100,12 +93,6 @@ class EmbeddedLeader(LeaderLog):
                 if found is not None:
                     others.remove(found)
             self._write_nodes(others)
-
-    def meet(self, node: NodeInfo) -> None:
-        """Note that a node speaks: it is listed as it is now, instead of its placeholder."""
-        with self._turn():
-            others = [one for one in self._others() if one.id != node.id]
-            self._write_nodes(peers.without_placeholders([*others, node]))
 
     def _stand(self, *, is_leader: bool) -> None:
         with self._turn():

@@ -1,4 +1,4 @@
-"""The entry log of an embedded leader, which can be written, follow another leader's, be cut, and be damaged.
+"""The entry log of an embedded leader, which can be written, and cut after a lost election.
 
 Invariants, for any number of threads and processes that write into one folder:
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Self
 
@@ -28,7 +28,6 @@ from sources.dister.format.entries import (
     RANDOM,
     SHORTEST_BYTES,
     Entry,
-    canonical_head,
     decode_line,
     encode_line,
     index_of,
@@ -39,7 +38,6 @@ Change = Mapping[str, str] | Sequence[str]
 """What to set, by key, or the keys to remove."""
 
 _LOCK_FILE: Final = "dister.leader.lock"
-_ENTRIES_PER_TURN: Final = 10_000
 
 
 class LeaderLog:
@@ -55,7 +53,6 @@ class LeaderLog:
         self._chance = random.Random(seed)  # noqa: S311  (as dister's own: no secret)
         self._index = 0  # of the last id used here
         self._last_id = 0
-        self._torn: tuple[Entry, bytes] | None = None
         self._files = BatchWriter(folder / ENTRY_LOG)
         self._turns = WriterTurns(folder / _LOCK_FILE)
 
@@ -89,42 +86,21 @@ class LeaderLog:
 
     def write(self, change: Change, *, rnd: int | None = None) -> int:
         """Call `set` or `remove`, depending on the change."""
-        act = _act_of(change)
+        act = act_of(change)
         with self._turn():
             entry_id = self._next_id(rnd)
             self._append([(entry_id, encode_line(entry_id, act, change))])
             return entry_id
-
-    def set_many(self, many: Iterable[Mapping[str, str]]) -> int:
-        """Do many `set`, one after the other, but faster. Return the last id."""
-        return self.write_many(many)
-
-    def write_many(self, changes: Iterable[Change]) -> int:
-        """Do many `write`, one after the other, but faster; others get their turns in between. Return the last id.
-
-        If a change is refused, some of those before it are written.
-        """
-        upcoming = iter(changes)
-        while part := [(_act_of(change), change) for change in islice(upcoming, _ENTRIES_PER_TURN)]:
-            with self._turn():
-                numbered = [(self._next_id(None), act, change) for act, change in part]
-                self._append([(entry_id, encode_line(entry_id, act, change)) for entry_id, act, change in numbered])
-        return self.last_id
 
     def fail(self, change: Change, *, rnd: int | None = None) -> Entry:
         """Do a write that no follower acknowledges in time: it uses its id and is stored nowhere here.
 
         Returns the entry, because a follower may still have it.
         """
-        act = _act_of(change)
+        act = act_of(change)
         with self._turn():
             entry_id = self._next_id(rnd)
             return decode_line(encode_line(entry_id, act, change).rstrip(b"\n"))
-
-    def skip_to(self, index: int) -> None:
-        """Give the next id at least this index, as if all writes before it had failed."""
-        with self._turn():
-            self._index = max(self._index, index - 1)
 
     def entries(self, after: int = 0) -> Iterator[Entry]:
         """Yield the entries of its folder, like `entries_of`."""
@@ -142,49 +118,6 @@ class LeaderLog:
                     break
             self._look()
 
-    def follow(self, entries: Iterable[Entry]) -> int:
-        """Append the entries of another leader whose ids are above its own last id. Return their number."""
-        upcoming = iter(entries)
-        count = 0
-        while part := list(islice(upcoming, _ENTRIES_PER_TURN)):
-            with self._turn():
-                new = [(entry.id, entry.line + b"\n") for entry in ascending(part, self._last_id)]
-                self._append(new)
-            count += len(new)
-        return count
-
-    def append_torn(self, change: Change, *, size_bytes: int, rnd: int | None = None) -> Entry:
-        """Write the first `size_bytes` of an entry's line, as a kill or a full disk leaves it. Return the entry.
-
-        As in dister, the next write is glued to it, unless `complete_torn` writes the rest before.
-        """
-        entry = self.fail(change, rnd=rnd)
-        with self._turn():
-            line = entry.line + b"\n"
-            self._write(batch_number(entry.id), line[:size_bytes])
-            self._torn = (entry, line[size_bytes:])
-        return entry
-
-    def complete_torn(self) -> None:
-        """Write the rest of the line that `append_torn` began."""
-        with self._turn():
-            if self._torn is not None:
-                (entry, rest), self._torn = self._torn, None
-                self._append([(entry.id, rest)])
-
-    def append_act(self, act: int, items_json: bytes, *, rnd: int | None = None) -> int:
-        """Append an entry of any act with any items, unchecked, as another version or a faulty client would."""
-        with self._turn():
-            entry_id = self._next_id(rnd)
-            self._append([(entry_id, canonical_head(entry_id, act) + items_json + b"\n")])
-            return entry_id
-
-    def append_raw(self, data: bytes) -> None:
-        """Append any bytes to the newest batch file; no id is used."""
-        with self._turn():
-            batches = self._files.batches()
-            self._write(batches[-1].number if batches else 0, data)
-
     @contextmanager
     def _turn(self) -> Iterator[None]:
         with self._turns.turn(self._look):
@@ -193,7 +126,7 @@ class LeaderLog:
     def _look(self) -> None:
         """Find the log's end, which another writer may have moved."""
         self._files.close()
-        self._last_id, self._torn = 0, None
+        self._last_id = 0
         for batch in reversed(self._files.batches()):
             self._files.drop_torn_line(batch)
             self._last_id = max((entry.id for entry in _entries_in(batch)), default=0)
@@ -237,14 +170,6 @@ def ascending(entries: Iterable[Entry], after: int) -> Iterator[Entry]:
             yield entry
 
 
-def replay(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return every key and its value."""
-    data: dict[str, str] = {}
-    for entry in entries:
-        apply(entry, data)
-    return data
-
-
 def apply(entry: Entry, data: dict[str, str]) -> None:
     """Apply an entry to the keys of `data`; an unknown act does nothing."""
     if isinstance(entry.items, dict):
@@ -260,7 +185,7 @@ def _entries_in(batch: BatchFile) -> Iterator[Entry]:
                 yield decode_line(line[:-1])
 
 
-def _act_of(change: object) -> int:
+def act_of(change: object) -> int:
     """Return the act of a change, before it uses an id. Raises MasterRefused."""
     match change:
         case Mapping() if all(isinstance(text, str) for pair in change.items() for text in pair):

@@ -51,7 +51,6 @@ class MasterSettings:
     cluster_name: str = "DefaultCluster"
     file_size_bytes: int = DEFAULT_FILE_SIZE_BYTES  # of a new store; an existing one keeps its own
     max_message_bytes: int | None = None  # None: 4 MiB, or less if a file cannot hold that
-    auto_create_topics: bool = True
     sync_flush: bool = False  # answer only when the message is on disk
     flush_interval_ms: int = 500  # else: how long a message may be in memory only
     ha: HASettings = field(default_factory=HASettings)
@@ -136,7 +135,7 @@ class EmbeddedMaster:
         )
         opened.callback(store.close)
         opened.push_async_callback(self._start_flushing(store))
-        topics = TopicTable(settings.store / "config" / "topics.json", auto_create=settings.auto_create_topics)
+        topics = TopicTable(settings.store / "config" / "topics.json")
         topics.add_missing(store.queues)
         ha = HAService(store, settings.ha)
         double_write = DoubleWrite(ha, settings.double_write)
@@ -190,7 +189,7 @@ class EmbeddedMaster:
         settings, double_write = self.settings, self.settings.double_write
         replicas = double_write.in_sync_replicas
         return {
-            "autoCreateTopicEnable": str(settings.auto_create_topics).lower(),
+            "autoCreateTopicEnable": "true",
             "brokerClusterName": settings.cluster_name,
             "brokerIP1": self.address.host,
             "brokerId": MASTER_ID,

@@ -69,10 +69,9 @@ class TopicConfig:
 class TopicTable:
     """The topics of one broker, kept in a file."""
 
-    def __init__(self, path: Path, *, auto_create: bool = True) -> None:
+    def __init__(self, path: Path) -> None:
         """Read `path` if it exists. Raises ValueError, KeyError on a file that is not a topic table."""
         self._path = path
-        self._auto_create = auto_create
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": _now_ms()}
         self._topics: dict[str, TopicConfig] = {}
         if path.exists():
@@ -86,11 +85,10 @@ class TopicTable:
     def for_name_server(self) -> dict[str, Any]:
         """Return what a name server is told: the same and a broker's own topics, to which nothing is sent.
 
-        A client that does not know a topic asks for the template's route, and may create the topic if that is writable.
+        A client that does not know a topic asks for the template's route. That is writable, so it may create the topic.
         """
-        template_perm = PERM_INHERIT | (PERM_READ | PERM_WRITE) * self._auto_create
         own = (
-            TopicConfig(AUTO_CREATE_TOPIC, MAX_CREATED_QUEUES, template_perm),
+            TopicConfig(AUTO_CREATE_TOPIC, MAX_CREATED_QUEUES, PERM_INHERIT | PERM_READ | PERM_WRITE),
             TopicConfig(SELF_TEST_TOPIC, 1, PERM_INHERIT),
         )
         told = self.to_json()
@@ -120,7 +118,7 @@ class TopicTable:
     def _create(self, name: str, wanted_queues: int) -> TopicConfig:
         _check_name(name)
         is_retry = name.startswith(RETRY_PREFIX)
-        if wanted_queues < 1 or not (self._auto_create or is_retry):
+        if wanted_queues < 1:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist")
         topic = TopicConfig(name, 1 if is_retry else min(wanted_queues, MAX_CREATED_QUEUES))
         self._topics[name] = topic

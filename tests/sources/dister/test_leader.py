@@ -10,7 +10,7 @@ import pytest
 
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change
-from sources.dister.peers import PEERS_FILE, NodeInfo, check_nodes, decode
+from sources.dister.peers import PEERS_FILE, check_nodes, decode
 from sources.dister.services import SERVICE_FILE
 from sources.errors import ConfigurationError, MasterError, MasterRefused
 
@@ -36,11 +36,6 @@ def test_a_new_folder_has_a_leader_that_passes_the_gate(tmp_path: Path) -> None:
     assert not (tmp_path / "data" / "dister.entry.log").exists()  # made with the first entry
 
 
-def test_the_default_group_is_dister_s(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path) as leader:
-        assert leader.group == "default.group.dister"
-
-
 def test_a_folder_keeps_its_group_and_node(tmp_path: Path) -> None:
     with EmbeddedLeader(tmp_path, group="orders") as leader:
         before = leader.nodes()
@@ -59,8 +54,6 @@ def test_only_a_leader_takes_writes(tmp_path: Path) -> None:
         for change in changes:
             with pytest.raises(MasterRefused, match="not the leader"):
                 node.write(change)
-        with pytest.raises(MasterRefused, match="not the leader"):
-            node.write_many(changes)
         assert [raft for _, _, raft in listed(tmp_path)] == [0]
         node.win_election()
         assert node.set({"a": "y"}, rnd=0) == 20000
@@ -87,17 +80,6 @@ def test_the_role_is_tested_when_the_turn_comes(tmp_path: Path) -> None:
             writer.join()
         assert refused == [True] * 5
         assert node.last_id == 0
-
-
-def test_autosave_is_dister_s_data_file(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path) as leader:
-        leader.save()
-        assert (tmp_path / "dister.data.db").read_text() == '{"DataMap":{},"LastLogId":0}'
-        leader.set({"b": "<1>", "a": "é\n"}, rnd=7)
-        leader.save()
-    assert (tmp_path / "dister.data.db").read_text() == (
-        '{"DataMap":{"a":"é\\n","b":"\\u003c1\\u003e"},"LastLogId":10007}'
-    )
 
 
 def test_services_are_written_at_each_change(tmp_path: Path) -> None:
@@ -152,23 +134,3 @@ def test_peers_are_added_once_and_removed_by_ip(tmp_path: Path) -> None:
         assert listed(tmp_path) == [*own, ("10.0.0.1", "10.0.0.1", 0), ("10.0.0.2", "10.0.0.2", 0)]
         leader.peers_remove(["10.0.0.1", "10.9.9.9", "127.0.0.1"])
         assert listed(tmp_path) == [*own, ("10.0.0.2", "10.0.0.2", 0)]
-
-
-def test_49_a_node_that_speaks_takes_the_place_of_its_placeholder(tmp_path: Path) -> None:
-    node = NodeInfo(id="FF", ip="10.0.0.1", group="default.group.dister", status=1, version="1.6")
-    with EmbeddedLeader(tmp_path) as leader:
-        own = listed(tmp_path)
-        leader.peers_add(["10.0.0.1"])
-        leader.meet(node)
-        assert listed(tmp_path) == [*own, ("FF", "10.0.0.1", 0)]
-        leader.meet(NodeInfo(id="FF", ip="10.0.0.7", group="default.group.dister", raft=2, version="1.6"))
-        assert listed(tmp_path) == [*own, ("FF", "10.0.0.7", 0)]  # it was the leader; there is one
-
-
-def test_nodes_say_how_far_the_leader_is(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path, now_ms=lambda: 77) as leader:
-        leader.set({"a": "x"}, rnd=7)
-        leader.service_set("web", "tcp", [{}])
-        own = leader.nodes()[0]
-        assert (own.logid, own.serviceid) == (10007, 77)
-        assert decode((tmp_path / PEERS_FILE).read_bytes())[0] == own

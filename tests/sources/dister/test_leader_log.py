@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.embedded.leader_log import Change, LeaderLog, entries_of, replay
-from sources.errors import CorruptRecord, MasterError, MasterRefused
+from sources.dister.embedded.leader_log import entries_of
+from sources.errors import MasterError, MasterRefused
+from tests.dister.odd_leader import OddLog, replay
 
 LOG = "dister.entry.log"
 
@@ -30,9 +31,9 @@ def ids(folder: Path) -> list[int]:
     return [entry.id for entry in entries_of(folder)]
 
 
-def leader_at(folder: Path, *indexes: int) -> LeaderLog:
+def leader_at(folder: Path, *indexes: int) -> OddLog:
     """A leader that has written one entry for each index, with 1 as its random part."""
-    leader = LeaderLog(folder)
+    leader = OddLog(folder)
     for index in indexes:
         leader.skip_to(index)
         leader.set({"k": str(index)}, rnd=1)
@@ -41,20 +42,11 @@ def leader_at(folder: Path, *indexes: int) -> LeaderLog:
 
 def test_lines_are_dister_s_own(tmp_path: Path) -> None:
     """DI-40, DI-25: the lines that were seen of dister. And DI-16: a leader without followers answers at once."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         assert leader.set({"a": "x"}, rnd=7) == 10007
         assert written(tmp_path) == b'10007,300,{"a":"x"}\n'  # it is in the file when the call returns
         assert leader.remove(["a"], rnd=1) == 20001
     assert written(tmp_path) == b'10007,300,{"a":"x"}\n20001,310,["a"]\n'
-
-
-def test_one_line_an_entry_whatever_is_in_it(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.set({"b": "<&>", "a": 'two\nlines, "quoted"'}, rnd=0)
-        leader.set({}, rnd=0)
-    assert written(tmp_path) == (
-        b'10000,300,{"a":"two\\nlines, \\"quoted\\"","b":"\\u003c\\u0026\\u003e"}\n20000,300,{}\n'
-    )
 
 
 @pytest.mark.parametrize(
@@ -72,28 +64,11 @@ def test_14_a_file_for_each_batch(tmp_path: Path, indexes: list[int], expected: 
         assert ids(tmp_path) == [index * 10_000 + 1 for index in indexes]
 
 
-def test_14_many_at_once_roll_too(tmp_path: Path) -> None:
-    with leader_at(tmp_path, 99_997) as leader:
-        leader.set_many({"k": str(number)} for number in range(4))
-    assert batches(tmp_path) == ["0/0", "0/1"]
-    assert [one // 10_000 for one in ids(tmp_path)] == list(range(99_997, 100_002))
-    assert written(tmp_path, "0/1").count(b"\n") == 2
-
-
-def test_many_are_what_one_after_the_other_are(tmp_path: Path) -> None:
-    changes: list[Change] = [{"a": "1"}, ["a", "b"], {"c": "3", "b": "2"}] * 5_000
-    with LeaderLog(tmp_path / "one", seed=5) as one, LeaderLog(tmp_path / "many", seed=5) as many:
-        for change in changes:
-            one.write(change)
-        assert many.write_many(changes) == one.last_id
-    assert written(tmp_path / "many") == written(tmp_path / "one")
-
-
 def test_the_seed_is_the_chance_in_the_ids(tmp_path: Path) -> None:
     """DI-14."""
     made = {}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        with LeaderLog(tmp_path / name, seed=seed) as leader:
+        with OddLog(tmp_path / name, seed=seed) as leader:
             made[name] = [leader.set({"k": "v"}) for _ in range(50)]
     assert made["a"] == made["b"] != made["c"]
     assert [one // 10_000 for one in made["a"]] == list(range(1, 51))
@@ -103,7 +78,7 @@ def test_the_seed_is_the_chance_in_the_ids(tmp_path: Path) -> None:
 def test_writers_come_one_after_another(tmp_path: Path) -> None:
     """DI-11: of 100 threads."""
     answered: list[int] = []
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
 
         def write(number: int) -> None:
             answered.extend(leader.set({f"k{number}": str(turn)}) for turn in range(10))
@@ -136,7 +111,7 @@ def test_two_processes_come_one_after_another(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", [None, "a", b"a", 7, {"a": 1}, {"a": None}, {1: "a"}, ["a", 1], [["a"]], {"a": {}}])
 def test_what_is_no_string_is_refused_and_uses_no_id(tmp_path: Path, change: object) -> None:
     """DI-13."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         with pytest.raises(MasterRefused, match="strings only"):
             leader.write(change)  # type: ignore[arg-type]  # that is the test
@@ -150,7 +125,7 @@ def test_what_is_no_string_is_refused_and_uses_no_id(tmp_path: Path, change: obj
 
 def test_a_failed_write_uses_its_id_and_is_stored_nowhere(tmp_path: Path) -> None:
     """DI-21, DI-22, and scenario 3: indexes jump."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         failed = leader.fail({"a": "lost"}, rnd=5)
         assert (failed.id, failed.line) == (20005, b'20005,300,{"a":"lost"}')
@@ -161,7 +136,7 @@ def test_a_failed_write_uses_its_id_and_is_stored_nowhere(tmp_path: Path) -> Non
 
 def test_a_failed_write_may_live_on_a_follower(tmp_path: Path) -> None:
     """DI-22, D-13: it is ahead of its leader then."""
-    with LeaderLog(tmp_path / "leader") as leader, LeaderLog(tmp_path / "follower") as follower:
+    with OddLog(tmp_path / "leader") as leader, OddLog(tmp_path / "follower") as follower:
         leader.set({"a": "x"}, rnd=0)
         follower.follow(leader.entries())
         assert follower.follow([leader.fail({"a": "lost"}, rnd=5)]) == 1
@@ -170,7 +145,7 @@ def test_a_failed_write_may_live_on_a_follower(tmp_path: Path) -> None:
 
 def test_the_same_write_again_is_harmless(tmp_path: Path) -> None:
     """DI-26."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"})
         leader.set({"a": "x"})
     assert replay(entries_of(tmp_path)) == {"a": "x"}
@@ -178,7 +153,7 @@ def test_the_same_write_again_is_harmless(tmp_path: Path) -> None:
 
 def test_2_a_replay_of_the_log_is_the_data(tmp_path: Path) -> None:
     """DI-43, DI-44, DI-45, DI-47."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "1", "b": "1", "c": "1"})
         leader.remove(["a", "unknown"])
         leader.append_act(999, b'{"b":"never"}')
@@ -192,63 +167,20 @@ def test_52_after_a_restart_ids_go_on_from_the_log(tmp_path: Path) -> None:
     """D-11: dister begins at index 1 again where its data file is missing."""
     with leader_at(tmp_path, 7, 100_005):
         pass
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         assert leader.last_id == 1_000_050_001
         assert leader.set({"a": "x"}, rnd=0) == 1_000_060_000
 
 
 def test_a_kill_in_a_line_loses_that_line_alone(tmp_path: Path) -> None:
     """D-8: dister glues the next entry to it, and loses both."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         leader.append_torn({"a": "y" * 200_000}, size_bytes=100_000, rnd=0)
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         assert leader.last_id == 10000
         leader.set({"a": "z"}, rnd=3)
     assert written(tmp_path) == b'10000,300,{"a":"x"}\n20003,300,{"a":"z"}\n'
-
-
-def test_a_kill_in_the_very_first_line_leaves_an_empty_log(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.append_torn({"a": "y"}, size_bytes=5)
-    with LeaderLog(tmp_path) as leader:
-        assert leader.last_id == 0
-    assert written(tmp_path) == b""
-
-
-def test_a_torn_line_can_be_completed(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        entry = leader.append_torn({"a": "y"}, size_bytes=9, rnd=4)
-        assert written(tmp_path) == b"10004,300"
-        leader.complete_torn()
-        assert leader.last_id == entry.id == 10004
-        assert leader.set({"a": "z"}, rnd=0) == 20000
-    assert written(tmp_path) == b'10004,300,{"a":"y"}\n20000,300,{"a":"z"}\n'
-
-
-def test_a_torn_line_that_nobody_completes_is_glued_to_the_next(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.append_torn({"a": "y"}, size_bytes=9, rnd=4)
-        leader.set({"a": "z"}, rnd=0)
-    assert written(tmp_path) == b'10004,30020000,300,{"a":"z"}\n'
-
-
-def test_bytes_that_are_no_entry(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        leader.append_raw(b"\nshort\n")
-        leader.set({"a": "x"}, rnd=0)
-        leader.append_raw(b"what is this?\n")
-    assert written(tmp_path) == b'\nshort\n10000,300,{"a":"x"}\nwhat is this?\n'
-    with pytest.raises(CorruptRecord, match="no entry"):
-        ids(tmp_path)
-
-
-def test_7_an_id_that_goes_back_is_passed(tmp_path: Path) -> None:
-    with leader_at(tmp_path, 1, 3) as leader:
-        leader.append_raw(b'20000,300,{"k":"old"}\n')
-        leader.set({"k": "new"}, rnd=0)
-    assert ids(tmp_path) == [10001, 30001, 40000]
-    assert [entry.id for entry in entries_of(tmp_path, after=10001)] == [30001, 40000]
 
 
 def fails_after(size_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +203,7 @@ def test_a_full_disk_is_said_and_leaves_no_torn_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size_bytes: int
 ) -> None:
     """DI-42, D-9: dister goes on as if it had been written."""
-    with LeaderLog(tmp_path) as leader:
+    with OddLog(tmp_path) as leader:
         leader.set({"a": "x"}, rnd=0)
         with monkeypatch.context() as full:
             fails_after(size_bytes, full)
@@ -281,14 +213,6 @@ def test_a_full_disk_is_said_and_leaves_no_torn_line(
         assert leader.last_id == 10000
         leader.set({"a": "z"}, rnd=0)
     assert written(tmp_path) == b'10000,300,{"a":"x"}\n30000,300,{"a":"z"}\n'
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    with LeaderLog(tmp_path) as leader:
-        (tmp_path / LOG).mkdir()
-        (tmp_path / LOG / "0").write_text("in the way")
-        with pytest.raises(MasterError, match="cannot write its log"):
-            leader.append_act(999, b"{}")
 
 
 @pytest.mark.parametrize(
@@ -327,63 +251,3 @@ def test_43_the_file_after_a_lost_election_is_another_one(tmp_path: Path) -> Non
         node.set({"k": "longer than what was there before"}, rnd=0)
         assert path.stat().st_size > before.st_size
         assert ids(tmp_path) == [10_001, 40_000]  # the counter never goes back
-
-
-def test_a_kill_while_it_is_cut_leaves_the_log_up_to_some_entry(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    everything = [10_001, 999_990_001, 1_000_000_001, 2_000_000_001, 3_000_000_001]
-    left = []
-    for step in range(6):
-        folder = tmp_path / str(step)
-        with leader_at(folder, 1, 99_999, 100_000, 200_000, 300_000) as node:
-            with monkeypatch.context() as killed:
-                kill_at(step, killed)
-                try:
-                    node.truncate_to(10_001)
-                except KeyboardInterrupt:
-                    left.append(ids(folder))
-            node.truncate_to(10_001)
-            assert ids(folder) == [10_001]
-    assert left == [everything[:count] for count in (5, 4, 3, 2)]  # three removals and one exchange
-
-
-def kill_at(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In front of the `step`-th removal or exchange of a file."""
-    left = [step]
-
-    def unless_killed(done: str) -> None:
-        original = getattr(Path, done)
-
-        def do(path: Path, *arguments: object) -> object:
-            if not left[0]:
-                raise KeyboardInterrupt
-            left[0] -= 1
-            return original(path, *arguments)
-
-        monkeypatch.setattr(Path, done, do)
-
-    unless_killed("unlink")
-    unless_killed("replace")
-
-
-def test_a_follower_takes_what_is_above_its_own_last_id(tmp_path: Path) -> None:
-    with leader_at(tmp_path / "leader", 1, 2, 99_999, 100_000) as leader, leader_at(tmp_path / "node", 1) as node:
-        assert node.follow(leader.entries()) == 3
-        assert node.follow(leader.entries()) == 0
-        leader.set({"new": "one"})
-        assert node.follow(leader.entries(after=node.last_id)) == 1
-        assert ids(tmp_path / "node") == ids(tmp_path / "leader")
-    assert written(tmp_path / "node", "0/1") == written(tmp_path / "leader", "0/1")
-
-
-def test_a_lost_election_and_then_the_new_leader_s_entries(tmp_path: Path) -> None:
-    """What DI-85 and DI-90 make of an old leader: in the end its log is the new leader's."""
-    with leader_at(tmp_path / "old", 1, 2) as old, LeaderLog(tmp_path / "new") as new:
-        new.follow(old.entries())
-        old.set({"only": "here"}, rnd=9)
-        new.set({"k": "after"}, rnd=5)
-        new.remove(["k"], rnd=5)
-        old.truncate_to(20_001)
-        old.follow(new.entries())
-    assert written(tmp_path / "old") == written(tmp_path / "new")

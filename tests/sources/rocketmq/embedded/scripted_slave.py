@@ -48,19 +48,6 @@ class ScriptedSlave:
     def report(self, offset: int) -> None:
         self._connection.sendall(struct.pack(">q", offset))
 
-    def is_dropped(self) -> bool:
-        """Whether the master ends the connection, and not for its silence; reads until then."""
-        deadline = time.monotonic() + PATIENCE_S
-        try:
-            while self._connection.recv(65536):
-                if time.monotonic() > deadline:
-                    return False
-        except ConnectionError:
-            return True
-        except TimeoutError:
-            return False
-        return True
-
     def follow(self) -> None:
         """Acknowledge a log of one file as it comes, until the connection ends."""
         self.report(0)

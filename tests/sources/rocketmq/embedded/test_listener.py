@@ -30,12 +30,6 @@ def test_on_all_interfaces_every_address_of_the_machine_reaches_it() -> None:
             socket.create_connection((host, address_of(listener).port)).close()
 
 
-def test_the_second_port_is_two_below() -> None:
-    listener, vip = bound_with_vip("127.0.0.1", 0)
-    with listener, vip:
-        assert address_of(listener).port - address_of(vip).port == 2
-
-
 def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
     """HA-16: mended."""
     listener, vip = bound_with_vip("127.0.0.1", 0)
@@ -48,19 +42,3 @@ def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
     listener, vip = bound_with_vip("127.0.0.1", port)  # and nothing was left bound
     listener.close()
     vip.close()
-
-
-def test_free_ports_are_looked_for_until_both_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    attempts: list[int] = []
-
-    def taken_twice(host: str, port: int, key: str) -> socket.socket:
-        if port != 0:
-            attempts.append(port)
-            if len(attempts) <= 2:
-                raise ConfigurationError("taken")
-        return bound(host, port, key)
-
-    monkeypatch.setattr("sources.rocketmq.embedded.listener.bound", taken_twice)
-    listener, vip = bound_with_vip("127.0.0.1", 0)
-    with listener, vip:
-        assert len(attempts) == 3

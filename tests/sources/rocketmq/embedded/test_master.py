@@ -20,15 +20,12 @@ import pytest
 
 from sources.access.address import Address
 from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
-from sources.offsets import Offset
-from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.ha import FrameParser, encode_report
-from sources.rocketmq.wire.remoting import Command, RequestCode
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.stores import log_bytes, messages_of
+from tests.sources.rocketmq.embedded.stores import messages_of
 
 PROCESS = """
 import logging, sys
@@ -100,49 +97,6 @@ def test_nothing_that_was_answered_is_lost_when_the_process_is_killed(tmp_path: 
     assert {int(msg_id[16:], 16) for msg_id in answered} <= offsets
 
 
-def test_slaves_get_every_byte_that_clients_send(tmp_path: Path) -> None:
-    """Three slaves, from the first byte, from a file start, and late; files of 1 MiB, some 4 of them."""
-    with running_master(settings_for(tmp_path)) as master:
-        items = workload(2)
-        send_workload(master.address, items, count=1500)
-        copies: dict[int, bytes] = {}
-        total = threading.Event()
-        ends: list[int] = []
-
-        def follow(start: int) -> None:
-            copies[start] = follow_log(master.ha_address, start, total, ends)
-
-        slaves = [threading.Thread(target=follow, args=(start,)) for start in (1, 1024 * 1024, 777)]
-        for slave in slaves:
-            slave.start()
-        send_workload(master.address, items, count=1500)
-        ends.append(end_of(master.address))
-        total.set()
-        for slave in slaves:
-            slave.join(20)
-        end = ends[0]
-    log = log_bytes(tmp_path)[:end]
-    assert end > 3 * 1024 * 1024
-    assert copies == {start: log[start:] for start in (1, 1024 * 1024, 777)}
-
-
-def follow_log(address: Address, start: int, total: threading.Event, ends: list[int]) -> bytes:
-    """What a slave gets from `start` to the end, which is known once `total` is set."""
-    got = bytearray()
-    with socket.create_connection((address.host, address.port), timeout=20) as connection:
-        connection.sendall(encode_report(Offset(start)))
-        frames = FrameParser(Offset(start))
-        while not (total.is_set() and start + len(got) >= ends[0]):
-            connection.settimeout(0.2)
-            try:
-                data = connection.recv(65536)
-            except TimeoutError:
-                continue
-            got += b"".join(frame.body for frame in frames.feed(data))
-            connection.sendall(encode_report(Offset(start + len(got))))
-    return bytes(got)
-
-
 def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
     """HA-12, HA-16."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -153,16 +107,6 @@ def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
                 asyncio.run(EmbeddedMaster(settings).start())
     with running_master(settings_for(tmp_path)) as master:  # nothing was left open or locked
         assert end_of(master.address) == 0
-
-
-def test_an_unknown_host_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="cannot listen at no-such-host"):
-        asyncio.run(EmbeddedMaster(replace(settings_for(tmp_path), host="no-such-host.invalid")).start())
-
-
-def test_two_masters_cannot_share_a_store(tmp_path: Path) -> None:
-    with running_master(settings_for(tmp_path)), pytest.raises(ConfigurationError, match="in use"):
-        asyncio.run(EmbeddedMaster(settings_for(tmp_path)).start())
 
 
 def test_a_damaged_log_is_a_clear_error_and_the_ports_are_free_again(tmp_path: Path) -> None:
@@ -204,32 +148,6 @@ def test_it_starts_again_on_the_same_ports_at_once(tmp_path: Path) -> None:
         assert send_workload(master.address, workload(5), count=10).messages == 10
 
 
-def test_with_synchronous_flush_an_answer_means_durable(tmp_path: Path) -> None:
-    with running_master(settings_for(tmp_path), sync_flush=True, flush_interval_ms=3_600_000) as master:
-        with Producer(master.address) as producer:
-            producer.send(OutgoingMessage("T1", b"x"))
-        assert flushed(master.address) == end_of(master.address) > 0
-
-
-def test_in_the_background_it_is_flushed_at_the_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    has_flushed = threading.Event()
-    sync = os.fdatasync
-
-    def noticed(descriptor: int) -> None:
-        sync(descriptor)
-        has_flushed.set()
-
-    monkeypatch.setattr(os, "fdatasync", noticed)
-    with running_master(settings_for(tmp_path), flush_interval_ms=50) as master, Producer(master.address) as producer:
-        producer.send(OutgoingMessage("T1", b"x"))
-        assert has_flushed.wait(10)
-
-
-def flushed(address: Address) -> int:
-    with RemotingClient(address) as client:
-        return int(client.call(Command(RequestCode.EXCHANGE_BROKER_HA_INFO)).ext_fields["masterFlushOffset"])
-
-
 def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fsync could not write may be lost, and a second attempt would not say so."""
 
@@ -242,7 +160,7 @@ def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.
         while not has_address(master):
             await asyncio.sleep(0.001)
         monkeypatch.setattr(os, "fdatasync", fails)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             with pytest.raises(OSError, match="Input/output error"):
                 await asyncio.gather(running, asyncio.to_thread(_send_one, master.address))
 
@@ -259,27 +177,3 @@ def has_address(master: EmbeddedMaster) -> bool:
 def _send_one(address: Address) -> None:
     with Producer(address) as producer:
         producer.send(OutgoingMessage("T1", b"x"))
-
-
-def test_it_has_no_address_before_it_is_started(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError, match="not been started"):
-        _ = EmbeddedMaster(MasterSettings(store=tmp_path)).address
-
-
-def test_stopping_twice_is_no_harm(tmp_path: Path) -> None:
-    async def run() -> None:
-        master = EmbeddedMaster(settings_for(tmp_path))
-        await master.start()
-        await master.stop()
-        await master.stop()
-
-    asyncio.run(run())
-
-
-def test_it_serves_ipv6_too(tmp_path: Path) -> None:
-    with running_master(settings_for(tmp_path), host="::1") as master:
-        assert send_workload(master.address, workload(6), count=5).messages == 5
-        end = end_of(master.address)
-    messages = messages_of(tmp_path, end)
-    assert {message.sys_flag & 0x30 for message in messages} == {0x30}
-    assert {message.store_host.ip for message in messages} == {bytes(15) + b"\x01"}

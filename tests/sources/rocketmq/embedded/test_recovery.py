@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import CorruptRecord, SegmentError
+from sources.errors import CorruptRecord
 from tests import truth
 from tests.sources.rocketmq.embedded.stores import (
     FILE_BYTES,
@@ -56,18 +56,6 @@ def test_everything_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_a_clock_that_stands_behind_the_log_does_not_turn_it_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("time.time_ns", lambda: 5_000 * 1_000_000)
-    filled(tmp_path)
-    monkeypatch.setattr("time.time_ns", lambda: 4_000 * 1_000_000)
-    with open_store(tmp_path) as store:
-        store.append([put()])
-        end = store.max_offset
-    assert [m.store_timestamp_ms for m in messages_of(tmp_path, end)][-1] == 5_000
-
-
 @pytest.mark.parametrize(
     "cut",
     [
@@ -85,83 +73,6 @@ def test_a_record_without_its_last_bytes_is_cut_off(tmp_path: Path, cut: int, ca
         assert not any(log_bytes(tmp_path)[whole:])
         (stored,) = store.append([put()])
         assert (stored.offset, stored.queue_offset) == (whole, 3)
-
-
-@pytest.mark.parametrize("lost", range(4, LAST_RECORD_BYTES, 7))
-def test_a_record_without_its_first_bytes_is_cut_off(tmp_path: Path, lost: int) -> None:
-    """Pages reach the disk in any order. Its first three bytes are zeros anyway."""
-    end = filled(tmp_path)
-    whole = end - LAST_RECORD_BYTES
-    overwrite(tmp_path, whole, bytes(lost))
-    with open_store(tmp_path) as store:
-        assert store.max_offset == whole
-        assert not any(log_bytes(tmp_path)[whole:])
-
-
-def test_a_size_that_reaches_past_the_file_is_cut_off(tmp_path: Path) -> None:
-    end = filled(tmp_path)
-    overwrite(tmp_path, end - LAST_RECORD_BYTES, FILE_BYTES.to_bytes(4, "big"))
-    with open_store(tmp_path) as store:
-        assert store.max_offset == end - LAST_RECORD_BYTES
-
-
-def test_the_only_record_of_a_queue_cut_off_leaves_its_queue_empty(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        store.append([put(topic="new", queue_id=1)])
-        end = store.max_offset
-    overwrite(tmp_path, end - 1, b"\0")
-    with open_store(tmp_path) as store:
-        assert (store.max_offset, store.queues) == (0, ())
-        assert store.append([put(topic="new", queue_id=1)])[0].queue_offset == 0
-
-
-def test_a_log_of_one_blank_goes_on_in_the_next_file(tmp_path: Path) -> None:
-    filled(tmp_path)
-    (tmp_path / "commitlog" / f"{FILE_BYTES:020d}").unlink()
-    overwrite(tmp_path, 0, FILE_BYTES.to_bytes(4, "big") + bytes.fromhex("cbd43194"))
-    with open_store(tmp_path) as store:
-        assert (store.max_offset, store.queues) == (FILE_BYTES, ())
-
-
-@pytest.mark.parametrize("kept", range(1, 8))
-def test_half_of_a_blanks_head_is_cut_off(tmp_path: Path, kept: int) -> None:
-    with open_store(tmp_path) as store:
-        store.append([put_of_size(FILE_BYTES - 300)])
-        end = store.max_offset
-    head = (300).to_bytes(4, "big") + bytes.fromhex("cbd43194")
-    overwrite(tmp_path, end, head[:kept])
-    with open_store(tmp_path) as store:
-        assert store.max_offset == end
-        assert store.append([put_of_size(200)])[0].offset == end
-
-
-def test_a_blank_without_a_next_file_is_the_end(tmp_path: Path) -> None:
-    """The crash came between the blank and the file after it."""
-    filled(tmp_path, records=1)
-    (tmp_path / "commitlog" / f"{FILE_BYTES:020d}").unlink()
-    with open_store(tmp_path) as store:
-        assert store.max_offset == FILE_BYTES
-        assert store.append([put()])[0].offset == FILE_BYTES
-
-
-def test_an_empty_last_file_is_no_file(tmp_path: Path) -> None:
-    """The crash came while the file was made."""
-    end = filled(tmp_path)
-    (tmp_path / "commitlog" / f"{2 * FILE_BYTES:020d}").touch()
-    with open_store(tmp_path) as store:
-        assert store.max_offset == end
-        (stored,) = store.append([put_of_size(FILE_BYTES - 8)])
-        assert stored.offset == 2 * FILE_BYTES
-
-
-def test_a_file_made_ahead_is_used(tmp_path: Path) -> None:
-    end = filled(tmp_path)
-    (tmp_path / "commitlog" / f"{2 * FILE_BYTES:020d}").write_bytes(bytes(FILE_BYTES))
-    with open_store(tmp_path) as store:
-        assert store.max_offset == end
-        store.append([put_of_size(FILE_BYTES - 8)])
-        end = store.max_offset
-    assert len(records_of(tmp_path, end)) == 2 + 3 + 2
 
 
 def flip(root: Path, offset: int) -> None:
@@ -194,15 +105,6 @@ def test_damage_with_sound_records_behind_it_is_not_cut_off(
     assert error.value.offset == offset
     assert error.value.log == str(tmp_path / "commitlog")
     assert log_bytes(tmp_path) == before
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        for _ in range(3):
-            store.append([put_of_size(FILE_BYTES - 8)])
-    (tmp_path / "commitlog" / f"{FILE_BYTES:020d}").unlink()
-    with pytest.raises(SegmentError, match=f"{FILE_BYTES:020d}"), open_store(tmp_path):
-        pass
 
 
 def test_the_log_of_a_real_broker_is_gone_on_with(fixture_log: truth.Fixture, tmp_path: Path) -> None:

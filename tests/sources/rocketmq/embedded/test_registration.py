@@ -17,13 +17,11 @@ from typing import Any
 import pytest
 
 from sources.access.address import Address
-from sources.errors import ConfigurationError
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
 from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import request, send_fields, split
 from tests.sources.rocketmq.embedded.embedded import settings_for
 
-PATIENCE_S = 10.0
 SOON_S = 0.05
 OFTEN: dict[str, Any] = {"register_every_s": SOON_S}
 
@@ -143,42 +141,6 @@ def test_topics_are_told_and_never_exactly_one(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_without_automatic_topics_the_template_is_not_writable(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with name_server() as (names, address), running(tmp_path, address, auto_create_topics=False):
-            await soon(lambda: names.codes == [103])
-            table = json.loads(names.requests[0][1])["topicConfigSerializeWrapper"]["topicConfigTable"]
-            assert {name: topic["perm"] & 6 for name, topic in table.items()} == {"TBW102": 0, "SELF_TEST_TOPIC": 0}
-
-    asyncio.run(run())
-
-
-def test_it_registers_again_at_the_interval(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with name_server() as (names, address), running(tmp_path, address, **OFTEN):
-            clock = asyncio.get_running_loop().time
-            started = clock()
-            await soon(lambda: names.codes == [103] * 4)
-            assert clock() - started >= 3 * SOON_S * 0.9
-            assert len(names.connections) == 1
-
-    asyncio.run(run())
-
-
-def test_a_connection_that_was_closed_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """At the next turn: no turn is lost to finding out."""
-
-    async def run() -> None:
-        async with name_server() as (names, address), running(tmp_path, address, **OFTEN):
-            for turn in range(1, 5):
-                await soon(lambda turn=turn: len(names.requests) >= turn)  # type: ignore[misc]
-                names.connections.pop().close()  # after the answer to what it has asked
-            assert not names.connections
-
-    asyncio.run(run())
-    assert "not registered" not in caplog.text
-
-
 def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -221,25 +183,3 @@ def test_one_that_refuses_or_says_nothing_is_away_too(
     problems = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not registered")]
     assert len(problems) == 1
     assert ("code 1 SYSTEM_ERROR: as the test wants it" in problems[0]) != ("TimeoutError" in problems[0])
-
-
-def test_the_stop_does_not_wait_for_a_mute_name_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        async with name_server() as (names, address), running(tmp_path, address) as master:
-            await soon(lambda: names.codes == [103])
-            names.is_mute = True
-            monkeypatch.setattr("sources.rocketmq.embedded.registration.CALL_TIMEOUT_S", SOON_S)
-            async with asyncio.timeout(PATIENCE_S):
-                await master.stop()
-            assert names.codes == [103, 104]
-
-    asyncio.run(run())
-
-
-def test_a_wildcard_address_cannot_be_registered(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path, Address("127.0.0.1", free_port()), host="0.0.0.0"):  # noqa: S104 - what is tested
-            pytest.fail("it started")
-
-    with pytest.raises(ConfigurationError, match=r"an address of its own.*0\.0\.0\.0"):
-        asyncio.run(run())

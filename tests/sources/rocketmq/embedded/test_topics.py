@@ -25,34 +25,6 @@ def test_topics_are_kept(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["dataVersion"]["counter"] == 1
 
 
-def test_without_auto_creation_only_known_topics_and_retries_are_taken(tmp_path: Path) -> None:
-    path = tmp_path / "topics.json"
-    TopicTable(path).for_sending("known", 4)
-    table = TopicTable(path, auto_create=False)
-    assert code_of(table, "unknown") == 17
-    assert table.for_sending("known", 4).queues == 4
-    assert table.for_sending("%RETRY%group", 4).queues == 1
-
-
-def test_what_the_log_holds_is_known(tmp_path: Path) -> None:
-    table = TopicTable(tmp_path / "topics.json", auto_create=False)
-    table.add_missing([("a", 0), ("a", 5), ("b", 0)])
-    assert [table.for_sending(name, 4).queues for name in "ab"] == [6, 1]
-    table.add_missing([("a", 7)])
-    assert table.for_sending("a", 4).queues == 6
-
-
-@pytest.mark.parametrize(
-    ("name", "code"), [("r" * 127, 0), ("r" * 128, 29), ("%RETRY%" + "g" * 248, 0), ("%RETRY%" + "g" * 249, 29)]
-)
-def test_the_length_of_names(tmp_path: Path, name: str, code: int) -> None:
-    table = TopicTable(tmp_path / "topics.json")
-    if code:
-        assert code_of(table, name) == code
-    else:
-        assert table.for_sending(name, 4).name == name
-
-
 def test_the_topics_of_a_real_broker(fixture_550: truth.Fixture, tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     path.write_bytes((fixture_550.path / "config" / "topics.json").read_bytes())
@@ -60,6 +32,14 @@ def test_the_topics_of_a_real_broker(fixture_550: truth.Fixture, tmp_path: Path)
     assert table.to_json() == json.loads(path.read_text())
     assert table.for_sending("telemetry", 1).queues == 8
     assert code_of(table, "inner-batch") == 13
+
+
+def test_what_the_log_holds_is_known(tmp_path: Path) -> None:
+    table = TopicTable(tmp_path / "topics.json")
+    table.add_missing([("a", 0), ("a", 5), ("b", 0)])
+    assert [table.for_sending(name, 4).queues for name in "ab"] == [6, 1]
+    table.add_missing([("a", 7)])
+    assert table.for_sending("a", 4).queues == 6
 
 
 def test_a_topic_that_may_not_be_written(tmp_path: Path) -> None:
