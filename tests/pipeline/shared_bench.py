@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
+from pipeline.operate.repair import repair_logs
 from sinks.batch.group import Group
 from sinks.batch.replica import Replica
 from sinks.batch.result import no_step
@@ -106,6 +107,10 @@ class Shared:
             whole = [stretch.range for stretch in one.complete.whole]
             claimed = [at for at in member.log.boundaries[:-1] if any(at in part for part in whole)]
             assert member.offsets("log") == claimed
+
+    def repair_all(self) -> None:
+        """As ``logtwin repair`` does, with what it brings again from the masters."""
+        list(repair_logs(self.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
 
     def copied(self, folder: Path) -> Shared:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)

@@ -86,6 +86,7 @@ def kill_workers() -> None:
     psutil.wait_procs(killed, timeout=20)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_run_to_the_end_does_not_give_up_at_once(session: SparkSession, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.sinks.batches import offsets
 from tests.sinks.long_log import RECORD_BYTES, file_of
 from tests.sinks.many_commits import COMMIT_RECORDS
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.nightly, pytest.mark.spark]
 COMMITS = 600
 RECENT = 100
 

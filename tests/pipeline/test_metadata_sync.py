@@ -339,6 +339,7 @@ def test_the_last_fetch_keeps_nobody_longer_than_it_may(tables: Tables) -> None:
     assert tables.recorded == []
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_run_to_the_end_of_a_log_brings_its_metadata(spark: SparkSession, tmp_path: Path) -> None:
     """It ends long before the first fetch is due (`first_after_s`, 10 s)."""

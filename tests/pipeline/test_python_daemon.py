@@ -102,8 +102,6 @@ def test_a_core_has_one_worker(
     own_workers: Callable[[], list[psutil.Process]],
 ) -> None:
     """And not one that reads what is to be done beside one that does it: by turns either, both would take memory."""
-    config = job_config(
-        tmp_path, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=1_000_000, split_bytes=100_000
-    )
+    config = job_config(tmp_path, path=str(fixture_550.commitlog_path), split_bytes=500_000)
     replicate_now(spark, config)
     assert 1 <= len(own_workers()) <= CORES

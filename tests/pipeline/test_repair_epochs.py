@@ -95,11 +95,8 @@ def test_epochs_above_the_common_point_go_with_it(bench: Bench) -> None:
     assert (bench.state().offset, bench.state().epochs) == (common, listed((1, 0)))
 
 
-ALWAYS = {RepairStep.CUT, RepairStep.LEDGER}
-
-
 @pytest.mark.parametrize(
-    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in RepairStep]
+    "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
 )
 def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, step: RepairStep) -> None:
     following(bench)

@@ -44,10 +44,12 @@ def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: 
                 one.replicate()
             assert one.look().resumed is not None
             assert one.repair().resumed is not None
-        assert one.repair().back is None
+        if step is RepairStep.CUT:
+            assert one.repair().back is None
         assert outcome(one) == expected, step
 
 
+@pytest.mark.nightly  # a process with a JVM of its own
 def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
     common = bench.log.rewrite_from_the_middle()
     command = [sys.executable, "-m", "tests.pipeline.killed_repair", str(bench.lake), str(bench.log.path), "cut"]
@@ -67,20 +69,14 @@ def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
     assert len(bench.offsets("removed")) == len(set(bench.offsets("removed")))
 
 
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (RepairStep.CUT, RepairStep.LEDGER),
-        pytest.param((RepairStep.AUDIT, RepairStep.INCIDENTS, RepairStep.FINISH), marks=pytest.mark.soak),
-    ],
-)
+@pytest.mark.nightly  # of a file that is shared: `test_repair_shared`
 def test_killed_while_damage_is_taken_out_it_ends_the_same(
-    bench: Bench, tmp_path_factory: pytest.TempPathFactory, steps: tuple[RepairStep, ...]
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     end = bench.log.end
     spoil(newest_file(bench))
     bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in steps}
+    killed = {step: tmp_path_factory.mktemp(step.value) for step in RepairStep if step is not RepairStep.MARK}
     for folder in killed.values():
         shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
     bench.repair()

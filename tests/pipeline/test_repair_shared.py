@@ -78,11 +78,11 @@ def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     shared.assert_explained()
     again = first.repair()
     assert (again.taken_out, again.others) == ((), ())
-    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-        pass
+    shared.repair_all()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
+@pytest.mark.nightly
 def test_the_command_line_says_which_others_to_repair(shared: Shared) -> None:
     _, (first, *others) = damaged(shared)
     gone = lost_of(others[0])
@@ -103,29 +103,26 @@ def test_the_command_line_says_which_others_to_repair(shared: Shared) -> None:
 
 
 @pytest.mark.parametrize(
-    "steps",
+    "step",
     [
-        (RepairStep.CUT, RepairStep.LEDGER),
-        pytest.param((RepairStep.AUDIT, RepairStep.INCIDENTS, RepairStep.FINISH), marks=pytest.mark.soak),
+        RepairStep.CUT,
+        *(pytest.param(step, marks=pytest.mark.nightly) for step in RepairStep if step.value not in ("mark", "cut")),
     ],
 )
-def test_killed_after_any_step_it_ends_the_same(
-    shared: Shared, tmp_path_factory: pytest.TempPathFactory, steps: tuple[RepairStep, ...]
-) -> None:
+def test_killed_after_any_step_it_ends_the_same(shared: Shared, tmp_path: Path, step: RepairStep) -> None:
     _, (first, *_) = damaged(shared)
-    killed = {step: shared.copied(tmp_path_factory.mktemp(step.value)) for step in steps}
+    one = shared.copied(tmp_path / "killed")
     first.repair()
-    expected = of_all(shared)
-    for step, one in killed.items():
-        mine = one.of(first.log_id.name)
-        with pytest.raises(Killed):
-            mine.repair(dying_after(step))
-        if step is not RepairStep.AUDIT:
-            one.assert_explained()
-        mine.repair()
-        assert of_all(one) == expected, step
+    mine = one.of(first.log_id.name)
+    with pytest.raises(Killed):
+        mine.repair(dying_after(step))
+    if step is not RepairStep.AUDIT:
+        one.assert_explained()
+    mine.repair()
+    assert of_all(one) == of_all(shared)
 
 
+@pytest.mark.nightly
 def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared: Shared) -> None:
     _, (first, second, third) = damaged(shared)
     with pytest.raises(Killed):
@@ -140,10 +137,8 @@ def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared:
     shared.assert_explained()
 
 
-@pytest.mark.parametrize(
-    "at",
-    [RepairStep.CUT, *(pytest.param(step, marks=pytest.mark.soak) for step in (RepairStep.AUDIT, RepairStep.LEDGER))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("at", [RepairStep.AUDIT, RepairStep.CUT, RepairStep.LEDGER])
 def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: RepairStep) -> None:
     _, (first, *_) = damaged(shared)
     running = shared.replicas([name for name in NAMES if name != first.log_id.name])
@@ -158,11 +153,11 @@ def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: RepairStep) 
     shared.bring(running)
     assert all(replica.position() == shared.of(name).log.end for name, replica in running.items())
     shared.assert_explained()
-    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-        pass
+    shared.repair_all()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
+@pytest.mark.nightly
 def test_what_can_be_read_of_a_range_goes_with_it(shared: Shared) -> None:
     """One record of another log lies in a file of its own: the rest of its row of the ledger is lost."""
     file, names = next((file, names) for file, names in list(shared.files().items())[2:] if len(names) == 3)
@@ -186,6 +181,7 @@ def test_what_can_be_read_of_a_range_goes_with_it(shared: Shared) -> None:
     assert file not in set(shared.files()) - known
 
 
+@pytest.mark.nightly
 def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared: Shared) -> None:
     second = shared.of("b")
     (oldest, _), _, (newest, names) = [(file, names) for file, names in shared.files().items() if "b" in names]
@@ -214,6 +210,7 @@ def backfilled(member: Member) -> BackfillResult:
     return run_backfill(member.spark, member.config, subject, Wanted(None, None), is_alone=True)
 
 
+@pytest.mark.nightly
 def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared) -> None:
     """What it has found to be lost may be there again by now."""
     file, (first, second, _) = damaged(shared)
@@ -222,8 +219,7 @@ def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared
 
     def faster(step: RepairStep) -> None:
         if step is RepairStep.AUDIT:
-            for _ in repair_logs(second.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-                pass
+            list(repair_logs(second.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
             assert second.is_its_master_s()
 
     with pytest.raises(ReplicaError, match=file.name):
@@ -231,8 +227,7 @@ def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared
     assert second.is_its_master_s()
     shared.assert_explained()
     assert first.repair().missing == (first.holes()[0],)
-    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-        pass
+    shared.repair_all()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 

@@ -22,7 +22,7 @@ from tests.pipeline.standalone import PROJECT, SPARK, cluster, submitted
 from tests.truth import Fixture
 
 
-@pytest.mark.soak  # in `test_cluster` a job is submitted that meets more
+@pytest.mark.nightly  # `test_cluster` submits to two workers
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_a_submitted_job_replicates_with_tasks_in_another_process(
@@ -65,6 +65,7 @@ def short_tmp() -> Iterator[Path]:
         yield Path(short)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_start(short_tmp: Path) -> None:

@@ -153,6 +153,7 @@ def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> 
     assert "kafka/east/orders/1" in page.read_text()
 
 
+@pytest.mark.nightly
 def test_maintain_serves_each_partition_and_the_files_they_share(operator: Operator) -> None:
     said = operator.must("maintain", "--json", "--keep-days", "1")
     steps = {(one["table"], one["step"], one["log"]) for one in json.loads(said.out)["steps"]}

@@ -58,14 +58,14 @@ def slaves(master: Served) -> int:
 def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     with embedded_master(tmp_path / "store") as master:
-        send(master, 500, seed=1)
+        send(master, 100, seed=1)
         older = job_of(spark, tmp_path / "lake", master)
         older.start()
         thread, failures = running(older)
         try:
             newer = job_of(spark, tmp_path / "lake", master, take_over=True)
             newer.start()
-            send(master, 500, seed=2)
+            send(master, 100, seed=2)
             assert run_until(newer, master.end) is None
             thread.join(60)
         finally:
@@ -78,6 +78,7 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         assert_complete(spark, tmp_path / "lake", master.log())
 
 
+@pytest.mark.nightly  # whom a start finds: `test_run_state`
 def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:
     register(spark)
     with embedded_master(tmp_path / "store") as master:
@@ -120,7 +121,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
     monkeypatch.setattr(log_group, "CHECK_OWNERSHIP_EVERY_S", 0.5)
     register(spark)
     with embedded_master(tmp_path / "store") as master:
-        send(master, 300, seed=1)
+        send(master, 50, seed=1)
         older = job_of(spark, tmp_path / "lake", master)
         older.start()
         thread, failures = running(older)
