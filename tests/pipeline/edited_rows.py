@@ -19,7 +19,7 @@ def edit_rows(table: Path, edits: Mapping[int, Callable[[Row], list[Row]]], key:
     for file in table.glob("*.parquet"):
         rows = pq.read_table(file, partitioning=None)
         if any(at in edits for at in rows[key].to_pylist()):
-            made = [new for row in rows.to_pylist() for new in edits.get(row[key], lambda row: [row])(row)]
+            made = [new for row in rows.to_pylist() for new in (edits[row[key]](row) if row[key] in edits else [row])]
             pq.write_table(pa.Table.from_pylist(made, rows.schema), file)
             edited[file.name] = file.stat().st_size
     _tell_sizes(table / "_delta_log", edited)

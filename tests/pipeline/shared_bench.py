@@ -108,9 +108,9 @@ class Shared:
             claimed = [at for at in member.log.boundaries[:-1] if any(at in part for part in whole)]
             assert member.offsets("log") == claimed
 
-    def repair_all(self) -> None:
-        """As ``logtwin repair`` does, with what it brings again from the masters."""
-        list(repair_logs(self.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
+    def repair_all(self) -> list[str]:
+        """As ``logtwin repair`` does, with what it brings again from the masters; what it says."""
+        return list(repair_logs(self.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
 
     def copied(self, folder: Path) -> Shared:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)

@@ -15,12 +15,11 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.operate.maintain import Maintenance
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.cut_statistics import CHARACTERS, cut_statistics
 from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.repair_bench import OTHER, Bench, replicate_in_process, spoil
+from tests.pipeline.repair_bench import Bench, replicate_in_process, spoil
 from tests.pipeline.running import job_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -28,12 +27,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SHARED = "rocketmq/" + "a-broker-with-a-name-of-its-own-"
 LONG, SISTER = LogId.parse(SHARED + "0"), LogId.parse(SHARED + "1")
 assert len(SHARED) > CHARACTERS
-WRITTEN = ["whole", "cut-as-we-did", "cut-as-delta-does", "optimized"]
-"""How statistics were written. What is made of each of them: tests/sinks/test_file_statistics.py."""
-
-
-def nightly_but(gate: str) -> list[Any]:
-    return [one if one == gate else pytest.param(one, marks=pytest.mark.nightly) for one in WRITTEN]
+CUT = "cut-as-delta-does"
+"""How statistics were written, or "optimized". What is made of each way: tests/sinks/test_file_statistics.py."""
 
 
 @pytest.fixture(scope="module")
@@ -56,9 +51,9 @@ def beside(bench: Bench, log_id: LogId) -> None:
 def bench_of(spark: SparkSession, made: Path, folder: Path, written: str) -> Bench:
     shutil.copytree(made, folder, dirs_exist_ok=True)
     bench = Bench(spark, folder, LONG)
-    if written.startswith("cut"):
+    if written == CUT:
         for table in ("log", "ledger"):
-            assert cut_statistics(bench.lake / table, "\U0010ffff" if written == "cut-as-we-did" else "\uffff") > 0
+            assert cut_statistics(bench.lake / table, "\uffff") > 0
     if written == "optimized":
         for table in ("log", "ledger"):
             spark.sql(f"OPTIMIZE delta.`{bench.lake}/{table}`")
@@ -71,7 +66,7 @@ def of_the_sister(bench: Bench) -> list[Any]:
     return [bench.rows("log", SISTER), bench.rows("ledger", SISTER), bench.rows("removed", SISTER), bench.state(SISTER)]
 
 
-@pytest.mark.parametrize("written", nightly_but("optimized"))
+@pytest.mark.parametrize("written", ["optimized", pytest.param(CUT, marks=pytest.mark.nightly)])
 def test_a_repair_takes_back_one_log_and_no_other(
     spark: SparkSession, made: Path, tmp_path: Path, written: str
 ) -> None:
@@ -86,30 +81,11 @@ def test_a_repair_takes_back_one_log_and_no_other(
     assert bench.offsets("log") == bench.log.boundaries[:-1]
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("written", WRITTEN)
-def test_a_retention_deletes_of_one_log_and_no_other(
-    spark: SparkSession, made: Path, tmp_path: Path, written: str
-) -> None:
-    bench = bench_of(spark, made, tmp_path, written)
-    theirs, before, ledger = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")
-    stays = bench.log.end - ledger[-2]["start"]
-    config = bench.config.maintained_with({"keep_gb": stays / 10**9, "min_files": 1000}, "test")
-    (done,) = [step for step in Maintenance(bench.spark, config, dry_run=False).run() if step.step == "retain"]
-    gone = [row for row in before if row["offset"] < ledger[-2]["start"]]
-    assert done.records == len(gone) > 0
-    assert bench.rows("log") == before[len(gone) :]
-    assert bench.holes() == (OffsetRange(gone[0]["offset"], ledger[-2]["start"]),)
-    assert [row["deleted_at"] is not None for row in bench.rows("ledger")] == [True] * (len(ledger) - 2) + [False] * 2
-    assert of_the_sister(bench) == theirs
-
-
-@pytest.mark.parametrize("written", nightly_but("cut-as-delta-does")[:3])
 def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
-    spark: SparkSession, made: Path, tmp_path: Path, written: str
+    spark: SparkSession, made: Path, tmp_path: Path
 ) -> None:
     """By its statistics it could have the sister's rows; by the sister's position it cannot."""
-    bench = bench_of(spark, made, tmp_path, written)
+    bench = bench_of(spark, made, tmp_path, CUT)
     theirs, before, lost = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")[-1]
     assert lost["start"] >= (bench.state(SISTER).offset or 0)
     spoil(file_of(bench, lost["start"]))
@@ -119,7 +95,7 @@ def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
     assert of_the_sister(bench) == theirs
 
 
-@pytest.mark.parametrize("written", nightly_but("optimized"))
+@pytest.mark.parametrize("written", ["optimized", pytest.param(CUT, marks=pytest.mark.nightly)])
 def test_a_damaged_file_that_may_be_the_sister_s_costs_her_what_she_had_in_it(
     spark: SparkSession, made: Path, tmp_path: Path, written: str
 ) -> None:
@@ -137,29 +113,6 @@ def test_a_damaged_file_that_may_be_the_sister_s_costs_her_what_she_had_in_it(
     assert (hers.log_id, hers.ranges) == (SISTER, (OffsetRange(Offset(0), bench.state(SISTER).offset or Offset(0)),))
     assert done.taken_out == bench.holes() == (OffsetRange(Offset(0), bench.log.end),)
     assert (bench.rows("log", SISTER), bench.rows("ledger", SISTER)) == ([], [])
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("written", WRITTEN)
-def test_a_damaged_file_of_a_log_alone_is_its_own_however_its_id_is_cut(
-    spark: SparkSession, tmp_path: Path, written: str
-) -> None:
-    """Beside one with another beginning."""
-    alone = Bench(spark, tmp_path / "made", LONG)
-    alone.log.append(random.Random(1), 120)
-    if written == "optimized":
-        alone.replicate()
-        bench = bench_of(spark, alone.folder, tmp_path / "bench", written)
-        beside(bench, OTHER)
-    else:
-        beside(alone, OTHER)
-        alone.replicate()
-        bench = bench_of(spark, alone.folder, tmp_path / "bench", written)
-    first = bench.rows("ledger")[0]
-    spoil(file_of(bench, 0))
-    bench.found(Condition.REPLICA_DAMAGED, first["start"], first["end"])
-    assert bench.repair().taken_out[0].start == 0
-    assert bench.rows("log", OTHER) != []
 
 
 def file_of(bench: Bench, offset: int) -> Path:

@@ -183,8 +183,7 @@ OTHERS = [(cut, AboveMaximum, "above_maximum"), (rewrite, Rewritten, "rewritten"
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "condition", "on_loss"),
-    [*((*other, "record") for other in OTHERS), (*OTHERS[0], "fail")],
+    ("change", "error", "condition", "on_loss"), [*((*other, "record") for other in OTHERS), (*OTHERS[0], "fail")]
 )
 def test_a_master_that_is_another_one_is_promised_nothing(
     spark: SparkSession,

@@ -103,7 +103,7 @@ def test_until_loss_is_that_of_the_position_now() -> None:
     left = watch.until_loss(Offset(2500), stored_us)
     assert left is not None
     assert left.bytes == 2000
-    assert left.seconds == pytest.approx(KEEPS_S - 600, abs=5)
+    assert left.seconds == pytest.approx(KEEPS_S - 600, abs=60)
     assert watch.until_loss(Offset(5000), stored_us) is None  # all of it is committed
     assert watch.until_loss(Offset(5200), stored_us) is None  # and more than was seen
 
@@ -113,7 +113,7 @@ def test_a_clock_of_the_master_that_is_ahead_makes_nothing_younger_than_now() ->
     watch.poll(Offset(0), 10)
     left = watch.until_loss(Offset(0), int((time.time() + 500) * 1e6))
     assert left is not None
-    assert left.seconds == pytest.approx(KEEPS_S, abs=5)
+    assert left.seconds == pytest.approx(KEEPS_S, abs=60)
 
 
 def test_what_does_not_delete_threatens_nothing() -> None:

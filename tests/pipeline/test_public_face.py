@@ -85,11 +85,13 @@ def ran(
     )
 
 
+@pytest.mark.nightly
 def test_it_is_there_in_an_environment_of_its_own_and_imports_next_to_nothing(python: Path, tmp_path: Path) -> None:
     done = ran(tmp_path, python, "-c", PROGRAM)
     assert done.stdout.split() == [own_version(), "False"]
 
 
+@pytest.mark.nightly
 def test_without_extras_there_is_all_that_tasks_import(python: Path, tmp_path: Path) -> None:
     """All that reads and writes, but for Kafka; and the command line of the driver."""
     done = ran(tmp_path, python, "-c", EVERYTHING)
@@ -97,6 +99,7 @@ def test_without_extras_there_is_all_that_tasks_import(python: Path, tmp_path: P
     assert int(done.stdout) > 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("verb", "extra"),
     [

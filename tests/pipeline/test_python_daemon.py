@@ -69,6 +69,7 @@ def short_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.nightly  # a process that imports all that tasks need
 def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
     """Where Spark wants it is on the driver's host."""
     environment = {**os.environ, "TMPDIR": str(short_folder), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
@@ -96,10 +97,7 @@ def own_workers(spark: SparkSession) -> Iterator[Callable[[], list[psutil.Proces
 
 @pytest.mark.spark
 def test_a_core_has_one_worker(
-    spark: SparkSession,
-    tmp_path: Path,
-    fixture_550: truth.Fixture,
-    own_workers: Callable[[], list[psutil.Process]],
+    spark: SparkSession, tmp_path: Path, fixture_550: truth.Fixture, own_workers: Callable[[], list[psutil.Process]]
 ) -> None:
     """And not one that reads what is to be done beside one that does it: by turns either, both would take memory."""
     config = job_config(tmp_path, path=str(fixture_550.commitlog_path), split_bytes=500_000)

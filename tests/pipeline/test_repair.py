@@ -25,12 +25,7 @@ from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FAULTS = [
-    FaultyLog.lose_a_record,
-    FaultyLog.lose_a_file,
-    FaultyLog.rewrite_from_the_middle,
-    rewrite_the_second_record,
-]
+FAULTS = [FaultyLog.lose_a_record, FaultyLog.lose_a_file, FaultyLog.rewrite_from_the_middle, rewrite_the_second_record]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -231,35 +231,6 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
     assert (told.lag_bytes, told.lag_s, told.until_loss_bytes) == (0, 0, None)
 
 
-@pytest.mark.nightly  # by a made clock: `test_lag`, `test_master_watch`
-def test_one_that_lags_says_since_when_and_when_it_will_be_too_late(spark: SparkSession, tmp_path: Path) -> None:
-    """A batch that cannot end: whatever is sent meanwhile waits."""
-    register(spark)
-    may_go_on = threading.Event()
-    held = threading.Event()
-
-    def hold(step: BatchStep) -> None:
-        if step is BatchStep.FILES:
-            held.set()
-            assert may_go_on.wait(60)
-
-    with embedded_master(tmp_path / "store") as master:
-        send_workload(master.master.address, workload(4), count=300)
-        job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False, on_step=hold)
-        job.start()
-        try:
-            assert held.wait(60)
-            received = job.progress()[0].received
-            assert received == master.end  # read and proven, and not committed
-            waiting = run_until(job, lambda now: (now.lag_s or 0) > 2)
-            assert (waiting.position, waiting.acknowledged) == (None, None)
-            assert waiting.lag_bytes == received
-        finally:
-            may_go_on.set()
-        assert run_until(job, is_caught_up).lag_s == 0
-        job.close()
-
-
 def test_a_job_without_anything_to_replicate_says_so(spark: SparkSession, tmp_path: Path) -> None:
     """As where no topic matches the only pattern."""
     with pytest.raises(ConfigurationError, match="nothing to replicate"):

@@ -104,6 +104,7 @@ def test_local_files_are_written_without_checksums_of_hadoops_and_those_of_other
         read("left alone")
 
 
+@pytest.mark.spark
 def test_a_variable_in_sql_is_no_more_than_its_name(spark: SparkSession) -> None:
     """Whoever wrote it: a condition of a typed table, a topic in a question of the report."""
     names = ("${env:PATH}", "${system:java.home}", "${spark.master}")

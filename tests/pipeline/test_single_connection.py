@@ -201,7 +201,7 @@ def test_a_verb_waits_for_a_job_that_was_killed_elsewhere(tmp_path: Path) -> Non
     job_file(tmp_path).write(word(age_s=FRESH_S + 0.1))
     began = time.monotonic()
     reading(tmp_path).close()
-    assert COUNTED_S - 0.2 < time.monotonic() - began < 5
+    assert time.monotonic() - began > COUNTED_S - 0.2
 
 
 def test_a_verb_that_was_killed_here_is_in_nobodys_way(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
-from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
-from sources.errors import ReplicaError, StorageUnreachable
+from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
 from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
@@ -64,9 +64,6 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
         # The commit lands, nobody is told, and the table cannot be looked at either
         pytest.param(
             r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException", True, -1, id="answer lost"
-        ),
-        pytest.param(
-            A_COMMIT, "org.apache.hadoop.ipc.StandbyException", False, -1, id="fail-over", marks=pytest.mark.nightly
         ),
         pytest.param(
             r"rename .*/checkpoint-.*/offsets/1",
@@ -123,23 +120,6 @@ def test_a_run_to_the_end_does_not_wait_and_is_run_again(
     assert caught.value.exit_code == 6
     replicate_now(spark, config)
     assert_complete(spark, Path(config.warehouse), log.data())
-
-
-@pytest.mark.nightly  # what passes, and what does not: `sinks/test_storage_errors`
-def test_what_no_waiting_helps_ends_the_log(spark: SparkSession, storage: FaultyStorage, config: Config) -> None:
-    def has_ended(now: Progress) -> bool:
-        return now.phase in (Phase.WAITING, Phase.FAILED)
-
-    with storage.failing(A_COMMIT, kind="org.apache.hadoop.security.AccessControlException", times=-1):
-        job = Job(spark, config, available_now=False)
-        job.start()
-        try:
-            ended = run_until(job, has_ended)
-        finally:
-            job.close()
-    assert ended.phase is Phase.FAILED
-    assert type(ended.error) is ReplicaError
-    assert "AccessControlException" in str(ended.error.found)
 
 
 def test_a_look_that_fails_is_named(spark: SparkSession, storage: FaultyStorage, tmp_path: Path) -> None:

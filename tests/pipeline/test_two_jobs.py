@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pipeline.job import log_group
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from sources.datasource import register
-from sources.errors import AlreadyRunning, TakenOver
+from sources.errors import TakenOver
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from tests.patience import eventually
@@ -76,42 +75,6 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         assert "another job writes this log" in str(failures[0])
         assert older.progress()[0].phase is Phase.FAILED
         assert_complete(spark, tmp_path / "lake", master.log())
-
-
-@pytest.mark.nightly  # whom a start finds: `test_run_state`
-def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
-    with embedded_master(tmp_path / "store") as master:
-        send(master, 500, seed=1)
-        first = job_of(spark, tmp_path / "lake", master)
-        first.start()
-        owner = first.logs[0]
-        thread, failures = running(first)
-        try:
-            second = job_of(spark, tmp_path / "lake", master)
-            with pytest.raises(AlreadyRunning) as caught:
-                second.start()
-            assert second.progress()[0].phase is Phase.FAILED
-            assert str(os.getpid()) in str(caught.value)
-            assert caught.value.exit_code == 5
-            # into another warehouse it may
-            other = job_of(spark, tmp_path / "another-lake", master)
-            other.start()
-            send(master, 500, seed=2)
-            assert run_until(other, master.end) is None
-            assert eventually(lambda: owner.progress().position == master.end)
-        finally:
-            first.request_stop()
-            thread.join(60)
-        assert failures == [None]
-        assert owner.phase is Phase.STOPPED
-        log = master.log()
-        # the first has ended: now it may
-        third = job_of(spark, tmp_path / "lake", master)
-        third.start()
-        third.close()
-    for lake in ("lake", "another-lake"):
-        assert_complete(spark, tmp_path / lake, log)
 
 
 def test_an_idle_job_that_lost_its_log_stops_reporting(

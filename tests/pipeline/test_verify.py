@@ -239,10 +239,7 @@ def test_what_the_master_holds_no_longer_is_held_against_the_ledger_and_what_it_
     summary = verified(spark, lake, {"path": str(log)})
     assert summary.without_master_bytes == sum(end - start for start, end in ranges if start < FILE_BYTES)
     verdicts = [(verdict, where) for verdict, where, _ in found(summary)]
-    assert verdicts == [
-        (Verdict.REPLICA_DAMAGED, ranges[0]),
-        *((Verdict.MASTER_LACKS, one) for one in lacking),
-    ]
+    assert verdicts == [(Verdict.REPLICA_DAMAGED, ranges[0]), *((Verdict.MASTER_LACKS, one) for one in lacking)]
     assert open_incidents(spark, lake)[: len(lacking)] == [(Condition.ABOVE_MAXIMUM, *one) for one in lacking]
 
 
