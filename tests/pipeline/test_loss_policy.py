@@ -68,7 +68,7 @@ def test_a_replica_that_has_not_begun_passes_nothing() -> None:
         (Recreated("empty", offset=500), span(0, 0), Condition.RECREATED, span(0, 500)),
     ],
 )
-def test_what_needs_a_repair_stops_and_is_on_record(
+def test_a_difference_stops_and_is_recorded(
     error: LogtwinError, bounds: OffsetRange | None, condition: Condition, doubtful: OffsetRange
 ) -> None:
     assert decide("record", error, POSITION, bounds) == StopAndReport(condition, doubtful)

@@ -210,7 +210,7 @@ def test_a_master_that_is_another_one_is_promised_nothing(
     assert found == ([] if on_loss == "fail" else [(condition, fixture_550.max_offset, Action.REPORTED)])
 
 
-def test_a_connection_that_finds_another_log_ends_the_job(
+def test_a_new_connection_to_another_log_ends_the_job(
     spark: SparkSession, fixture_550: Fixture, lake: Path, tmp_path: Path
 ) -> None:
     """Nothing is to be read and nothing to be started: only the session's connection breaks and is made anew."""

@@ -46,14 +46,14 @@ def test_a_job_failure_is_that_of_its_worker() -> None:
         ("Traceback:\npyarrow.lib.ArrowMemoryError: malloc of size 7 failed\n", "malloc of size 7"),
     ],
 )
-def test_a_task_that_ran_out_of_memory_counts_as_one_whose_worker_died(text: str, found: str) -> None:
+def test_out_of_memory_is_a_lost_worker(text: str, found: str) -> None:
     error = out_of_memory(Py4JError(text), JobFacts(problem="", log="rocketmq/a", offset=7, hint=""))
     assert error is not None
     assert (error.log, error.offset) == ("rocketmq/a", 7)
     assert found in str(error)
 
 
-def test_what_only_quotes_such_an_error_does_not_count() -> None:
+def test_a_quoted_memory_error_is_no_lost_worker() -> None:
     text = "Traceback:\nValueError: found 'MemoryError: no' in a body\n"
     assert out_of_memory(Py4JError(text), JobFacts(problem="", log=None, hint="")) is None
 

@@ -31,7 +31,7 @@ def a_process(tmp: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
+def test_a_new_process_removes_the_folder_of_a_killed_one_only(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     tmp = tmp_path_factory.mktemp("s")

@@ -41,7 +41,7 @@ def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_workers")  # others look at what earlier tasks have left in them
-def test_a_worker_does_not_collect_what_was_imported_for_it(spark: SparkSession) -> None:
+def test_imported_objects_are_frozen_for_the_collector(spark: SparkSession) -> None:
     def kept_and_looked_at(_: Iterable[int]) -> list[tuple[int, int]]:
         return [(gc.get_freeze_count(), len(gc.get_objects()))]
 
@@ -50,7 +50,7 @@ def test_a_worker_does_not_collect_what_was_imported_for_it(spark: SparkSession)
 
 
 @pytest.mark.spark
-def test_no_connection_between_spark_and_a_worker_waits_for_late_acknowledgements(spark: SparkSession) -> None:
+def test_workers_are_connected_by_unix_sockets(spark: SparkSession) -> None:
     """As those over TCP do, 40 ms."""
 
     def sockets(_: Iterable[int]) -> list[tuple[int, int]]:

@@ -140,15 +140,6 @@ def test_a_replica_that_begins_with_a_file_is_whole(spark: SparkSession, fixture
     assert made.log == OffsetRange(Offset(MIB), Offset(fixture_550.max_offset))
 
 
-@pytest.mark.nightly
-def test_a_replica_that_begins_inside_a_file_lacks_its_front(spark: SparkSession, tmp_path: Path, lake: Path) -> None:
-    hole = make_hole(spark, lake, OffsetRange(Offset(0), Offset(MIB + 1)))
-    with pytest.raises(ReplicaError, match="would have holes") as caught:
-        rebuild(spark, lake, tmp_path / "commitlog")
-    assert MIB < hole.end < 2 * MIB
-    assert f"[{MIB}, {hole.end})" in str(caught.value)
-
-
 def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to rebuild"):
         CommitLogRebuild(spark, str(tmp_path), OPTIONS)

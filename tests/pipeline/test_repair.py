@@ -91,19 +91,6 @@ def test_a_look_changes_nothing_and_foretells_all(bench: Bench) -> None:
     assert (foretold.back, foretold.comparisons) == (done.back, done.comparisons)
 
 
-def test_a_range_that_verify_found_rewritten_bounds_the_search(bench: Bench) -> None:
-    """What follows it agrees, so a search from the end would never come to it."""
-    boundaries = bench.log.boundaries
-    at, after = boundaries[50], boundaries[51]
-    bench.log.flip(after - 1)
-    assert bench.look().back is None
-    bench.found(Condition.REWRITTEN, boundaries[40], boundaries[60])
-    done = bench.repair()
-    assert done.back is not None
-    assert done.back.found.common == at
-    assert [row.state for row in bench.incidents().all()] == [State.HEALED, State.HEALED]
-
-
 def test_an_empty_master_has_to_be_accepted(bench: Bench) -> None:
     before = bench.rows("log")
     for file in sorted(bench.log.path.iterdir())[1:]:
@@ -124,16 +111,7 @@ def test_an_empty_master_has_to_be_accepted(bench: Bench) -> None:
     assert bench.offsets("removed") == [row["offset"] for row in before]
 
 
-def test_another_masters_log_has_to_be_accepted_too(bench: Bench) -> None:
-    shutil.rmtree(bench.log.root)
-    bench.log.append(random.Random(6), 400)
-    with pytest.raises(Recreated):
-        bench.repair()
-    assert bench.repair(accept_master=True).position == 0
-    assert bench.rows("log") == []
-
-
-def test_of_an_accepted_master_that_begins_later_nothing_older_is_kept(bench: Bench) -> None:
+def test_nothing_below_the_minimum_of_an_accepted_master_is_kept(bench: Bench) -> None:
     """What lies below its minimum is of another history, which nobody can compare any more."""
     before = bench.offsets("log")
     shutil.rmtree(bench.log.root)

@@ -88,7 +88,7 @@ def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
     assert_complete(bench.spark, bench.lake, bench.log.data())
 
 
-def test_what_cannot_be_read_is_no_obstacle_to_going_back(bench: Bench) -> None:
+def test_going_back_passes_a_file_that_cannot_be_read(bench: Bench) -> None:
     """Nobody has found it before: the rows cannot be kept, and would have gone anyway."""
     before, lost = bench.rows("log"), bench.rows("ledger")[-1]
     common = bench.log.rewrite_from_the_middle()

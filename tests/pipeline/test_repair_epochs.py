@@ -112,7 +112,7 @@ def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, st
     assert [row.state for row in bench.incidents().all()] == [State.HEALED]
 
 
-def test_bytes_that_contradict_the_epochs_are_for_a_person(bench: Bench) -> None:
+def test_bytes_that_contradict_the_epochs_have_to_be_accepted(bench: Bench) -> None:
     following(bench)
     later, common = bench.log.boundaries[-2], bench.log.rewrite_from_the_middle()
     theirs, rows = listed((1, 0), (2, 300), (3, later)), bench.rows("log")

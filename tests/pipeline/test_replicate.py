@@ -62,7 +62,7 @@ def test_an_error_in_one_log_stops_that_one_only(
     assert table.where("log_id = 'rocketmq/broken'").count() == len(before)
 
 
-def test_what_nobody_thought_of_ends_the_log_that_met_it(
+def test_an_unforeseen_error_ends_its_own_log_only(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While it starts, and while it is looked at."""

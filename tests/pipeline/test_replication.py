@@ -92,7 +92,7 @@ def test_the_ways_are_those_of_the_picture(one: Replicated, before: Phase, after
         assert one.phase is before
 
 
-def test_a_stop_that_came_while_it_started_stays_and_nobody_acknowledges_any_more(one: Replicated) -> None:
+def test_a_stop_during_the_start_closes_the_session(one: Replicated) -> None:
     one.before_it_runs = lambda: one.stop(0.0)  # type: ignore[method-assign]
     one.start()
     assert one.phase is Phase.STOPPED

@@ -22,7 +22,7 @@ from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
-from tests.pipeline.test_run_state import GONE_PID
+from tests.pipeline.test_run_state import GONE_PID, Run
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId("rocketmq", "broker-a")
@@ -204,7 +204,7 @@ def test_a_verb_waits_for_a_job_that_was_killed_elsewhere(tmp_path: Path) -> Non
     assert time.monotonic() - began > COUNTED_S - 0.2
 
 
-def test_a_verb_that_was_killed_here_is_in_nobodys_way(tmp_path: Path) -> None:
+def test_a_verb_that_was_killed_on_this_host_does_not_count(tmp_path: Path) -> None:
     verb_file(tmp_path).write(word(space=process_space(), pid=GONE_PID, verb="verify"))
     with job_of(tmp_path):
         assert words(tmp_path) == ["broker-a.json"]
@@ -220,7 +220,7 @@ def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: P
         pass
 
 
-def test_a_job_that_nobody_can_see_does_not_connect(tmp_path: Path) -> None:
+def test_a_job_whose_word_is_not_there_does_not_connect(tmp_path: Path) -> None:
     for said in (None, word()):
         if said is not None:
             job_file(tmp_path).write(said)
@@ -228,7 +228,7 @@ def test_a_job_that_nobody_can_see_does_not_connect(tmp_path: Path) -> None:
             check_alone(str(tmp_path), LOG, "mine", COUNTED_S, None)
 
 
-def test_a_verb_that_nobody_can_see_does_not_connect(tmp_path: Path) -> None:
+def test_a_verb_that_cannot_write_its_word_does_not_connect(tmp_path: Path) -> None:
     (tmp_path / "_runs").write_text("a file where a folder should be")
     with pytest.raises(NotAlone, match="nobody can tell"):
         reading(tmp_path)
@@ -246,19 +246,15 @@ def test_files_below_a_folder_are_those_that_were_written(tmp_path: Path) -> Non
     assert len(RunFile.below(str(tmp_path), f"_reading/{LOG}")) == 1
 
 
-def test_what_was_said_before_a_start_is_known_to_it(tmp_path: Path) -> None:
+def test_a_run_knows_the_word_of_the_one_before_it(tmp_path: Path) -> None:
     """Unless it takes the log over from a run that lives."""
-    from tests.pipeline.test_run_state import Job, ended, publisher
-
     job_file(tmp_path).write(word(age_s=FRESH_S + 1))
-    job = Job()
-    mine = publisher(tmp_path, job)
-    mine.enter(take_over=False)
-    assert mine.before is not None
-    assert mine.before.writer.run == "another"
-    ended(job, mine)
+    mine, other = Run(tmp_path), Run(tmp_path)
+    mine.enter()
+    assert mine.publisher.before is not None
+    assert mine.publisher.before.writer.run == "another"
+    mine.end()
     job_file(tmp_path).write(word())
-    other = publisher(tmp_path, job := Job())
     other.enter(take_over=True)
-    assert other.before is None
-    ended(job, other)
+    assert other.publisher.before is None
+    other.end()

@@ -41,7 +41,7 @@ def short_tmp() -> Iterator[Path]:
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_start(short_tmp: Path) -> None:
+def test_sockets_of_a_killed_driver_go_at_the_next_start(short_tmp: Path) -> None:
     tmp = short_tmp
     script = tmp / "job.py"
     script.write_text(_KILLED)

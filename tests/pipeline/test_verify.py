@@ -226,7 +226,7 @@ def test_columns_by_which_queues_are_proven_cannot_be_read(
     assert open_incidents(spark, lake) == [(Condition.REPLICA_DAMAGED, *expected)]
 
 
-def test_what_the_master_holds_no_longer_is_held_against_the_ledger_and_what_it_lacks_is_missed(
+def test_a_range_below_the_minimum_is_compared_with_the_ledger_and_one_above_the_maximum_is_lacking(
     spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
 ) -> None:
     log = Path(shutil.copytree(fixture_497.commitlog_path, tmp_path / "log"))
@@ -341,7 +341,7 @@ def jumping(jumping_once: Jumping, tmp_path: Path) -> Jumping:
     return Jumping(Path(shutil.copytree(jumping_once.folder, tmp_path / "jumping")))
 
 
-def test_jumps_in_the_masters_own_log_are_incidents_to_accept_once_and_the_logs_are_equal(
+def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
     spark: SparkSession, jumping: Jumping, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, config = jumping.lake, tmp_path / "logtwin.toml"
