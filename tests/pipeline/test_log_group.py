@@ -25,6 +25,7 @@ from sources.group import standing
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
+from tests.patience import PATIENCE_S
 from tests.pipeline.running import job_config
 
 
@@ -235,7 +236,7 @@ def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch
     def write_slowly(path: str, said: standing.Standing) -> None:
         if threading.current_thread() is looking:
             is_writing.set()
-            may_end.wait(10)
+            may_end.wait(PATIENCE_S)
         write(path, said)
 
     monkeypatch.setattr(standing, "write", write_slowly)
@@ -243,12 +244,12 @@ def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch
     in_batch = threading.Thread(target=lambda: made.batch(b=MasterSilent("away")))
     made.a.restart()
     looking.start()
-    assert is_writing.wait(10)
+    assert is_writing.wait(PATIENCE_S)
     in_batch.start()
     in_batch.join(0.2)
     may_end.set()
-    looking.join(10)
-    in_batch.join(10)
+    looking.join(PATIENCE_S)
+    in_batch.join(PATIENCE_S)
     assert made.listed() == {"rocketmq/a": 2}
 
 

@@ -17,6 +17,7 @@ from sinks.delta.spark_jobs import JobFacts, job_failure, lost_worker, out_of_me
 from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
 from sources.rocketmq.producer.workload import send_workload, workload
+from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.python_workers import daemons, workers
 from tests.pipeline.running import assert_complete, job_config, run_until
@@ -83,7 +84,7 @@ def kill_workers() -> None:
     assert killed
     for process in killed:
         process.kill()
-    psutil.wait_procs(killed, timeout=20)
+    psutil.wait_procs(killed, timeout=PATIENCE_S)
 
 
 @pytest.mark.nightly

@@ -284,7 +284,7 @@ def test_at_a_good_end_it_is_fetched_once_more(tables: Tables, phase: Phase) -> 
     """Also where the job ended before its first fetch was due; and where its log has ended already."""
     running = sync(topics_only, rhythm(60, 60), lambda: replace(RUNNING, phase=phase))
     running.start()
-    running.finish(time.monotonic() + 5)
+    running.finish(time.monotonic() + PATIENCE_S)
     assert [name for name, _ in tables.recorded] == ["topics"]
     running.stop()
     assert not _is_alive()
@@ -366,13 +366,13 @@ def test_data_does_not_wait_for_metadata_that_does_not_come(
 
     def hang(_: RocketMQLog) -> Iterator[FetchedMetadata]:
         asked.set()
-        answer.wait(60)
+        answer.wait(PATIENCE_S)
         return iter(())
 
     monkeypatch.setattr(RocketMQLog, "metadata", hang)
     monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.1)
     with embedded_master(tmp_path / "store") as served, replicating(spark, tmp_path / "lake", served) as job:
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE_S)
         send_workload(served.master.address, workload(1), count=200)
         reached = run_until(job, lambda progress: progress.acknowledged == served.end != 0)
         assert reached.acknowledged == reached.position

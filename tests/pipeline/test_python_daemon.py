@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from sources.datasource import register
 from tests import truth
+from tests.patience import PATIENCE_S
 from tests.pipeline.python_workers import workers
 from tests.pipeline.running import job_config, replicate_now
 
@@ -81,7 +82,7 @@ def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
     socket = Path(daemon.stdout.read(length).decode())
     assert socket.is_socket()
     assert socket.parent.parent == short_folder / f"logtwin-{os.getuid()}"
-    daemon.communicate(timeout=20)
+    daemon.communicate(timeout=PATIENCE_S)
     assert not socket.parent.exists()
 
 

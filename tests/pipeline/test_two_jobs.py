@@ -15,7 +15,7 @@ from sources.datasource import register
 from sources.errors import TakenOver
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
-from tests.patience import eventually
+from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config
 
@@ -66,7 +66,7 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
             newer.start()
             send(master, 100, seed=2)
             assert run_until(newer, master.end) is None
-            thread.join(60)
+            thread.join(PATIENCE_S)
         finally:
             older.request_stop()
             thread.join()
@@ -93,7 +93,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
             assert eventually(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
             batches = older.progress()[0].batches
             newer.start()
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert len(failures) == 1
             assert isinstance(failures[0], TakenOver)
             gone = older.progress()[0]
@@ -104,4 +104,4 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
         finally:
             newer.close()
             older.request_stop()
-            thread.join(60)
+            thread.join(PATIENCE_S)
