@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config.configuration import Config, parse
@@ -60,19 +62,18 @@ def rows_of(spark: SparkSession, warehouse: Path | str) -> list[dict[str, Any]]:
     return [row.asDict() for row in log_table(spark, warehouse).orderBy("offset").collect()]
 
 
-def bytes_of(spark: SparkSession, warehouse: Path | str) -> bytes:
-    """The master's log, rebuilt from the table alone."""
-    table = log_table(spark, warehouse).orderBy("offset").toArrow()
-    records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
+def bytes_of(_: SparkSession, warehouse: Path | str) -> bytes:
+    """The master's log, rebuilt from the table alone. Read by delta-rs: no job of the session."""
+    table = DeltaTable(f"{warehouse}/log").to_pyarrow_table(columns=RECORD_SCHEMA.names)
+    records = table.sort_by("offset").cast(RECORD_SCHEMA)
     return b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
 
 
 def assert_complete(spark: SparkSession, warehouse: Path | str, log: bytes, first: int = 0) -> None:
     """The table is `log` from offset `first`, once; the ledger covers it, once, and its checksums are right."""
-    import hashlib
-
     assert bytes_of(spark, warehouse) == log
-    rows = ledger_table(spark, warehouse).orderBy("start").collect()
+    assert DeltaTable(f"{warehouse}/log").schema().to_arrow().names == pa.schema(LOG_SCHEMA).names
+    rows = DeltaTable(f"{warehouse}/ledger").to_pyarrow_table().sort_by("start").to_pylist()
     at = first
     for row in rows:
         assert row["start"] == at
@@ -81,4 +82,3 @@ def assert_complete(spark: SparkSession, warehouse: Path | str, log: bytes, firs
         assert row["checksum"] == "sha256:" + hashlib.sha256(part).hexdigest()
         assert row["bytes"] == len(part)
     assert at == first + len(log)
-    assert pa.schema(LOG_SCHEMA).names == log_table(spark, warehouse).columns

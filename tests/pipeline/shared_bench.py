@@ -45,6 +45,10 @@ class Member(Bench):
         self.check_ledger(self.log.data(), self.log.end)
         return self.offsets("log") == self.log.boundaries[:-1] and not self.holes() and not self.incidents().open()
 
+    def repair_and_bring(self) -> list[str]:
+        """As ``logtwin repair`` does, with what it brings again from the master; what it says."""
+        return list(repair_logs(self.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
+
     def claims(self) -> list[tuple[int, int]]:
         return [(row["start"], row["end"]) for row in self.rows("ledger") if row["deleted_at"] is None]
 
@@ -108,9 +112,9 @@ class Shared:
             claimed = [at for at in member.log.boundaries[:-1] if any(at in part for part in whole)]
             assert member.offsets("log") == claimed
 
-    def repair_all(self) -> list[str]:
-        """As ``logtwin repair`` does, with what it brings again from the masters; what it says."""
-        return list(repair_logs(self.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
+    def repair_all(self) -> None:
+        for name in NAMES:
+            self.of(name).repair_and_bring()
 
     def copied(self, folder: Path) -> Shared:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)

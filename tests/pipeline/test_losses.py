@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.job.replicate import Job
@@ -22,7 +23,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 from tests.peers.proxy import NEVER, Cut, Proxy
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.repair_bench import replicate_in_process
-from tests.pipeline.running import job_config, log_table, replicate_now, run_until
+from tests.pipeline.running import job_config, replicate_now, run_until
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -46,8 +47,8 @@ def holes(spark: SparkSession, lake: Path) -> tuple[OffsetRange, ...]:
     return LogTable(spark, f"{lake}/log", LOG_ID).read().holes.ranges
 
 
-def offsets(spark: SparkSession, lake: Path) -> list[int]:
-    return [row["offset"] for row in log_table(spark, lake).select("offset").orderBy("offset").collect()]
+def offsets(lake: Path) -> list[int]:
+    return sorted(DeltaTable(f"{lake}/log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
 
 
 def span(start: int, end: int) -> OffsetRange:
@@ -103,14 +104,14 @@ def test_a_damaged_record_stops_a_log_or_is_passed_and_its_bytes_are_kept(
     assert caught.value.offset == bad[0].start
     assert 'on_loss = "record"' in str(caught.value.hint)
     all_of_them = [row["physical_offset"] for row in fixture_550.rows]
-    assert offsets(spark, tmp_path / "lake") == [at for at in all_of_them if at < bad[0].start]
+    assert offsets(tmp_path / "lake") == [at for at in all_of_them if at < bad[0].start]
     assert incidents(spark, tmp_path / "lake") == []
     replicate_now(spark, job_config(tmp_path / "lake", **options, on_loss="record"))
-    assert offsets(spark, tmp_path / "lake") == [at for at in all_of_them if at not in {one.start for one in bad}]
+    assert offsets(tmp_path / "lake") == [at for at in all_of_them if at not in {one.start for one in bad}]
     found = incidents(spark, tmp_path / "lake")
     assert found == [("checksum_failure", where, Action.QUARANTINED) for where in bad]
     assert holes(spark, tmp_path / "lake") == tuple(bad)
-    kept = spark.read.format("delta").load(f"{tmp_path}/lake/quarantine").orderBy("offset").collect()
+    kept = DeltaTable(f"{tmp_path}/lake/quarantine").to_pyarrow_table().sort_by("offset").to_pylist()
     damaged = [bytearray(fixture_550.log[where.start : where.end]) for where in bad]
     for one in damaged:
         one[90] ^= 0xFF
@@ -148,7 +149,7 @@ def test_a_log_that_retention_overtook_stops_or_goes_on_at_the_masters_minimum(
     for _ in range(2):
         replicate_now(spark, config)
     lost = span(FILE_BYTES, 2 * FILE_BYTES)
-    assert offsets(spark, tmp_path / "lake") == [
+    assert offsets(tmp_path / "lake") == [
         row["physical_offset"] for row in fixture_550.rows if row["physical_offset"] not in lost
     ]
     assert state(spark, tmp_path / "lake").offset == fixture_550.max_offset

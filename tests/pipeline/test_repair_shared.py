@@ -84,7 +84,8 @@ def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     shared.assert_explained()
     again = first.repair()
     assert (again.taken_out, again.others) == ((), ())
-    assert f"{theirs}: missing, now read from the master again: {gone}" in shared.repair_all()
+    for one in members:
+        assert f"{one.log_id}: missing, now read from the master again: {lost[one.log_id]}" in one.repair_and_bring()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
@@ -205,7 +206,7 @@ def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared
 
     def faster(step: RepairStep) -> None:
         if step is RepairStep.AUDIT:
-            list(repair_logs(second.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
+            second.repair_and_bring()
             assert second.is_its_master_s()
 
     with pytest.raises(ReplicaError, match=file.name):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta.tables import DeltaTable
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
@@ -28,7 +28,7 @@ from sources.offsets import LogId
 from tests.pipeline.edited_rows import Row, edit_rows
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.repair_bench import replicate_in_process
-from tests.pipeline.running import job_config, rows_of
+from tests.pipeline.running import job_config
 from tests.sources.rocketmq.synthetic_log import filled
 from tests.truth import Fixture
 
@@ -52,7 +52,7 @@ def replica(spark: SparkSession, fixture_497: Fixture, tmp_path_factory: pytest.
     """A replica of the 4.9.7 log, in several ranges of the ledger and several files. To be copied, not changed."""
     lake = tmp_path_factory.mktemp("replica")
     path = str(fixture_497.commitlog_path)
-    replicate_in_process(spark, job_config(lake, path=path, max_bytes_per_trigger=600_000))
+    replicate_in_process(spark, job_config(lake, path=path, max_bytes_per_trigger=450_000))
     return lake
 
 
@@ -62,9 +62,9 @@ def lake(replica: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(replica, tmp_path / "lake"))
 
 
-def ranges_of(spark: SparkSession, lake: Path) -> list[tuple[int, int]]:
-    rows = spark.read.format("delta").load(f"{lake}/ledger").orderBy("start").collect()
-    return [(row["start"], row["end"]) for row in rows]
+def ranges_of(lake: Path) -> list[tuple[int, int]]:
+    ledger = DeltaTable(f"{lake}/ledger").to_pyarrow_table()
+    return sorted(zip(ledger["start"].to_pylist(), ledger["end"].to_pylist(), strict=True))
 
 
 def open_incidents(spark: SparkSession, lake: Path) -> list[tuple[Condition, int, int]]:
@@ -93,23 +93,27 @@ def file_of(lake: Path, start: int) -> Path:
     return file
 
 
-def test_a_replica_equals_its_master_by_path_over_ha_and_after_optimize(
+def test_a_replica_equals_its_master_by_path_and_over_ha(
     spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
 ) -> None:
     path = {"path": str(fixture_497.commitlog_path)}
     summary = verified(spark, lake, path)
     assert summary.problem is None
     assert (summary.bytes, summary.position) == (fixture_497.max_offset, fixture_497.max_offset)
-    assert summary.claims == len(ranges_of(spark, lake))
+    assert summary.claims == len(ranges_of(lake))
     assert (summary.jumps, summary.without_master_bytes, summary.holes) == ((), 0, 0)
     with embedded_master(tmp_path / "store", commitlog=fixture_497.commitlog_path) as master:
         over_ha = verified(spark, lake, master.options)
     assert (over_ha.problem, over_ha.bytes) == (None, fixture_497.max_offset)
-    DeltaTable.forPath(spark, f"{lake}/log").optimize().executeCompaction()
-    optimized = verified(spark, lake, path)
-    assert (optimized.problem, optimized.bytes) == (None, fixture_497.max_offset)
     assert open_incidents(spark, lake) == []
     assert not list((lake / "_verify").rglob("*.json"))
+
+
+@pytest.mark.nightly
+def test_a_replica_equals_its_master_after_optimize(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
+    spark.sql(f"OPTIMIZE delta.`{lake}/log`")
+    optimized = verified(spark, lake, {"path": str(fixture_497.commitlog_path)})
+    assert (optimized.problem, optimized.bytes) == (None, fixture_497.max_offset)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def damaged(
     folder = tmp_path_factory.mktemp("damaged")
     lake = Path(shutil.copytree(replica, folder / "lake"))
     path = Path(shutil.copytree(fixture_497.commitlog_path, folder / "commitlog"))
-    ranges = ranges_of(spark, lake)
+    ranges = ranges_of(lake)
     rows = [next(row for row in fixture_497.rows if row["physical_offset"] > start) for start, _ in ranges]
     at = [row["physical_offset"] for row in rows]
 
@@ -214,10 +218,11 @@ def next_in_queue(fixture: Fixture, offset: int) -> int:
     return found
 
 
+@pytest.mark.nightly
 def test_columns_by_which_queues_are_proven_cannot_be_read(
     spark: SparkSession, fixture_497: Fixture, lake: Path
 ) -> None:
-    expected = ranges_of(spark, lake)[2]
+    expected = ranges_of(lake)[2]
     file = file_of(lake, expected[0])
     zero(file, 0.001)
     summary = verified(spark, lake, {"path": str(fixture_497.commitlog_path)})
@@ -226,21 +231,30 @@ def test_columns_by_which_queues_are_proven_cannot_be_read(
     assert open_incidents(spark, lake) == [(Condition.REPLICA_DAMAGED, *expected)]
 
 
-def test_a_range_below_the_minimum_is_compared_with_the_ledger_and_one_above_the_maximum_is_lacking(
+@pytest.mark.nightly  # by its task: `verification/test_task`
+def test_a_range_below_the_minimum_is_compared_with_the_ledger(
+    spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
+) -> None:
+    log = Path(shutil.copytree(fixture_497.commitlog_path, tmp_path / "log"))
+    (log / f"{0:020d}").unlink()
+    edit_rows(lake / "log", {0: lambda row: [{**row, "flag": 77}]})
+    summary = verified(spark, lake, {"path": str(log)})
+    gone = [one for one in ranges_of(lake) if one[0] < FILE_BYTES]
+    assert summary.without_master_bytes == sum(end - start for start, end in gone)
+    assert [(verdict, where) for verdict, where, _ in found(summary)] == [(Verdict.REPLICA_DAMAGED, gone[0])]
+
+
+@pytest.mark.nightly  # by its task: `verification/test_task`
+def test_a_range_above_the_maximum_is_lacking(
     spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
 ) -> None:
     log = Path(shutil.copytree(fixture_497.commitlog_path, tmp_path / "log"))
     last = max(log.iterdir())
-    (log / f"{0:020d}").unlink()
     last.unlink()
-    ranges = ranges_of(spark, lake)
-    lacking = [one for one in ranges if one[1] > int(last.name)]
-    edit_rows(lake / "log", {0: lambda row: [{**row, "flag": 77}]})
     summary = verified(spark, lake, {"path": str(log)})
-    assert summary.without_master_bytes == sum(end - start for start, end in ranges if start < FILE_BYTES)
-    verdicts = [(verdict, where) for verdict, where, _ in found(summary)]
-    assert verdicts == [(Verdict.REPLICA_DAMAGED, ranges[0]), *((Verdict.MASTER_LACKS, one) for one in lacking)]
-    assert open_incidents(spark, lake)[: len(lacking)] == [(Condition.ABOVE_MAXIMUM, *one) for one in lacking]
+    lacking = [one for one in ranges_of(lake) if one[1] > int(last.name)]
+    assert [one.verdict for one in summary.differences] == [Verdict.MASTER_LACKS] * len(lacking)
+    assert open_incidents(spark, lake) == [(Condition.ABOVE_MAXIMUM, *one) for one in lacking]
 
 
 @pytest.fixture
@@ -277,13 +291,14 @@ def test_a_killed_run_goes_on_and_compares_again_what_changed(
     with pytest.raises(Killed):  # the finished run left nothing
         verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
     assert parts[2:] == parts[:2]
-    first = ranges_of(spark, lake)[0]
+    first = ranges_of(lake)[0]
     edit_rows(lake / "ledger", {0: lambda row: [{**row, "checksum": "sha256:00"}]}, key="start")
     summary = verified(spark, lake, path)
     assert summary.earlier_bytes == parts[1] - first[1]
     assert found(summary) == [(Verdict.LEDGER_WRONG, first, [])]
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("small_jobs")
 def test_restart_forgets_a_killed_run(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
     config = job_config(lake, path=str(fixture_497.commitlog_path))
@@ -303,7 +318,7 @@ def test_a_sample_a_range_and_a_limit(spark: SparkSession, fixture_497: Fixture,
     summary = verified(spark, replica, path, share=0.3, seed=5)
     assert (summary.seed, summary.problem, summary.jumps) == (5, None, None)
     assert 0 < summary.bytes < fixture_497.max_offset
-    ranges = ranges_of(spark, replica)
+    ranges = ranges_of(replica)
     some = verified(spark, replica, path, start=ranges[2][0] + 1, end=ranges[3][0] + 1, max_mb_per_s=1.0)
     assert (some.claims, some.bytes) == (2, ranges[3][1] - ranges[2][0])
     assert some.seconds >= (some.bytes / 2 - (ranges[3][1] - ranges[3][0])) / 500_000  # two tasks, half of it each
@@ -341,12 +356,16 @@ def jumping(jumping_once: Jumping, tmp_path: Path) -> Jumping:
     return Jumping(Path(shutil.copytree(jumping_once.folder, tmp_path / "jumping")))
 
 
+def starts_of(lake: Path) -> list[int]:
+    return sorted(DeltaTable(f"{lake}/log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
+
+
 def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
     spark: SparkSession, jumping: Jumping, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lake, config = jumping.lake, tmp_path / "logtwin.toml"
     config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{jumping.path["path"]}"\n')
-    starts = [row["offset"] for row in rows_of(spark, lake)]
+    starts = starts_of(lake)
     summary = verified(spark, lake, jumping.path)
     assert summary.problem is None
     assert summary.jumps is not None
@@ -357,11 +376,11 @@ def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
     code, said = run(capsys, "verify", "--config", str(config))
     assert (code, open_incidents(spark, lake)) == (0, [])
     assert said.splitlines()[-1] == "  equal"
-    assert run(capsys, "verify", "--queues", "--from", "0", "--to", "100", "--config", str(config))[0] == 0
 
 
+@pytest.mark.nightly  # whose jumps they are: `verification/test_summary`
 def test_jumps_beside_damage_are_no_incidents_of_the_masters(spark: SparkSession, jumping: Jumping) -> None:
-    starts = [row["offset"] for row in rows_of(spark, jumping.lake)]
+    starts = starts_of(jumping.lake)
     edit_rows(jumping.lake / "log", {starts[1]: lambda row: [{**row, "queue_offset": 9}]})
     summary = verified(spark, jumping.lake, jumping.path)
     assert [verdict for verdict, _, _ in found(summary)] == [Verdict.REPLICA_DAMAGED]
