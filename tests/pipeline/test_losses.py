@@ -100,7 +100,7 @@ def test_a_damaged_record_stops_a_log_or_is_passed_and_its_bytes_are_kept(
         flip(commitlog, where.start + 90)
     options: dict[str, Any] = {"path": str(commitlog), "max_bytes_per_trigger": 1_000_000, "split_bytes": 123_457}
     with pytest.raises(ChecksumMismatch) as caught:
-        replicate_now(spark, job_config(tmp_path / "lake", **options))
+        replicate_in_process(spark, job_config(tmp_path / "lake", **options))
     assert caught.value.offset == bad[0].start
     assert 'on_loss = "record"' in str(caught.value.hint)
     all_of_them = [row["physical_offset"] for row in fixture_550.rows]
@@ -134,11 +134,11 @@ def first_file(fixture_550: Fixture, commitlog: Path, tmp_path: Path) -> Path:
 def test_a_log_that_retention_overtook_stops_or_goes_on_at_the_masters_minimum(
     spark: SparkSession, fixture_550: Fixture, commitlog: Path, first_file: Path, tmp_path: Path
 ) -> None:
-    replicate_now(spark, job_config(tmp_path / "lake", path=str(first_file)))
+    replicate_in_process(spark, job_config(tmp_path / "lake", path=str(first_file)))
     before = state(spark, tmp_path / "lake")
     assert before.offset == FILE_BYTES
     with pytest.raises(BelowMinimum) as caught:
-        replicate_now(spark, job_config(tmp_path / "lake", path=str(commitlog)))
+        replicate_in_process(spark, job_config(tmp_path / "lake", path=str(commitlog)))
     assert caught.value.offset == FILE_BYTES
     assert 'on_loss = "record"' in str(caught.value.hint)
     after = state(spark, tmp_path / "lake")
@@ -147,7 +147,7 @@ def test_a_log_that_retention_overtook_stops_or_goes_on_at_the_masters_minimum(
 
     config = job_config(tmp_path / "lake", path=str(commitlog), on_loss="record")
     for _ in range(2):
-        replicate_now(spark, config)
+        replicate_in_process(spark, config)
     lost = span(FILE_BYTES, 2 * FILE_BYTES)
     assert offsets(tmp_path / "lake") == [
         row["physical_offset"] for row in fixture_550.rows if row["physical_offset"] not in lost

@@ -15,20 +15,13 @@ from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.running import assert_complete, job_config, replicate_now
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "warehouse",
-    [
-        "file://localhost{}/a lake",
-        *(pytest.param(uri + "{}/a lake", marks=pytest.mark.nightly) for uri in ("", "file:", "file://")),
-    ],
-)
-def test_the_table_alone_says_where_a_log_goes_on_wherever_it_is(
-    spark: SparkSession, tmp_path: Path, warehouse: str
-) -> None:
+@pytest.mark.parametrize("uri", ["", "file:", "file://", "file://localhost"])
+def test_the_table_alone_says_where_a_log_goes_on_wherever_it_is(spark: SparkSession, tmp_path: Path, uri: str) -> None:
     log, lake = FaultyLog(tmp_path / "master"), tmp_path / "a lake"
     log.append(random.Random(1), 20)
-    config = job_config(warehouse.format(tmp_path), path=str(log.path))
+    config = job_config(f"{uri}{lake}", path=str(log.path))
     replicate_now(spark, config)
     shutil.rmtree(lake / "log")
     shutil.rmtree(lake / "ledger")

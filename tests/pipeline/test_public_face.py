@@ -123,6 +123,7 @@ def test_what_an_extra_brings_is_missed_by_its_name(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_registering_functions_register(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
     opened(spark, tmp_path, MemoryMaster((100,) * 20))(ranges(0, 1000))

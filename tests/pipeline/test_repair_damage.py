@@ -72,6 +72,7 @@ def test_damaged_rows_that_can_be_read_are_kept(bench: Bench) -> None:
     assert bench.offsets("log") == [row["offset"] for row in before if row["offset"] not in gone]
 
 
+@pytest.mark.nightly  # of a file that several logs share: `test_repair_shared`
 def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
     lost = bench.rows("ledger")[-1]
     before = bench.rows("log")

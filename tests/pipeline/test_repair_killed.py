@@ -24,29 +24,29 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 PROJECT = Path(__file__).parents[2]
 
 
-def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
+)
+def test_killed_after_any_step_it_ends_the_same(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, step: RepairStep
+) -> None:
     common = bench.log.rewrite_from_the_middle()
     for number in range(3):  # other incidents, one of them below the common point
         bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in RepairStep}
-    for folder in killed.values():
-        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
+    folder = shutil.copytree(bench.folder, tmp_path_factory.mktemp(step.value), dirs_exist_ok=True)
+    killed = Bench(bench.spark, Path(folder))
     bench.repair()
     expected = outcome(bench)
     assert [state for *_, state in expected["incidents"]].count(State.OPEN) == 1
-
-    for step, folder in killed.items():
-        one = Bench(bench.spark, folder)
-        with pytest.raises(Killed):
-            one.repair(dying_after(step))
-        if step is not RepairStep.FINISH:
-            with pytest.raises(RepairPending):
-                one.replicate()
-            assert one.look().resumed is not None
-            assert one.repair().resumed is not None
-        if step is RepairStep.CUT:
-            assert one.repair().back is None
-        assert outcome(one) == expected, step
+    with pytest.raises(Killed):
+        killed.repair(dying_after(step))
+    if step is not RepairStep.FINISH:
+        with pytest.raises(RepairPending):
+            killed.replicate()
+        assert killed.look().resumed is not None
+        assert killed.repair().resumed is not None
+    assert killed.repair().back is None
+    assert outcome(killed) == expected
 
 
 @pytest.mark.nightly  # a process with a JVM of its own

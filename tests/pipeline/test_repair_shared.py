@@ -89,13 +89,8 @@ def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        RepairStep.CUT,
-        *(pytest.param(step, marks=pytest.mark.nightly) for step in RepairStep if step.value not in ("mark", "cut")),
-    ],
-)
+@pytest.mark.nightly  # of a repair by itself: `test_repair_killed`
+@pytest.mark.parametrize("step", list(RepairStep)[1:])
 def test_killed_after_any_step_it_ends_the_same(shared: Shared, tmp_path: Path, step: RepairStep) -> None:
     _, (first, *_) = damaged(shared)
     one = shared.copied(tmp_path / "killed")

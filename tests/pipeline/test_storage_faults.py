@@ -22,6 +22,7 @@ from sinks.delta.kernel import KernelTable
 from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
+from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
 
 pytestmark = pytest.mark.spark
@@ -53,7 +54,7 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
     spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
 ) -> None:
     with storage.failing(A_COMMIT, after=True):
-        replicate_now(spark, config)
+        replicate_in_process(spark, config)
         assert storage.hits == 1
     assert_complete(spark, Path(config.warehouse), log.data())
 

@@ -16,6 +16,7 @@ from sources.errors import TakenOver
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from tests.patience import PATIENCE_S, eventually
+from tests.pipeline import group_in_process
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config
 
@@ -54,8 +55,10 @@ def slaves(master: Served) -> int:
         return len((client.ha_status() or {}).get("haConnectionInfo", []))
 
 
-def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
+def test_the_newest_goes_on_and_the_older_one_stops(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_in_process.use(monkeypatch)
     with embedded_master(tmp_path / "store") as master:
         send(master, 100, seed=1)
         older = job_of(spark, tmp_path / "lake", master)

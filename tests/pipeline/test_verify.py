@@ -270,28 +270,37 @@ class Killed(BaseException):
 
 
 @pytest.mark.usefixtures("small_jobs")
-def test_a_killed_run_goes_on_and_compares_again_what_changed(
-    spark: SparkSession, fixture_497: Fixture, lake: Path
-) -> None:
+def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
     path = {"path": str(fixture_497.commitlog_path)}
-    config = job_config(lake, **path)
-    parts: list[int] = []
-
-    def die(done_bytes: int, all_bytes: int) -> None:
-        assert all_bytes == fixture_497.max_offset
-        parts.append(done_bytes)
-        if len(parts) % 2 == 0:
-            raise Killed
-
-    with pytest.raises(Killed):
-        verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
+    parts = killed_in_the_second_job(spark, lake, path)
     assert 0 < parts[0] < parts[1] < fixture_497.max_offset
     summary = verified(spark, lake, path)
     assert (summary.earlier_bytes, summary.bytes) == (parts[1], fixture_497.max_offset - parts[1])
-    with pytest.raises(Killed):  # the finished run left nothing
+    assert killed_in_the_second_job(spark, lake, path) == parts  # the finished run left nothing
+
+
+def killed_in_the_second_job(spark: SparkSession, lake: Path, path: dict[str, str]) -> list[int]:
+    """A run; how many bytes it had done after each of its jobs."""
+    parts: list[int] = []
+
+    def die(done_bytes: int, all_bytes: int) -> None:
+        parts.append(done_bytes)
+        if len(parts) == 2:
+            raise Killed
+
+    config = job_config(lake, **path)
+    with pytest.raises(Killed):
         verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
-    assert parts[2:] == parts[:2]
-    first = ranges_of(lake)[0]
+    return parts
+
+
+@pytest.mark.nightly
+@pytest.mark.usefixtures("small_jobs")
+def test_what_changed_since_a_killed_run_is_compared_again(
+    spark: SparkSession, fixture_497: Fixture, lake: Path
+) -> None:
+    path = {"path": str(fixture_497.commitlog_path)}
+    parts, first = killed_in_the_second_job(spark, lake, path), ranges_of(lake)[0]
     edit_rows(lake / "ledger", {0: lambda row: [{**row, "checksum": "sha256:00"}]}, key="start")
     summary = verified(spark, lake, path)
     assert summary.earlier_bytes == parts[1] - first[1]
@@ -301,14 +310,9 @@ def test_a_killed_run_goes_on_and_compares_again_what_changed(
 @pytest.mark.nightly
 @pytest.mark.usefixtures("small_jobs")
 def test_restart_forgets_a_killed_run(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
-    config = job_config(lake, path=str(fixture_497.commitlog_path))
-
-    def die(done_bytes: int, all_bytes: int) -> None:
-        raise Killed
-
-    with pytest.raises(Killed):
-        verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
-    summary = verified(spark, lake, {"path": str(fixture_497.commitlog_path)}, restart=True)
+    path = {"path": str(fixture_497.commitlog_path)}
+    killed_in_the_second_job(spark, lake, path)
+    summary = verified(spark, lake, path, restart=True)
     assert (summary.earlier_bytes, summary.bytes) == (0, fixture_497.max_offset)
 
 
