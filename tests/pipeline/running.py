@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,11 +74,15 @@ def assert_complete(spark: SparkSession, warehouse: Path | str, log: bytes, firs
     assert bytes_of(spark, warehouse) == log
     assert DeltaTable(f"{warehouse}/log").schema().to_arrow().names == pa.schema(LOG_SCHEMA).names
     rows = DeltaTable(f"{warehouse}/ledger").to_pyarrow_table().sort_by("start").to_pylist()
+    assert_covered(rows, log, first)
+
+
+def assert_covered(rows: Sequence[dict[str, Any]], log: bytes, first: int = 0) -> None:
+    """Rows of the ledger join from `first` to the end of `log`, each with the checksum of its bytes."""
     at = first
     for row in rows:
-        assert row["start"] == at
-        at = row["end"]
         part = log[row["start"] - first : row["end"] - first]
-        assert row["checksum"] == "sha256:" + hashlib.sha256(part).hexdigest()
-        assert row["bytes"] == len(part)
+        assert (row["start"], row["bytes"]) == (at, len(part))
+        assert row["checksum"] == f"sha256:{hashlib.sha256(part).hexdigest()}"
+        at = row["end"]
     assert at == first + len(log)

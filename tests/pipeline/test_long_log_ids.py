@@ -96,7 +96,7 @@ def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
 
 
 @pytest.mark.parametrize("written", ["optimized", pytest.param(CUT, marks=pytest.mark.nightly)])
-def test_a_damaged_file_that_may_be_the_sister_s_costs_her_what_she_had_in_it(
+def test_a_damaged_file_costs_each_log_the_rows_it_had_there(
     spark: SparkSession, made: Path, tmp_path: Path, written: str
 ) -> None:
     """Which is all in the one file that OPTIMIZE makes, and nothing where her own can be read."""

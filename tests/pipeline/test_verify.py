@@ -231,32 +231,6 @@ def test_columns_by_which_queues_are_proven_cannot_be_read(
     assert open_incidents(spark, lake) == [(Condition.REPLICA_DAMAGED, *expected)]
 
 
-@pytest.mark.nightly  # by its task: `verification/test_task`
-def test_a_range_below_the_minimum_is_compared_with_the_ledger(
-    spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
-) -> None:
-    log = Path(shutil.copytree(fixture_497.commitlog_path, tmp_path / "log"))
-    (log / f"{0:020d}").unlink()
-    edit_rows(lake / "log", {0: lambda row: [{**row, "flag": 77}]})
-    summary = verified(spark, lake, {"path": str(log)})
-    gone = [one for one in ranges_of(lake) if one[0] < FILE_BYTES]
-    assert summary.without_master_bytes == sum(end - start for start, end in gone)
-    assert [(verdict, where) for verdict, where, _ in found(summary)] == [(Verdict.REPLICA_DAMAGED, gone[0])]
-
-
-@pytest.mark.nightly  # by its task: `verification/test_task`
-def test_a_range_above_the_maximum_is_lacking(
-    spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
-) -> None:
-    log = Path(shutil.copytree(fixture_497.commitlog_path, tmp_path / "log"))
-    last = max(log.iterdir())
-    last.unlink()
-    summary = verified(spark, lake, {"path": str(log)})
-    lacking = [one for one in ranges_of(lake) if one[1] > int(last.name)]
-    assert [one.verdict for one in summary.differences] == [Verdict.MASTER_LACKS] * len(lacking)
-    assert open_incidents(spark, lake) == [(Condition.ABOVE_MAXIMUM, *one) for one in lacking]
-
-
 @pytest.fixture
 def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A section for each range of the ledger, a job for every two."""
