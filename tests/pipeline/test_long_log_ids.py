@@ -95,7 +95,7 @@ def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
     assert of_the_sister(bench) == theirs
 
 
-@pytest.mark.parametrize("written", ["optimized", pytest.param(CUT, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("written", [CUT, pytest.param("optimized", marks=pytest.mark.nightly)])
 def test_a_damaged_file_costs_each_log_the_rows_it_had_there(
     spark: SparkSession, made: Path, tmp_path: Path, written: str
 ) -> None:

@@ -107,6 +107,7 @@ def test_a_run_to_the_end_does_not_give_up_at_once(session: SparkSession, tmp_pa
     assert_complete(session, tmp_path / "lake", log)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_running_job_outlives_its_workers(session: SparkSession, tmp_path: Path) -> None:
