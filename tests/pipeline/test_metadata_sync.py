@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -37,11 +37,8 @@ from sources.metadata import (
     MetadataKind,
 )
 from sources.offsets import LogId, Offset
-from sources.rocketmq import metadata
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.workload import send_workload, workload
-from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.remoting import Command
 from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, replicate_now, run_until
@@ -92,18 +89,15 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
     return noted
 
 
-def rhythm(first_after_s: float, every_s: float, warehouse: str = "unused") -> Config:
+def rhythm(first_after_s: float, every_s: float) -> Config:
     timing = {"first_after_s": first_after_s, "every_s": every_s}
-    return parse({"warehouse": warehouse, "metadata": timing}, where="test")
+    return parse({"warehouse": "unused", "metadata": timing}, where="test")
 
 
 def sync(
-    fetch: Callable[[], Iterator[FetchedMetadata]],
-    config: Config,
-    progress: Callable[[], Progress] = lambda: RUNNING,
-    spark: SparkSession | None = None,
+    fetch: Callable[[], Iterator[FetchedMetadata]], config: Config, progress: Callable[[], Progress] = lambda: RUNNING
 ) -> MetadataSync:
-    return MetadataSync(cast(SparkSession, spark), config, LOG, fetch, progress)
+    return MetadataSync(cast(SparkSession, None), config, LOG, fetch, progress)
 
 
 @contextmanager
@@ -391,34 +385,3 @@ def replicating(spark: SparkSession, warehouse: Path, served: Served) -> Iterato
         yield job
     finally:
         job.close()
-
-
-@pytest.mark.spark
-def test_an_embedded_master_on_the_store_of_a_broker(spark: SparkSession, tmp_path: Path) -> None:
-    """Its configuration files are served as a broker wrote them, unquoted keys and line breaks within maps."""
-    store = tmp_path / "store"
-    (store / "config").mkdir(parents=True)
-    (store / "config" / "consumerOffset.json").write_text(
-        '{\n\t"offsetTable":{\n\t\t"orders@CG":{0:7,1\n\t\t:9}\n\t}\n}'
-    )
-    (store / "config" / "delayOffset.json").write_text('{\n\t"offsetTable":{3:12\n\t}\n}')
-    with embedded_master(store) as served:
-
-        def ask(request: Command) -> Command:
-            with RemotingClient(served.master.address) as client:
-                return client.exchange(request)
-
-        running = sync(lambda: metadata.fetch(ask), rhythm(0, 0.5, str(tmp_path)), spark=spark)
-        running.start()
-        try:
-            wait_until((tmp_path / f"delay_offsets/_delta_log/{1:020d}.json").exists, "the delay offsets")
-        finally:
-            running.stop()
-    found = DeltaTable(str(tmp_path / "consumer_offsets")).to_pyarrow_table().to_pylist()
-    assert sorted(
-        (row["topic"], row["consumer_group"], row["queue_id"], row["next_queue_offset"]) for row in found
-    ) == [("orders", "CG", 0, 7), ("orders", "CG", 1, 9)]
-    assert all(row["valid_from"] <= datetime.now(UTC) for row in found)
-    (delay,) = DeltaTable(str(tmp_path / "delay_offsets")).to_pyarrow_table().to_pylist()
-    assert (delay["delay_level"], delay["next_queue_offset"], delay["is_current"]) == (3, 12, True)
-    assert not (tmp_path / "timer_checkpoint").exists()  # this master has no such thing

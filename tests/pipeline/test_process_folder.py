@@ -33,9 +33,7 @@ def a_process(tmp: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_a_new_process_removes_the_folder_of_a_killed_one_only(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_new_process_removes_the_folder_of_a_killed_one_only(tmp_path_factory: pytest.TempPathFactory) -> None:
     tmp = tmp_path_factory.mktemp("s")
     living, its = a_process(tmp)
     killed, left = a_process(tmp)

@@ -16,7 +16,7 @@ from sinks.books.incident import State
 from sinks.healing.repair_steps import RepairStep
 from sources.errors import RepairPending
 from sources.loss import Condition
-from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, spoil
+from tests.pipeline.repair_bench import Bench, Killed, dying_after, outcome
 from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -67,23 +67,3 @@ def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
     bench.replicate()
     assert_complete(bench.spark, bench.lake, bench.log.data())
     assert len(bench.offsets("removed")) == len(set(bench.offsets("removed")))
-
-
-@pytest.mark.nightly  # of a file that is shared: `test_repair_shared`
-def test_killed_while_damage_is_taken_out_it_ends_the_same(
-    bench: Bench, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    end = bench.log.end
-    spoil(newest_file(bench))
-    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in RepairStep if step is not RepairStep.MARK}
-    for folder in killed.values():
-        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
-    bench.repair()
-    expected = outcome(bench)
-    for step, folder in killed.items():
-        one = Bench(bench.spark, folder)
-        with pytest.raises(Killed):
-            one.repair(dying_after(step))
-        one.repair()
-        assert outcome(one) == expected, step
