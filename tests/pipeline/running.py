@@ -62,19 +62,26 @@ def rows_of(spark: SparkSession, warehouse: Path | str) -> list[dict[str, Any]]:
     return [row.asDict() for row in log_table(spark, warehouse).orderBy("offset").collect()]
 
 
-def bytes_of(_: SparkSession, warehouse: Path | str) -> bytes:
-    """The master's log, rebuilt from the table alone. Read by delta-rs: no job of the session."""
-    table = DeltaTable(f"{warehouse}/log").to_pyarrow_table(columns=RECORD_SCHEMA.names)
-    records = table.sort_by("offset").cast(RECORD_SCHEMA)
+def stored(spark: SparkSession, warehouse: Path | str, name: str) -> pa.Table:
+    """A table. By delta-rs, without a job of the session; on an object store by the session, which has its keys."""
+    path = f"{warehouse}/{name}"
+    if "://" in path:
+        return spark.read.format("delta").load(path).toArrow()
+    return DeltaTable(path).to_pyarrow_table()
+
+
+def bytes_of(spark: SparkSession, warehouse: Path | str) -> bytes:
+    """The master's log, rebuilt from the table alone."""
+    table = stored(spark, warehouse, "log").sort_by("offset")
+    records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
     return b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
 
 
 def assert_complete(spark: SparkSession, warehouse: Path | str, log: bytes, first: int = 0) -> None:
     """The table is `log` from offset `first`, once; the ledger covers it, once, and its checksums are right."""
     assert bytes_of(spark, warehouse) == log
-    assert DeltaTable(f"{warehouse}/log").schema().to_arrow().names == pa.schema(LOG_SCHEMA).names
-    rows = DeltaTable(f"{warehouse}/ledger").to_pyarrow_table().sort_by("start").to_pylist()
-    assert_covered(rows, log, first)
+    assert stored(spark, warehouse, "log").column_names == pa.schema(LOG_SCHEMA).names
+    assert_covered(stored(spark, warehouse, "ledger").sort_by("start").to_pylist(), log, first)
 
 
 def assert_covered(rows: Sequence[dict[str, Any]], log: bytes, first: int = 0) -> None:
