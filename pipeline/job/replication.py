@@ -2,15 +2,14 @@
 
 It goes through the phases of `Phase`::
 
-    starting ──▶ running ──▶ done          (--available-now: everything was there)
-                  │   ▲
-       transient  ▼   │ started again
-                 waiting                   the master or the tables' storage went away: tried again for ever, with a
-                  │                        warning. Or the master no longer holds what comes next: that was recorded,
-                  │                        and the log goes on after it. Or a master that overrules has a different
-                  │                        history: the replica went back to it.
-    any ──────────▶ failed | stopped       an error that only an operator can resolve, such as another job having
-                                           the log; or a requested stop
+    starting ──▶ running | waiting
+    running  ──▶ waiting | done       done: everything was there (--available-now)
+    waiting  ──▶ running | waiting    the master or the tables' storage went away: tried again for ever, with a
+                                      warning. Or the master no longer holds what comes next: that was recorded,
+                                      and the log goes on after it. Or a master that overrules has a different
+                                      history: the replica went back to it.
+    any      ──▶ failed | stopped     an error that only an operator can resolve, such as another job having the log;
+                                      or a requested stop. Nothing follows an end.
 
 The next commit finds out that another run owns the log; while there are no commits, a look at the table does. From
 then on the session must not report to the master. Nor may it report to a master other than the one that was replicated:

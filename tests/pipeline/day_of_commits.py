@@ -51,12 +51,10 @@ def newest(spark: SparkSession, warehouse: Path) -> Snapshot:
     return found
 
 
-def replicate_a_day(
-    spark: SparkSession, warehouse: Path, commits: int, recent: int, write: Callable[[int], Path] | None = None
-) -> int:
+def replicate_a_day(spark: SparkSession, warehouse: Path, commits: int, recent: int) -> int:
     """Table log after `commits` commits of data, one a second until now. `recent` commits ago there was a checkpoint.
 
-    Returns the version of that. `write` as in `add_commits`.
+    Returns the version of that.
     """
     ensure_tables(spark, str(warehouse))
     path = log_path(warehouse)
@@ -64,13 +62,13 @@ def replicate_a_day(
     state = table.claim(this_writer()).moved_to(Offset(COMMIT_BYTES), first=Offset(0), ledger=[])
     table.commit(table.read(), state, [file_of(path, 0, COMMIT_RECORDS)])
     table.run_hooks()
-    add_commits(Path(path), commits - recent - 1, write, newest_age_s=recent)
+    add_commits(Path(path), commits - recent - 1, newest_age_s=recent)
     old = newest(spark, warehouse)
     KernelTable(spark, path).checkpoint(old)
     then = time.time() - recent
     for checkpoint in Path(path, "_delta_log").glob(f"*{old.version}.checkpoint.parquet*"):
         os.utime(checkpoint, (then, then))
-    add_commits(Path(path), recent, write)
+    add_commits(Path(path), recent)
     return old.version
 
 

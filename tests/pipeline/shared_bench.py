@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
+from pipeline.operate.repair import repair_logs
 from sinks.batch.group import Group
 from sinks.batch.replica import Replica
 from sinks.batch.result import no_step
@@ -43,6 +44,10 @@ class Member(Bench):
     def is_its_master_s(self) -> bool:
         self.check_ledger(self.log.data(), self.log.end)
         return self.offsets("log") == self.log.boundaries[:-1] and not self.holes() and not self.incidents().open()
+
+    def repair_and_bring(self) -> list[str]:
+        """As ``logtwin repair`` does, with what it brings again from the master; what it says."""
+        return list(repair_logs(self.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
 
     def claims(self) -> list[tuple[int, int]]:
         return [(row["start"], row["end"]) for row in self.rows("ledger") if row["deleted_at"] is None]
@@ -106,6 +111,10 @@ class Shared:
             whole = [stretch.range for stretch in one.complete.whole]
             claimed = [at for at in member.log.boundaries[:-1] if any(at in part for part in whole)]
             assert member.offsets("log") == claimed
+
+    def repair_all(self) -> None:
+        for name in NAMES:
+            self.of(name).repair_and_bring()
 
     def copied(self, folder: Path) -> Shared:
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)

@@ -25,6 +25,7 @@ from sources.group import standing
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
+from tests.patience import PATIENCE_S
 from tests.pipeline.running import job_config
 
 
@@ -135,7 +136,7 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(log_group, "process_folder", lambda: tmp_path)
 
 
-def test_a_query_begins_while_its_logs_do_and_reads_none_that_has_not_begun(tmp_path: Path) -> None:
+def test_a_query_begins_before_its_logs_and_reads_those_that_run(tmp_path: Path) -> None:
     made = Made(tmp_path, available_now=False)
     made.a.phase = made.b.phase = Phase.STARTING
     made.poll()
@@ -145,7 +146,7 @@ def test_a_query_begins_while_its_logs_do_and_reads_none_that_has_not_begun(tmp_
     assert (made.query.started, made.listed()) == (1, {"rocketmq/a": 1})
 
 
-def test_a_query_that_ends_before_any_log_has_begun_is_begun_again_with_the_first(tmp_path: Path) -> None:
+def test_a_query_that_ended_early_begins_again_with_the_first_log(tmp_path: Path) -> None:
     made = Made(tmp_path, available_now=False)
     made.a.phase = made.b.phase = Phase.STARTING
     made.poll()
@@ -167,7 +168,7 @@ def test_a_query_to_the_end_of_its_logs_waits_until_each_has_begun(tmp_path: Pat
     assert (made.query.started, made.listed()) == (1, {"rocketmq/b": 1})
 
 
-def test_a_log_that_met_something_leaves_the_next_batch_and_comes_back_in_another_turn(tmp_path: Path) -> None:
+def test_a_log_with_an_error_leaves_the_next_batch_and_comes_back_in_another_turn(tmp_path: Path) -> None:
     made = Made(tmp_path, available_now=False)
     made.poll()
     assert made.listed() == {"rocketmq/a": 1, "rocketmq/b": 1}
@@ -192,7 +193,7 @@ def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> N
     assert made.listed() == {"rocketmq/b": 1}
 
 
-def test_a_log_that_came_back_while_the_query_ended_is_read_by_another_one(tmp_path: Path) -> None:
+def test_a_log_that_comes_back_too_late_is_read_by_another_query(tmp_path: Path) -> None:
     """The query has looked before the log was listed anew, and knows nothing of it."""
     made = Made(tmp_path, available_now=True)
     made.poll()
@@ -208,9 +209,7 @@ def test_a_log_that_came_back_while_the_query_ended_is_read_by_another_one(tmp_p
     assert made.a.phase is Phase.DONE
 
 
-def test_a_log_that_begins_when_the_query_has_been_told_is_read_by_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_begins_too_late_is_read_by_another_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(tmp_path, available_now=True)
     made.a.phase = Phase.WAITING
     write = standing.write
@@ -228,9 +227,7 @@ def test_a_log_that_begins_when_the_query_has_been_told_is_read_by_another_one(
     assert (made.a.phase, made.b.phase) == (Phase.RUNNING, Phase.DONE)
 
 
-def test_the_planner_is_told_by_one_thread_at_a_time_and_never_of_an_older_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job says it while it looks, and each batch when it ends."""
     made = Made(tmp_path, available_now=False)
     made.poll()
@@ -239,7 +236,7 @@ def test_the_planner_is_told_by_one_thread_at_a_time_and_never_of_an_older_state
     def write_slowly(path: str, said: standing.Standing) -> None:
         if threading.current_thread() is looking:
             is_writing.set()
-            may_end.wait(10)
+            may_end.wait(PATIENCE_S)
         write(path, said)
 
     monkeypatch.setattr(standing, "write", write_slowly)
@@ -247,18 +244,16 @@ def test_the_planner_is_told_by_one_thread_at_a_time_and_never_of_an_older_state
     in_batch = threading.Thread(target=lambda: made.batch(b=MasterSilent("away")))
     made.a.restart()
     looking.start()
-    assert is_writing.wait(10)
+    assert is_writing.wait(PATIENCE_S)
     in_batch.start()
     in_batch.join(0.2)
     may_end.set()
-    looking.join(10)
-    in_batch.join(10)
+    looking.join(PATIENCE_S)
+    in_batch.join(PATIENCE_S)
     assert made.listed() == {"rocketmq/a": 2}
 
 
-def test_that_the_job_stops_is_not_taken_back_by_the_batch_under_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = Made(tmp_path, available_now=False)
     made.poll()
     path, seen = made.query.options["standing"], []
@@ -273,9 +268,7 @@ def test_that_the_job_stops_is_not_taken_back_by_the_batch_under_way(
     assert not Path(path).exists()
 
 
-def test_what_a_batch_has_noted_keeps_a_log_from_being_read_until_it_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In between it would be listed in the turn that has failed, and its error could come a second time."""
     monkeypatch.setattr(log_replication, "Replica", lambda *_: None)
     config = job_config(tmp_path / "lake", path=str(tmp_path))
@@ -299,7 +292,7 @@ def test_what_a_batch_has_noted_keeps_a_log_from_being_read_until_it_waits(
 @pytest.mark.parametrize(
     ("number", "kind"), [(errno.ENOSPC, StorageUnreachable), (errno.EACCES, ReplicaError)], ids=["full", "refused"]
 )
-def test_a_disk_that_takes_no_standing_is_told_of_each_log_and_ends_no_job(
+def test_a_standing_that_cannot_be_written_is_an_error_of_each_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, available_now: bool, number: int, kind: type[ReplicaError]
 ) -> None:
     made = Made(tmp_path, available_now=available_now)

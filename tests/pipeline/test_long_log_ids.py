@@ -15,25 +15,20 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.operate.maintain import Maintenance
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.cut_statistics import CHARACTERS, cut_statistics
 from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.repair_bench import Bench, spoil
-from tests.pipeline.running import job_config, replicate_now
+from tests.pipeline.repair_bench import Bench, replicate_in_process, spoil
+from tests.pipeline.running import job_config
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 SHARED = "rocketmq/" + "a-broker-with-a-name-of-its-own-"
 LONG, SISTER = LogId.parse(SHARED + "0"), LogId.parse(SHARED + "1")
 assert len(SHARED) > CHARACTERS
-WRITTEN = [
-    *(pytest.param(written, marks=pytest.mark.soak) for written in ("whole", "cut-as-we-did")),
-    "cut-as-delta-does",
-    "optimized",
-]
-"""How statistics were written. What is made of each of them: tests/sinks/test_file_statistics.py."""
+CUT = "cut-as-delta-does"
+"""How statistics were written, or "optimized". What is made of each way: tests/sinks/test_file_statistics.py."""
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +37,23 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     bench = Bench(spark, tmp_path_factory.mktemp("long"), LONG)
     bench.log.append(random.Random(1), 200)
     bench.replicate()
-    sister = FaultyLog(bench.folder / "sister")
-    sister.append(random.Random(9), 40)
-    replicate_now(spark, job_config(bench.lake, id=str(SISTER), path=str(sister.path)))
+    beside(bench, SISTER)
     return bench.folder
+
+
+def beside(bench: Bench, log_id: LogId) -> None:
+    """A shorter log in the same tables, in one batch."""
+    log = FaultyLog(bench.folder / log_id.name)
+    log.append(random.Random(9), 40)
+    replicate_in_process(bench.spark, job_config(bench.lake, id=str(log_id), path=str(log.path)))
 
 
 def bench_of(spark: SparkSession, made: Path, folder: Path, written: str) -> Bench:
     shutil.copytree(made, folder, dirs_exist_ok=True)
     bench = Bench(spark, folder, LONG)
-    if written.startswith("cut"):
+    if written == CUT:
         for table in ("log", "ledger"):
-            assert cut_statistics(bench.lake / table, "\U0010ffff" if written == "cut-as-we-did" else "\uffff") > 0
+            assert cut_statistics(bench.lake / table, "\uffff") > 0
     if written == "optimized":
         for table in ("log", "ledger"):
             spark.sql(f"OPTIMIZE delta.`{bench.lake}/{table}`")
@@ -62,16 +62,15 @@ def bench_of(spark: SparkSession, made: Path, folder: Path, written: str) -> Ben
     return bench
 
 
-@pytest.fixture(params=WRITTEN)
-def bench(request: pytest.FixtureRequest, spark: SparkSession, made: Path, tmp_path: Path) -> Bench:
-    return bench_of(spark, made, tmp_path, request.param)
-
-
 def of_the_sister(bench: Bench) -> list[Any]:
     return [bench.rows("log", SISTER), bench.rows("ledger", SISTER), bench.rows("removed", SISTER), bench.state(SISTER)]
 
 
-def test_a_repair_takes_back_one_log_and_no_other(bench: Bench) -> None:
+@pytest.mark.parametrize("written", [CUT, pytest.param("optimized", marks=pytest.mark.nightly)])
+def test_a_repair_takes_back_one_log_and_no_other(
+    spark: SparkSession, made: Path, tmp_path: Path, written: str
+) -> None:
+    bench = bench_of(spark, made, tmp_path, written)
     theirs, before = of_the_sister(bench), bench.rows("log")
     common = bench.log.rewrite_from_the_middle()
     bench.repair()
@@ -82,25 +81,11 @@ def test_a_repair_takes_back_one_log_and_no_other(bench: Bench) -> None:
     assert bench.offsets("log") == bench.log.boundaries[:-1]
 
 
-def test_a_retention_deletes_of_one_log_and_no_other(bench: Bench) -> None:
-    theirs, before, ledger = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")
-    stays = bench.log.end - ledger[-2]["start"]
-    config = bench.config.maintained_with({"keep_gb": stays / 10**9, "min_files": 1000}, "test")
-    (done,) = [step for step in Maintenance(bench.spark, config, dry_run=False).run() if step.step == "retain"]
-    gone = [row for row in before if row["offset"] < ledger[-2]["start"]]
-    assert done.records == len(gone) > 0
-    assert bench.rows("log") == before[len(gone) :]
-    assert bench.holes() == (OffsetRange(gone[0]["offset"], ledger[-2]["start"]),)
-    assert [row["deleted_at"] is not None for row in bench.rows("ledger")] == [True] * (len(ledger) - 2) + [False] * 2
-    assert of_the_sister(bench) == theirs
-
-
-@pytest.mark.parametrize("written", WRITTEN[:3])
 def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
-    spark: SparkSession, made: Path, tmp_path: Path, written: str
+    spark: SparkSession, made: Path, tmp_path: Path
 ) -> None:
     """By its statistics it could have the sister's rows; by the sister's position it cannot."""
-    bench = bench_of(spark, made, tmp_path, written)
+    bench = bench_of(spark, made, tmp_path, CUT)
     theirs, before, lost = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")[-1]
     assert lost["start"] >= (bench.state(SISTER).offset or 0)
     spoil(file_of(bench, lost["start"]))
@@ -110,8 +95,8 @@ def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
     assert of_the_sister(bench) == theirs
 
 
-@pytest.mark.parametrize("written", WRITTEN)
-def test_a_damaged_file_that_may_be_the_sister_s_costs_her_what_she_had_in_it(
+@pytest.mark.parametrize("written", [CUT, pytest.param("optimized", marks=pytest.mark.nightly)])
+def test_a_damaged_file_costs_each_log_the_rows_it_had_there(
     spark: SparkSession, made: Path, tmp_path: Path, written: str
 ) -> None:
     """Which is all in the one file that OPTIMIZE makes, and nothing where her own can be read."""
@@ -128,30 +113,6 @@ def test_a_damaged_file_that_may_be_the_sister_s_costs_her_what_she_had_in_it(
     assert (hers.log_id, hers.ranges) == (SISTER, (OffsetRange(Offset(0), bench.state(SISTER).offset or Offset(0)),))
     assert done.taken_out == bench.holes() == (OffsetRange(Offset(0), bench.log.end),)
     assert (bench.rows("log", SISTER), bench.rows("ledger", SISTER)) == ([], [])
-
-
-@pytest.mark.parametrize("written", WRITTEN)
-def test_a_damaged_file_of_a_log_alone_is_its_own_however_its_id_is_cut(
-    spark: SparkSession, tmp_path: Path, written: str
-) -> None:
-    """Beside one with another beginning."""
-    alone = Bench(spark, tmp_path / "made", LONG)
-    alone.log.append(random.Random(1), 120)
-    other = FaultyLog(tmp_path / "other")
-    other.append(random.Random(9), 40)
-    if written == "optimized":
-        alone.replicate()
-        bench = bench_of(spark, alone.folder, tmp_path / "bench", written)
-        replicate_now(spark, job_config(bench.lake, id="rocketmq/other", path=str(other.path)))
-    else:
-        replicate_now(spark, job_config(alone.lake, id="rocketmq/other", path=str(other.path)))
-        alone.replicate()
-        bench = bench_of(spark, alone.folder, tmp_path / "bench", written)
-    first = bench.rows("ledger")[0]
-    spoil(file_of(bench, 0))
-    bench.found(Condition.REPLICA_DAMAGED, first["start"], first["end"])
-    assert bench.repair().taken_out[0].start == 0
-    assert bench.rows("log", LogId.parse("rocketmq/other")) != []
 
 
 def file_of(bench: Bench, offset: int) -> Path:

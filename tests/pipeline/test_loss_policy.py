@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import pytest
 
 from pipeline.job.loss_policy import Mend, Skip, Stop, StopAndReport, decide, explained
@@ -26,107 +29,81 @@ from sources.loss import Condition, OnLoss
 from sources.offsets import Offset, OffsetRange
 
 POSITION = Offset(500)
-LOSSES = (AboveMaximum, BelowMinimum, ChecksumMismatch, CorruptRecord, Gap, MissingSegment, Recreated, Rewritten)
 
 
 def span(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(end))
 
 
-@pytest.mark.parametrize("kind", LOSSES)
-def test_to_fail_is_to_stop(kind: type[LogtwinError]) -> None:
-    assert decide("fail", kind("lost", offset=500), POSITION, span(700, 900)) == Stop()
+def at(offset: int, *kinds: type[LogtwinError]) -> list[LogtwinError]:
+    return [kind("lost", offset=offset) for kind in kinds]
 
 
-@pytest.mark.parametrize("on_loss", ["fail", "record"])
-@pytest.mark.parametrize("kind", [MasterUnreachable, TakenOver])
-def test_what_is_no_loss_is_not_decided_here(kind: type[LogtwinError], on_loss: OnLoss) -> None:
-    assert decide(on_loss, kind("something else"), POSITION, span(700, 900)) == Stop()
+DAMAGE = (ChecksumMismatch, CorruptRecord, MissingSegment, Gap)
+NO_LOSS = (MasterUnreachable, TakenOver)
+LOSSES = (AboveMaximum, BelowMinimum, Recreated, Rewritten, *DAMAGE)
+ABOVE, BELOW, SAME = span(700, 900), span(0, 300), span(0, 900)  # what the master holds; the replica is at 500
+FAIL: tuple[OnLoss, ...] = ("fail",)
+RECORD: tuple[OnLoss, ...] = ("record",)
 
 
-def test_what_retention_took_is_passed() -> None:
-    error = BelowMinimum("gone", offset=500)
-    assert decide("record", error, POSITION, span(700, 900)) == Skip(Condition.BELOW_MINIMUM, span(500, 700))
+def skip(start: int, end: int) -> Skip:
+    return Skip(Condition.BELOW_MINIMUM, span(start, end))
 
 
-@pytest.mark.parametrize("bounds", [None, span(500, 900), span(0, 900)])
-def test_what_the_master_holds_is_never_passed(bounds: OffsetRange | None) -> None:
-    assert decide("record", BelowMinimum("gone", offset=500), POSITION, bounds) == Stop()
+def report(condition: Condition, start: int, end: int) -> StopAndReport:
+    return StopAndReport(condition, span(start, end))
 
 
-def test_a_replica_that_has_not_begun_passes_nothing() -> None:
-    assert decide("record", BelowMinimum("gone", offset=0), None, span(700, 900)) == Stop()
+DECISIONS: list[tuple[str, tuple[OnLoss, ...], list[LogtwinError], Offset | None, OffsetRange | None, object]] = [
+    ("to fail is to stop", FAIL, at(500, *LOSSES), POSITION, ABOVE, Stop()),
+    ("no loss is decided elsewhere", FAIL + RECORD, at(500, *NO_LOSS), POSITION, ABOVE, Stop()),
+    ("what retention took is passed", RECORD, at(500, BelowMinimum), POSITION, ABOVE, skip(500, 700)),
+    ("what the master may hold is not", RECORD, at(500, BelowMinimum), POSITION, None, Stop()),
+    ("what the master holds is not: at the position", RECORD, at(500, BelowMinimum), POSITION, span(500, 900), Stop()),
+    ("what the master holds is not: below it", RECORD, at(500, BelowMinimum), POSITION, SAME, Stop()),
+    ("a replica that has not begun passes nothing", RECORD, at(0, BelowMinimum), None, ABOVE, Stop()),
+    ("shorter", RECORD, at(500, AboveMaximum), POSITION, BELOW, report(Condition.ABOVE_MAXIMUM, 300, 500)),
+    ("grown again", RECORD, at(500, AboveMaximum), POSITION, SAME, report(Condition.ABOVE_MAXIMUM, 500, 500)),
+    ("unknown", RECORD, at(500, AboveMaximum), POSITION, None, report(Condition.ABOVE_MAXIMUM, 500, 500)),
+    ("other bytes", RECORD, at(450, Rewritten), POSITION, SAME, report(Condition.REWRITTEN, 450, 500)),
+    ("empty", RECORD, at(500, Recreated), POSITION, span(0, 0), report(Condition.RECREATED, 0, 500)),
+    ("readers pass damage with its bytes where they can", RECORD, at(600, *DAMAGE), POSITION, SAME, Stop()),
+    ("an election overrules", FAIL + RECORD, at(450, FailedOver), POSITION, SAME, Mend()),
+    ("a way back is taken to its end", FAIL + RECORD, at(450, WayBackPending), POSITION, None, Mend()),
+    ("a pending repair is a person's", FAIL + RECORD, at(450, RepairPending), POSITION, None, Stop()),
+    ("a pending repair is a person's: no position", FAIL + RECORD, at(450, RepairPending), None, None, Stop()),
+    ("other epochs: fail", FAIL, at(500, EpochsContradict), POSITION, SAME, Stop()),
+    (
+        "other epochs: record",
+        RECORD,
+        at(500, EpochsContradict),
+        POSITION,
+        SAME,
+        report(Condition.EPOCHS_CONTRADICT, 500, 500),
+    ),
+]
+OF_A_MASTER_THAT_OVERRULES = [
+    ("is followed", FAIL + RECORD, at(450, AboveMaximum, Rewritten), POSITION, BELOW, Mend()),
+    ("a start beyond its end is no difference", FAIL + RECORD, at(450, AboveMaximum, Rewritten), None, BELOW, Stop()),
+    ("a pending repair is taken to its end", FAIL + RECORD, at(450, RepairPending), POSITION, None, Mend()),
+    ("a pending repair is taken to its end: no position", FAIL + RECORD, at(450, RepairPending), None, None, Mend()),
+    ("empty overrules nothing: fail", FAIL, at(500, Recreated), POSITION, span(0, 0), Stop()),
+    ("empty: record", RECORD, at(500, Recreated), POSITION, span(0, 0), report(Condition.RECREATED, 0, 500)),
+    ("the rest is as ever", FAIL + RECORD, at(600, *DAMAGE, *NO_LOSS), POSITION, SAME, Stop()),
+    ("also what is passed", RECORD, at(500, BelowMinimum), POSITION, ABOVE, skip(500, 700)),
+]
 
 
 @pytest.mark.parametrize(
-    ("error", "bounds", "condition", "doubtful"),
-    [
-        (AboveMaximum("short", offset=500), span(0, 300), Condition.ABOVE_MAXIMUM, span(300, 500)),
-        (AboveMaximum("short", offset=500), span(0, 900), Condition.ABOVE_MAXIMUM, span(500, 500)),  # it grew again
-        (AboveMaximum("short", offset=500), None, Condition.ABOVE_MAXIMUM, span(500, 500)),
-        (Rewritten("other", offset=450), span(0, 900), Condition.REWRITTEN, span(450, 500)),
-        (Recreated("empty", offset=500), span(0, 0), Condition.RECREATED, span(0, 500)),
-    ],
+    ("case", "overrules"),
+    [*((case, False) for case in DECISIONS), *((case, True) for case in OF_A_MASTER_THAT_OVERRULES)],
+    ids=lambda case: case[0] if isinstance(case, tuple) else f"overrules={case}",
 )
-def test_what_needs_a_repair_stops_and_is_on_record(
-    error: LogtwinError, bounds: OffsetRange | None, condition: Condition, doubtful: OffsetRange
-) -> None:
-    assert decide("record", error, POSITION, bounds) == StopAndReport(condition, doubtful)
-
-
-@pytest.mark.parametrize("kind", [ChecksumMismatch, CorruptRecord, MissingSegment, Gap])
-def test_damage_that_comes_as_an_error_is_not_passed(kind: type[LogtwinError]) -> None:
-    """Readers pass it where they can, with its bytes; what they raise they could not pass."""
-    assert decide("record", kind("bad", offset=600), POSITION, span(0, 900)) == Stop()
-
-
-# --- a master that overrules
-
-
-@pytest.mark.parametrize("on_loss", ["fail", "record"])
-@pytest.mark.parametrize("kind", [AboveMaximum, Rewritten])
-def test_a_master_that_overrules_is_followed(kind: type[LogtwinError], on_loss: OnLoss) -> None:
-    error = kind("differs", offset=450)
-    assert decide(on_loss, error, POSITION, span(0, 300), overrules=True) == Mend()
-    assert decide(on_loss, error, None, span(0, 300), overrules=True) == Stop()  # a start beyond its end, no difference
-
-
-@pytest.mark.parametrize("on_loss", ["fail", "record"])
-@pytest.mark.parametrize("position", [None, POSITION])
-def test_a_pending_repair_is_taken_to_its_end(position: Offset | None, on_loss: OnLoss) -> None:
-    error = RepairPending("not done", offset=450)
-    assert decide(on_loss, error, position, None, overrules=True) == Mend()
-    assert decide(on_loss, error, position, None, overrules=False) == Stop()
-
-
-@pytest.mark.parametrize("on_loss", ["fail", "record"])
-def test_an_election_overrules(on_loss: OnLoss) -> None:
-    error = FailedOver("another master", offset=450)
-    assert decide(on_loss, error, POSITION, span(0, 900)) == Mend()
-    assert decide(on_loss, WayBackPending("not done", offset=450), POSITION, None) == Mend()
-    assert decide("fail", EpochsContradict("others", offset=500), POSITION, span(0, 900)) == Stop()
-    assert decide("record", EpochsContradict("others", offset=500), POSITION, span(0, 900)) == StopAndReport(
-        Condition.EPOCHS_CONTRADICT, span(500, 500)
-    )
-
-
-def test_an_empty_master_overrules_nothing() -> None:
-    error = Recreated("empty", offset=500)
-    assert decide("fail", error, POSITION, span(0, 0), overrules=True) == Stop()
-    assert decide("record", error, POSITION, span(0, 0), overrules=True) == StopAndReport(
-        Condition.RECREATED, span(0, 500)
-    )
-
-
-@pytest.mark.parametrize("kind", [ChecksumMismatch, CorruptRecord, MissingSegment, Gap, MasterUnreachable, TakenOver])
-def test_what_overruling_does_not_change(kind: type[LogtwinError]) -> None:
-    for on_loss in ("fail", "record"):
-        error = kind("bad", offset=600)
-        assert decide(on_loss, error, POSITION, span(0, 900), overrules=True) == Stop()
-    gone = BelowMinimum("gone", offset=500)
-    assert decide("record", gone, POSITION, span(700, 900), overrules=True) == Skip(
-        Condition.BELOW_MINIMUM, span(500, 700)
-    )
+def test_a_loss_is_decided_by_the_option_and_what_is_known(case: Any, overrules: bool) -> None:
+    _, options, errors, position, bounds, expected = case
+    for on_loss, error in product(options, errors):
+        assert decide(on_loss, error, position, bounds, overrules=overrules) == expected, (on_loss, error)
 
 
 # --- what an operator is told

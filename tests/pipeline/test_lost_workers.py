@@ -17,6 +17,7 @@ from sinks.delta.spark_jobs import JobFacts, job_failure, lost_worker, out_of_me
 from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
 from sources.rocketmq.producer.workload import send_workload, workload
+from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.python_workers import daemons, workers
 from tests.pipeline.running import assert_complete, job_config, run_until
@@ -46,14 +47,14 @@ def test_a_job_failure_is_that_of_its_worker() -> None:
         ("Traceback:\npyarrow.lib.ArrowMemoryError: malloc of size 7 failed\n", "malloc of size 7"),
     ],
 )
-def test_a_task_that_ran_out_of_memory_counts_as_one_whose_worker_died(text: str, found: str) -> None:
+def test_out_of_memory_is_a_lost_worker(text: str, found: str) -> None:
     error = out_of_memory(Py4JError(text), JobFacts(problem="", log="rocketmq/a", offset=7, hint=""))
     assert error is not None
     assert (error.log, error.offset) == ("rocketmq/a", 7)
     assert found in str(error)
 
 
-def test_what_only_quotes_such_an_error_does_not_count() -> None:
+def test_a_quoted_memory_error_is_no_lost_worker() -> None:
     text = "Traceback:\nValueError: found 'MemoryError: no' in a body\n"
     assert out_of_memory(Py4JError(text), JobFacts(problem="", log=None, hint="")) is None
 
@@ -83,9 +84,10 @@ def kill_workers() -> None:
     assert killed
     for process in killed:
         process.kill()
-    psutil.wait_procs(killed, timeout=20)
+    psutil.wait_procs(killed, timeout=PATIENCE_S)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_run_to_the_end_does_not_give_up_at_once(session: SparkSession, tmp_path: Path) -> None:
@@ -105,6 +107,7 @@ def test_a_run_to_the_end_does_not_give_up_at_once(session: SparkSession, tmp_pa
     assert_complete(session, tmp_path / "lake", log)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_running_job_outlives_its_workers(session: SparkSession, tmp_path: Path) -> None:

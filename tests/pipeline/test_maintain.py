@@ -21,15 +21,16 @@ from pipeline.operate import maintain as verb
 from pipeline.operate.maintain import Maintenance, check_horizon, step_table
 from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
-from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
 from tests.patience import wait_until
-from tests.pipeline.running import assert_complete, bytes_of, job_config, ledger_table, replicate_now
+from tests.pipeline.repair_bench import Bench
+from tests.pipeline.running import assert_complete, bytes_of, job_config, replicate_now
 from tests.truth import Fixture
 
 LOG_ID = LogId("rocketmq", "test")
+LOG_CLEANUP = "delta.enableExpiredLogCleanup"
 
 
 def with_settings(config: Config, **settings: object) -> Config:
@@ -96,23 +97,7 @@ def test_options_go_over_the_file() -> None:
         with_settings(config, keep_gb=-1)
 
 
-@pytest.mark.spark
-def test_tables_of_an_older_version_leave_their_log_to_it(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
-) -> None:
-    config = job_config(tmp_path, path=str(fixture_550.commitlog_path))
-    replicate_now(spark, config)
-    tables = [KernelTable(spark, str(folder.parent)) for folder in Path(config.warehouse).glob("*/_delta_log")]
-    cleaned_up = {"delta.enableExpiredLogCleanup": "true"}
-    for table in tables:
-        table.set_properties(table.existing(), cleaned_up)
-    maintain(spark, config, dry_run=True)
-    assert all(cleaned_up.items() <= table.existing().properties().items() for table in tables)
-    maintain(spark, config)
-    assert {table.existing().properties()["delta.enableExpiredLogCleanup"] for table in tables} == {"false"}
-    assert len(tables) >= 2
-
-
+@pytest.mark.nightly  # a merge beside a commit: `sinks/upkeep/test_compaction`
 @pytest.mark.spark
 def test_beside_a_job_that_commits_all_the_time(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
     """Both on a local disk: nothing is lost or doubled, the job sees nothing of it, and it ends in few files."""
@@ -149,23 +134,22 @@ def test_beside_a_job_that_commits_all_the_time(spark: SparkSession, fixture_550
 
 
 @pytest.mark.spark
-def test_by_the_command_line(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """With a size to keep: dry, then done, then nothing left to do; from there on every byte is the master's."""
-    log = fixture_550.log
-    job = tmp_path / "job.toml"
-    lake = tmp_path / "lake"
-    limit = len(log) // 8
+def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """With a size to keep: dry, then done; from there on every byte is the master's.
+
+    Tables of an older version leave their Delta log to it.
+    """
+    log, lake, job = bench.log.data(), bench.lake, bench.folder / "job.toml"
     job.write_text(
-        f'warehouse = "{lake}"\n[maintain]\nmin_files = 3\n[[logs]]\nid = "{LOG_ID}"\n'
-        f'path = "{fixture_550.commitlog_path}"\nmax_bytes_per_trigger = {limit}\n'
+        f'warehouse = "{lake}"\n[maintain]\nmin_files = 3\n[[logs]]\nid = "{LOG_ID}"\npath = "{bench.log.path}"\n'
     )
-    replicate_now(spark, job_config(lake, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=limit))
     orphan = lake / "log" / "part-of-a-crashed-batch.parquet"
     orphan.write_bytes(b"x" * 1000)
     then = time.time() - timedelta(days=8).total_seconds()
     os.utime(orphan, (then, then))
+    tables = [KernelTable(bench.spark, str(folder.parent)) for folder in lake.glob("*/_delta_log")]
+    for table in tables:
+        table.set_properties(table.existing(), {LOG_CLEANUP: "true"})
 
     def run(*options: str) -> dict[tuple[str, str], dict[str, Any]]:
         with pytest.raises(SystemExit) as ended:
@@ -175,31 +159,27 @@ def test_by_the_command_line(
         assert said["dry_run"] == ("--dry-run" in options)
         return {(one["table"], one["step"]): one for one in said["steps"]}
 
-    version = DeltaTable(str(lake / "log")).version()
+    versions = bench.versions()
+    assert {"log", "ledger"} <= versions.keys()
     dry = run("--dry-run")
-    assert DeltaTable(str(lake / "log")).version() == version
+    assert bench.versions() == versions
     assert orphan.exists()
-    assert bytes_of(spark, lake) == log
     done = run()
     assert not orphan.exists()
-    for table in ("log", "ledger"):
-        merge = [(one["files_before"], one["files_after"]) for one in (dry[table, "merge"], done[table, "merge"])]
-        assert merge == [(8, 1)] * 2
+    assert {table.existing().properties()[LOG_CLEANUP] for table in tables} == {"false"}
+    for name in ("log", "ledger"):
+        merge = [(one["files_before"], one["files_after"]) for one in (dry[name, "merge"], done[name, "merge"])]
+        assert merge == [(5, 1)] * 2
     gone = [one["files_before"] - one["files_after"] for one in (dry["log", "vacuum"], done["log", "vacuum"])]
     assert gone == [1, 1]
-    held = LogTable(spark, LOG.path(str(lake)), LOG_ID).read()
-    (hole,) = held.holes.ranges
+    (hole,) = bench.holes()
     assert hole.start == 0
     assert len(log) - hole.end >= len(log) // 2
     assert done["log", "retain"]["bytes_after"] == len(log) - hole.end
-    assert bytes_of(spark, lake) == log[hole.end :]
-    rows = ledger_table(spark, lake).orderBy("start").collect()
+    assert bytes_of(bench.spark, lake) == log[hole.end :]
+    rows = bench.rows("ledger")
     assert [row["deleted_at"] is not None for row in rows] == [row["end"] <= hole.end for row in rows]
     assert [row["start"] for row in rows][1:] == [row["end"] for row in rows][:-1]
-    again = run()
-    assert all(one["files_before"] == one["files_after"] for one in again.values() if one["step"] != "merge")
-    assert all(one["files_before"] == 0 for one in again.values() if one["step"] == "merge")
-    assert (again["log", "retain"]["records"], again["log", "retain"]["bytes_before"]) == (0, len(log) - hole.end)
 
 
 @pytest.mark.spark

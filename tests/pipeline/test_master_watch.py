@@ -64,7 +64,7 @@ def test_nothing_is_known_before_it_is_asked() -> None:
     assert watch.until_loss(None, None) is None
 
 
-def test_a_master_that_is_away_is_left_alone_for_a_while_and_what_it_said_stays() -> None:
+def test_a_master_that_is_away_is_asked_less_often_and_its_last_answer_stays() -> None:
     master = Growing((), held=[(0, 100)])
     watch = MasterWatch(master)
     watch.poll(Offset(0), 10)
@@ -103,17 +103,17 @@ def test_until_loss_is_that_of_the_position_now() -> None:
     left = watch.until_loss(Offset(2500), stored_us)
     assert left is not None
     assert left.bytes == 2000
-    assert left.seconds == pytest.approx(KEEPS_S - 600, abs=5)
+    assert left.seconds == pytest.approx(KEEPS_S - 600, abs=60)
     assert watch.until_loss(Offset(5000), stored_us) is None  # all of it is committed
     assert watch.until_loss(Offset(5200), stored_us) is None  # and more than was seen
 
 
-def test_a_clock_of_the_master_that_is_ahead_makes_nothing_younger_than_now() -> None:
+def test_until_loss_takes_a_time_ahead_of_now_for_now() -> None:
     watch = MasterWatch(Growing((), held=[(0, 5000)]))
     watch.poll(Offset(0), 10)
     left = watch.until_loss(Offset(0), int((time.time() + 500) * 1e6))
     assert left is not None
-    assert left.seconds == pytest.approx(KEEPS_S, abs=5)
+    assert left.seconds == pytest.approx(KEEPS_S, abs=60)
 
 
 def test_what_does_not_delete_threatens_nothing() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.large_log import write_large_log
 from tests.resident import Peak, run_measured
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 MB = 1_000_000
 PYTHON_GROWTH_MIB = 75

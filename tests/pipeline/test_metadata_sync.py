@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from threading import Thread
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ from pipeline.job.metadata_sync import MetadataSync, next_due
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
 from sources.datasource import register
-from sources.errors import LogtwinError, MasterError, MasterSilent, MasterUnreachable, ReplicaError
+from sources.errors import MasterError, MasterSilent, MasterUnreachable, ReplicaError
 from sources.master import SessionState
 from sources.metadata import (
     CONSUMER_OFFSETS,
@@ -37,12 +37,9 @@ from sources.metadata import (
     MetadataKind,
 )
 from sources.offsets import LogId, Offset
-from sources.rocketmq import metadata
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.workload import send_workload, workload
-from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.remoting import Command
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, replicate_now, run_until
 from tests.pipeline.sample_progress import PROGRESS
@@ -64,11 +61,9 @@ class Tables:
 
     def __init__(self) -> None:
         self.recorded: list[tuple[str, float]] = []
-        self.error: LogtwinError | None = None
+        self.error: Exception | None = None
         self.took_s = 0.0
         self.time: Any = time
-        self.least_version = 0
-        self.refused = 0
 
     def of(self, spark: object, warehouse: str, log_id: LogId, kind: MetadataKind) -> Any:
         tables = self
@@ -77,9 +72,6 @@ class Tables:
             def record(self, items: pa.Table, fetched_at: datetime, version: int) -> int:
                 if tables.error is not None:
                     raise tables.error
-                if version < tables.least_version:
-                    tables.refused += 1
-                    raise MasterError(f"version {version} is older", log=log_id)
                 tables.recorded.append((kind.name, tables.time.monotonic()))
                 tables.time.sleep(tables.took_s)
                 return 1
@@ -97,18 +89,24 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
     return noted
 
 
-def rhythm(first_after_s: float, every_s: float, warehouse: str = "unused") -> Config:
+def rhythm(first_after_s: float, every_s: float) -> Config:
     timing = {"first_after_s": first_after_s, "every_s": every_s}
-    return parse({"warehouse": warehouse, "metadata": timing}, where="test")
+    return parse({"warehouse": "unused", "metadata": timing}, where="test")
 
 
 def sync(
-    fetch: Callable[[], Iterator[FetchedMetadata]],
-    config: Config,
-    progress: Callable[[], Progress] = lambda: RUNNING,
-    spark: SparkSession | None = None,
+    fetch: Callable[[], Iterator[FetchedMetadata]], config: Config, progress: Callable[[], Progress] = lambda: RUNNING
 ) -> MetadataSync:
-    return MetadataSync(cast(SparkSession, spark), config, LOG, fetch, progress)
+    return MetadataSync(cast(SparkSession, None), config, LOG, fetch, progress)
+
+
+@contextmanager
+def fetching(one: MetadataSync) -> Iterator[None]:
+    one.start()
+    try:
+        yield
+    finally:
+        one.stop()
 
 
 def topics_only() -> Iterator[FetchedMetadata]:
@@ -149,10 +147,8 @@ def assert_recorded(
     tables.time = clock = WaitingClock()
     monkeypatch.setattr(metadata_sync, "time", clock)
     monkeypatch.setattr(metadata_sync, "threading", SimpleNamespace(Event=lambda: WaitingEvent(clock), Thread=Thread))
-    running = sync(topics_only, config)
-    running.start()
-    wait_until(lambda: len(tables.recorded) >= 3, "three fetches")
-    running.stop()
+    with fetching(sync(topics_only, config)):
+        wait_until(lambda: len(tables.recorded) >= 3, "three fetches")
     assert tables.times()[:3] == pytest.approx(at_s)
 
 
@@ -166,13 +162,10 @@ def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, cap
         yield FetchedMetadata(DELAY_OFFSETS, NOTHING)
         yield FetchedMetadata(MESSAGE_REQUEST_MODES, None)
 
-    running = sync(fetch, rhythm(0, 0.01))
-    with caplog.at_level(logging.WARNING):
-        running.start()
+    with caplog.at_level(logging.WARNING), fetching(sync(fetch, rhythm(0, 0.01))):
         wait_until(lambda: len(tables.recorded) >= 10, "ten fetches")
         healed.set()
         wait_until(lambda: "fetched again" in caplog.text, "the kind that failed")
-        running.stop()
     names = [name for name, _ in tables.recorded]
     assert names[:4] == ["topics", "delay_offsets"] * 2
     assert "message_request_modes" not in names
@@ -191,78 +184,55 @@ def test_a_master_that_is_away_is_one_warning(tables: Tables, caplog: pytest.Log
         for kind in (TOPICS, CONSUMER_OFFSETS, DELAY_OFFSETS):
             yield FetchedMetadata(kind, MasterUnreachable("cannot connect", hint="Check that it runs."))
 
-    running = sync(fetch, rhythm(0, 0.01))
-    running.start()
-    wait_until(lambda: len(ticks) > 3, "three fetches")
-    running.stop()
+    with fetching(sync(fetch, rhythm(0, 0.01))):
+        wait_until(lambda: len(ticks) > 3, "three fetches")
     assert [record.getMessage() for record in caplog.records] == [
         "rocketmq/broker-a: cannot connect. Check that it runs. "
         "(until it works again the warehouse keeps what it has of: topics, consumer_offsets, delay_offsets)"
     ]
 
 
-def test_whatever_fails_is_said_once_and_does_not_end_it(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("of", "kind", "words"),
+    [
+        ("fetch", ZeroDivisionError, "nobody thought of it"),
+        ("table", ReplicaError, "the disk is full"),
+        ("table", MasterError, "version 199 is older"),  # DI-116: the table knows the recorded one
+    ],
+)
+def test_a_failure_is_said_once_and_does_not_end_it(
+    tables: Tables, caplog: pytest.LogCaptureFixture, of: str, kind: type[Exception], words: str
+) -> None:
     asked = threading.Semaphore(0)
     is_failing = True
+    tables.error = kind(words) if of == "table" else None
 
     def fetch() -> Iterator[FetchedMetadata]:
         asked.release()
-        if is_failing:
-            raise ZeroDivisionError("nobody thought of it")
-        yield FetchedMetadata(TOPICS, NOTHING)
+        if is_failing and of == "fetch":
+            raise kind(words)
+        yield FetchedMetadata(DISTER_SERVICES, NOTHING, 199)
 
-    one = sync(fetch, rhythm(0.01, 0.01))
-    with caplog.at_level(logging.WARNING):
-        one.start()
+    with caplog.at_level(logging.WARNING), fetching(sync(fetch, rhythm(0.01, 0.01))):
         for _ in range(3):
-            assert asked.acquire(timeout=10)
-        is_failing = False
-        wait_until(lambda: bool(tables.recorded), "a fetch that works")
-        one.stop()
+            assert asked.acquire(timeout=PATIENCE_S)
+        assert tables.recorded == []
+        tables.error, is_failing = None, False
+        wait_until(lambda: "fetched again" in caplog.text, "that it works again")
+    assert tables.recorded != []
     said = [record.getMessage() for record in caplog.records]
-    assert ["nobody thought of it" in one for one in said] == [True, False]
-
-
-def test_a_table_that_cannot_be_written_does_not_end_it(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    tables.error = ReplicaError("the disk is full", log=LOG)
-    running = sync(topics_only, rhythm(0, 0.01))
-    running.start()
-    wait_until(lambda: "the disk is full" in caplog.text, "a warning")
-    tables.error = None
-    wait_until(lambda: "fetched again" in caplog.text, "that it works again")
-    running.stop()
-    assert caplog.text.count("the disk is full") == 1
-
-
-def test_45_an_older_state_is_one_warning_and_not_taken(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
-    """DI-116. Its number goes to the table, which knows the recorded one."""
-    tables.least_version = 200
-    now = [199]
-
-    def fetch() -> Iterator[FetchedMetadata]:
-        yield FetchedMetadata(DISTER_SERVICES, NOTHING, now[0])
-
-    running = sync(fetch, rhythm(0, 0.01))
-    running.start()
-    wait_until(lambda: tables.refused > 3, "three fetches")
-    assert tables.recorded == []
-    now[0] = 200
-    wait_until(lambda: "fetched again" in caplog.text, "that it is taken")
-    running.stop()
-    assert caplog.text.count("is older") == 1
+    assert [words in one for one in said] == [True, False]
 
 
 @pytest.mark.parametrize("phase", [Phase.FAILED, Phase.STOPPED, Phase.DONE])
 def test_it_ends_with_its_log(tables: Tables, phase: Phase) -> None:
     """A log that another job took over has failed; that job writes its metadata now."""
     now = [RUNNING]
-    running = sync(topics_only, rhythm(0, 0.01), lambda: now[0])
-    running.start()
-    wait_until(lambda: len(tables.recorded) > 2, "three fetches")
-    now[0] = replace(RUNNING, phase=phase)
-    wait_until(lambda: not _is_alive(), "the end of the thread")
-    recorded = len(tables.recorded)
-    running.stop()
+    with fetching(sync(topics_only, rhythm(0, 0.01), lambda: now[0])):
+        wait_until(lambda: len(tables.recorded) > 2, "three fetches")
+        now[0] = replace(RUNNING, phase=phase)
+        wait_until(lambda: not _is_alive(), "the end of the thread")
+        recorded = len(tables.recorded)
     assert len(tables.recorded) == recorded
 
 
@@ -273,20 +243,16 @@ def test_nothing_is_written_once_its_log_has_ended_meanwhile(tables: Tables) -> 
         now[0] = replace(RUNNING, phase=Phase.FAILED)
         yield FetchedMetadata(TOPICS, NOTHING)
 
-    running = sync(fetch, rhythm(0, 0.01), lambda: now[0])
-    running.start()
-    wait_until(lambda: not _is_alive(), "the end of the thread")
-    running.stop()
+    with fetching(sync(fetch, rhythm(0, 0.01), lambda: now[0])):
+        wait_until(lambda: not _is_alive(), "the end of the thread")
     assert tables.recorded == []
 
 
 def test_a_waiting_log_has_not_ended(tables: Tables) -> None:
     """MS-11."""
     waiting = replace(RUNNING, phase=Phase.WAITING)
-    running = sync(topics_only, rhythm(0, 0.01), lambda: waiting)
-    running.start()
-    wait_until(lambda: len(tables.recorded) > 2, "three fetches")
-    running.stop()
+    with fetching(sync(topics_only, rhythm(0, 0.01), lambda: waiting)):
+        wait_until(lambda: len(tables.recorded) > 2, "three fetches")
 
 
 def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,15 +262,12 @@ def test_stop_is_bounded_and_a_late_answer_is_dropped(tables: Tables, monkeypatc
 
     def fetch() -> Iterator[FetchedMetadata]:
         asked.set()
-        answer.wait(10)
+        answer.wait(PATIENCE_S)
         yield FetchedMetadata(TOPICS, NOTHING)
 
-    running = sync(fetch, rhythm(0, 1))
-    running.start()
-    assert asked.wait(10)
-    began = time.monotonic()
-    running.stop()
-    assert time.monotonic() - began < 1
+    with fetching(sync(fetch, rhythm(0, 1))):
+        assert asked.wait(PATIENCE_S)
+    assert _is_alive()  # nobody has waited for it
     answer.set()
     wait_until(lambda: not _is_alive(), "the end of the thread")
     assert tables.recorded == []
@@ -315,7 +278,7 @@ def test_at_a_good_end_it_is_fetched_once_more(tables: Tables, phase: Phase) -> 
     """Also where the job ended before its first fetch was due; and where its log has ended already."""
     running = sync(topics_only, rhythm(60, 60), lambda: replace(RUNNING, phase=phase))
     running.start()
-    running.finish(time.monotonic() + 5)
+    running.finish(time.monotonic() + PATIENCE_S)
     assert [name for name, _ in tables.recorded] == ["topics"]
     running.stop()
     assert not _is_alive()
@@ -326,19 +289,22 @@ def test_the_last_fetch_keeps_nobody_longer_than_it_may(tables: Tables) -> None:
     answer = threading.Event()
 
     def fetch() -> Iterator[FetchedMetadata]:
-        answer.wait(10)
+        answer.wait(PATIENCE_S)
         yield FetchedMetadata(TOPICS, NOTHING)
+
+    def is_asking() -> bool:
+        return any("last metadata" in one.name for one in threading.enumerate())
 
     running = sync(fetch, rhythm(60, 60))
     running.start()
-    began = time.monotonic()
-    running.finish(began + 0.2)
-    assert time.monotonic() - began < 1
+    running.finish(time.monotonic() + 0.2)
+    assert is_asking()
     answer.set()
-    wait_until(lambda: not any("last metadata" in one.name for one in threading.enumerate()), "the end of the thread")
+    wait_until(lambda: not is_asking(), "the end of the thread")
     assert tables.recorded == []
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_a_run_to_the_end_of_a_log_brings_its_metadata(spark: SparkSession, tmp_path: Path) -> None:
     """It ends long before the first fetch is due (`first_after_s`, 10 s)."""
@@ -362,11 +328,8 @@ def test_stop_before_the_first_fetch_and_without_a_start(tables: Tables) -> None
 
 def test_each_tick_says_how_far_master_and_replica_are_apart(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:
     """MS-19."""
-    running = sync(topics_only, rhythm(0, 60))
-    with caplog.at_level(logging.INFO):
-        running.start()
+    with caplog.at_level(logging.INFO), fetching(sync(topics_only, rhythm(0, 60))):
         wait_until(lambda: len(tables.recorded) == 1, "a fetch")
-        running.stop()
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
         "rocketmq/broker-a: the master is at 1000, the replica at 700, 300 bytes behind; acknowledged 600"
     ]
@@ -397,13 +360,13 @@ def test_data_does_not_wait_for_metadata_that_does_not_come(
 
     def hang(_: RocketMQLog) -> Iterator[FetchedMetadata]:
         asked.set()
-        answer.wait(60)
+        answer.wait(PATIENCE_S)
         return iter(())
 
     monkeypatch.setattr(RocketMQLog, "metadata", hang)
     monkeypatch.setattr(metadata_sync, "STOP_TIMEOUT_S", 0.1)
     with embedded_master(tmp_path / "store") as served, replicating(spark, tmp_path / "lake", served) as job:
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE_S)
         send_workload(served.master.address, workload(1), count=200)
         reached = run_until(job, lambda progress: progress.acknowledged == served.end != 0)
         assert reached.acknowledged == reached.position
@@ -422,37 +385,3 @@ def replicating(spark: SparkSession, warehouse: Path, served: Served) -> Iterato
         yield job
     finally:
         job.close()
-
-
-@pytest.mark.spark
-def test_an_embedded_master_on_the_store_of_a_broker(spark: SparkSession, tmp_path: Path) -> None:
-    """Its configuration files are served as a broker wrote them, unquoted keys and line breaks within maps."""
-    store = tmp_path / "store"
-    (store / "config").mkdir(parents=True)
-    (store / "config" / "consumerOffset.json").write_text(
-        '{\n\t"offsetTable":{\n\t\t"orders@CG":{0:7,1\n\t\t:9}\n\t}\n}'
-    )
-    (store / "config" / "delayOffset.json").write_text('{\n\t"offsetTable":{3:12\n\t}\n}')
-    with embedded_master(store) as served:
-
-        def ask(request: Command) -> Command:
-            with RemotingClient(served.master.address) as client:
-                return client.exchange(request)
-
-        running = sync(lambda: metadata.fetch(ask), rhythm(0, 0.5, str(tmp_path)), spark=spark)
-        running.start()
-        try:
-            wait_until((tmp_path / f"delay_offsets/_delta_log/{1:020d}.json").exists, "the delay offsets")
-        finally:
-            running.stop()
-    found = DeltaTable(str(tmp_path / "consumer_offsets")).to_pyarrow_table().to_pylist()
-    assert sorted(
-        (row["topic"], row["consumer_group"], row["queue_id"], row["next_queue_offset"]) for row in found
-    ) == [
-        ("orders", "CG", 0, 7),
-        ("orders", "CG", 1, 9),
-    ]
-    assert all(row["valid_from"] <= datetime.now(UTC) for row in found)
-    (delay,) = DeltaTable(str(tmp_path / "delay_offsets")).to_pyarrow_table().to_pylist()
-    assert (delay["delay_level"], delay["next_queue_offset"], delay["is_current"]) == (3, 12, True)
-    assert not (tmp_path / "timer_checkpoint").exists()  # this master has no such thing

@@ -259,25 +259,32 @@ def test_replicate_says_so_before_it_starts_anything(
 
 @pytest.mark.spark
 def test_a_job_can_be_watched_while_it_runs(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    ports: list[int] = []
     seen: list[dict[tuple[str, ...], float]] = []
     ended = threading.Event()
+    serve = Metrics.serve
+
+    def served(metrics: Metrics, host: str, port: int) -> str:
+        place = serve(metrics, host, port)
+        ports.append(int(place.rpartition(":")[2]))
+        return place
 
     def watch() -> None:
         while not ended.wait(0.05):
             try:
-                seen.append(values(scrape(port)))
+                seen.extend(values(scrape(port)) for port in ports)
             except OSError:
-                continue  # the endpoint is not there yet, or not any more
+                continue  # the endpoint is not there any more
+
+    monkeypatch.setattr(Metrics, "serve", served)
 
     watcher = threading.Thread(target=watch)
     with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
         job = tmp_path / "job.toml"
         job.write_text(
-            f'warehouse = "{tmp_path}/lake"\n[metrics]\nport = {port}\n[[logs]]\nid = "rocketmq/a"\n'
+            f'warehouse = "{tmp_path}/lake"\n[metrics]\nport = 0\n[[logs]]\nid = "rocketmq/a"\n'
             f'master = "{master.options["master"]}"\nremoting = "{master.options["remoting"]}"\n'
         )
         watcher.start()

@@ -101,7 +101,7 @@ def test_a_reports_rows() -> None:
     assert [(one["name"], one["at"]) for one in dicts_of(table)] == [("a", noon), ("b", None), ("c", None), ("d", None)]
 
 
-def test_what_is_due_at_the_end_of_the_calendar_is_drawn() -> None:
+def test_a_slice_at_the_end_of_the_calendar_is_drawn() -> None:
     last = Slice(at=datetime(9999, 12, 31, tzinfo=UTC), count=1, is_late=False)
     (bars,) = figures.pending(Pending({"pending": 1}, 364 * 86_400, (last,))).figure.data
     assert list(bars.y) == [1]

@@ -24,6 +24,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.nightly  # a process with a JVM of its own
 @pytest.mark.spark
 @pytest.mark.timeout(200)
 def test_batches_come_to_a_process_with_more_than_a_thousand_files() -> None:

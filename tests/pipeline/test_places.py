@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from pathlib import Path
 
@@ -10,24 +11,23 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from sources.errors import ConfigurationError
-from tests.pipeline.running import assert_complete, replicate_now
-from tests.truth import Fixture
+from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.running import assert_complete, job_config, replicate_now
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-@pytest.mark.parametrize("warehouse", ["{}/a lake", "file:{}/a lake", "file://{}/a lake", "file://localhost{}/a lake"])
-def test_the_table_alone_says_where_a_log_goes_on_wherever_it_is(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, warehouse: str
-) -> None:
-    logs = [{"id": "rocketmq/test", "path": str(fixture_550.commitlog_path)}]
-    config = parse({"warehouse": warehouse.format(tmp_path), "logs": logs}, where="test")
-    lake = tmp_path / "a lake"
+@pytest.mark.parametrize("uri", ["", "file:", "file://", "file://localhost"])
+def test_the_table_alone_says_where_a_log_goes_on_wherever_it_is(spark: SparkSession, tmp_path: Path, uri: str) -> None:
+    log, lake = FaultyLog(tmp_path / "master"), tmp_path / "a lake"
+    log.append(random.Random(1), 20)
+    config = job_config(f"{uri}{lake}", path=str(log.path))
     replicate_now(spark, config)
     shutil.rmtree(lake / "log")
     shutil.rmtree(lake / "ledger")
     replicate_now(spark, config)  # the table is empty again, whatever another query has read
-    assert_complete(spark, lake, fixture_550.log)
-    assert [path.name for path in tmp_path.iterdir()] == ["a lake"]
+    assert_complete(spark, lake, log.data())
+    assert {path.name for path in tmp_path.iterdir()} == {"a lake", "master"}
 
 
 def test_a_place_that_nobody_can_open_is_said_at_the_start() -> None:

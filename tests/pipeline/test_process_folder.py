@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE_S
+
 _HOLD = (
     "import sys; from pipeline.system.process_folder import process_folder; "
     "print(process_folder(), flush=True); sys.stdin.read()"
@@ -31,9 +33,7 @@ def a_process(tmp: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_a_new_process_removes_the_folder_of_a_killed_one_only(tmp_path_factory: pytest.TempPathFactory) -> None:
     tmp = tmp_path_factory.mktemp("s")
     living, its = a_process(tmp)
     killed, left = a_process(tmp)
@@ -43,16 +43,16 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_uses_stays(
         (left / ".a.sock").touch()
         (its / ".b.sock").touch()
         killed.send_signal(signal.SIGKILL)
-        killed.wait(timeout=20)
+        killed.wait(timeout=PATIENCE_S)
         assert left.exists()
         third, own = a_process(tmp)
-        third.communicate(timeout=20)
+        third.communicate(timeout=PATIENCE_S)
         assert not left.exists()
         assert not own.exists()
         assert (its / ".b.sock").exists()
     finally:
         for process in (living, killed):
-            process.communicate(timeout=20)
+            process.communicate(timeout=PATIENCE_S)
     assert not its.exists()
 
 
@@ -63,6 +63,6 @@ def test_a_folder_that_is_too_deep_for_spark_is_not_used(room_bytes: int, *, is_
         tmp = Path(short) / ("d" * (61 - own_bytes - room_bytes - len(short) - 1))
         tmp.mkdir()
         process, folder = a_process(tmp)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
     assert folder.is_relative_to(tmp) == is_used
     assert len(str(folder)) <= 61

@@ -46,7 +46,7 @@ def test_a_partition_lags_as_a_log_does() -> None:
     assert replace(at, maximum=None).lag_offsets is None
 
 
-def test_the_last_error_is_the_querys_before_the_sessions_and_stays_when_it_has_healed() -> None:
+def test_the_last_error_stays_when_it_has_healed() -> None:
     assert PROGRESS.last_error == "it broke"
     failure = MasterUnreachable("no connection")
     assert replace(PROGRESS, error=failure, last_failure=failure).last_error == "no connection"

@@ -85,18 +85,21 @@ def ran(
     )
 
 
-def test_it_is_there_in_an_environment_of_its_own_and_imports_next_to_nothing(python: Path, tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_the_installed_wheel_imports_no_pyspark(python: Path, tmp_path: Path) -> None:
     done = ran(tmp_path, python, "-c", PROGRAM)
     assert done.stdout.split() == [own_version(), "False"]
 
 
-def test_without_extras_there_is_all_that_tasks_import(python: Path, tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_without_extras_everything_but_kafka_can_be_imported(python: Path, tmp_path: Path) -> None:
     """All that reads and writes, but for Kafka; and the command line of the driver."""
     done = ran(tmp_path, python, "-c", EVERYTHING)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 200
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("verb", "extra"),
     [
@@ -120,10 +123,9 @@ def test_what_an_extra_brings_is_missed_by_its_name(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
-def test_a_replica_a_past_and_the_data_source_are_known_by_a_call_each(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
-) -> None:
+def test_the_registering_functions_register(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
     opened(spark, tmp_path, MemoryMaster((100,) * 20))(ranges(0, 1000))
     session = spark.newSession()
     logtwin.register(session, str(tmp_path))

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from sources.datasource import register
 from tests import truth
+from tests.patience import PATIENCE_S
 from tests.pipeline.python_workers import workers
 from tests.pipeline.running import job_config, replicate_now
 
@@ -41,7 +42,7 @@ def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_workers")  # others look at what earlier tasks have left in them
-def test_a_worker_does_not_collect_what_was_imported_for_it(spark: SparkSession) -> None:
+def test_imported_objects_are_frozen_for_the_collector(spark: SparkSession) -> None:
     def kept_and_looked_at(_: Iterable[int]) -> list[tuple[int, int]]:
         return [(gc.get_freeze_count(), len(gc.get_objects()))]
 
@@ -50,7 +51,7 @@ def test_a_worker_does_not_collect_what_was_imported_for_it(spark: SparkSession)
 
 
 @pytest.mark.spark
-def test_no_connection_between_spark_and_a_worker_waits_for_late_acknowledgements(spark: SparkSession) -> None:
+def test_workers_are_connected_by_unix_sockets(spark: SparkSession) -> None:
     """As those over TCP do, 40 ms."""
 
     def sockets(_: Iterable[int]) -> list[tuple[int, int]]:
@@ -69,6 +70,7 @@ def short_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.mark.nightly  # a process that imports all that tasks need
 def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
     """Where Spark wants it is on the driver's host."""
     environment = {**os.environ, "TMPDIR": str(short_folder), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
@@ -80,7 +82,7 @@ def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
     socket = Path(daemon.stdout.read(length).decode())
     assert socket.is_socket()
     assert socket.parent.parent == short_folder / f"logtwin-{os.getuid()}"
-    daemon.communicate(timeout=20)
+    daemon.communicate(timeout=PATIENCE_S)
     assert not socket.parent.exists()
 
 
@@ -96,14 +98,9 @@ def own_workers(spark: SparkSession) -> Iterator[Callable[[], list[psutil.Proces
 
 @pytest.mark.spark
 def test_a_core_has_one_worker(
-    spark: SparkSession,
-    tmp_path: Path,
-    fixture_550: truth.Fixture,
-    own_workers: Callable[[], list[psutil.Process]],
+    spark: SparkSession, tmp_path: Path, fixture_550: truth.Fixture, own_workers: Callable[[], list[psutil.Process]]
 ) -> None:
     """And not one that reads what is to be done beside one that does it: by turns either, both would take memory."""
-    config = job_config(
-        tmp_path, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=1_000_000, split_bytes=100_000
-    )
+    config = job_config(tmp_path, path=str(fixture_550.commitlog_path), split_bytes=500_000)
     replicate_now(spark, config)
     assert 1 <= len(own_workers()) <= CORES

@@ -8,10 +8,8 @@ import random
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunFile, RunState, process_space
@@ -22,27 +20,17 @@ from sources.errors import AlreadyRunning, ConfigurationError, Recreated
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
-from tests.pipeline.repair_bench import (
-    OTHER,
-    TEST,
-    Bench,
-    rewrite_the_second_record,
-)
-from tests.pipeline.running import assert_complete, job_config, replicate_now
+from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
+from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FAULTS = [
-    FaultyLog.lose_a_record,
-    FaultyLog.lose_a_file,
-    FaultyLog.rewrite_from_the_middle,
-    rewrite_the_second_record,
-]
+FAULTS = [FaultyLog.lose_a_record, FaultyLog.lose_a_file, FaultyLog.rewrite_from_the_middle, rewrite_the_second_record]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callable[[FaultyLog], int]) -> None:
-    before, held, position = bench.rows("log"), bench.log.data(), bench.log.end
+    before, held, position, ledger = bench.rows("log"), bench.log.data(), bench.log.end, bench.rows("ledger")
     common = fault(bench.log)
     at_master = bench.log.data()
 
@@ -51,6 +39,8 @@ def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callab
     gone = [row for row in before if row["offset"] >= common]
     assert (done.back.found.common, done.back.since, done.back.records) == (common, position, len(gone))
     assert done.back.bytes == position - common
+    distance = sum(row["end"] > common for row in ledger) + 1
+    assert done.comparisons <= 2 * math.log2(distance) + 2
     assert done.back.found.condition is (Condition.ABOVE_MAXIMUM if len(at_master) < position else Condition.REWRITTEN)
     assert bench.rows("log") == before[: len(before) - len(gone)]
     removed = bench.rows("removed")
@@ -101,26 +91,6 @@ def test_a_look_changes_nothing_and_foretells_all(bench: Bench) -> None:
     assert (foretold.back, foretold.comparisons) == (done.back, done.comparisons)
 
 
-def test_few_ranges_are_compared(bench: Bench) -> None:
-    common = bench.log.rewrite_from_the_middle()
-    rows = bench.rows("ledger")
-    distance = sum(row["end"] > common for row in rows) + 1
-    assert bench.repair().comparisons <= 2 * math.log2(distance) + 2
-
-
-def test_a_range_that_verify_found_rewritten_bounds_the_search(bench: Bench) -> None:
-    """What follows it agrees, so a search from the end would never come to it."""
-    boundaries = bench.log.boundaries
-    at, after = boundaries[50], boundaries[51]
-    bench.log.flip(after - 1)
-    assert bench.look().back is None
-    bench.found(Condition.REWRITTEN, boundaries[40], boundaries[60])
-    done = bench.repair()
-    assert done.back is not None
-    assert done.back.found.common == at
-    assert [row.state for row in bench.incidents().all()] == [State.HEALED, State.HEALED]
-
-
 def test_an_empty_master_has_to_be_accepted(bench: Bench) -> None:
     before = bench.rows("log")
     for file in sorted(bench.log.path.iterdir())[1:]:
@@ -139,21 +109,9 @@ def test_an_empty_master_has_to_be_accepted(bench: Bench) -> None:
     assert (done.back.found.condition, done.back.found.common, done.position) == (Condition.RECREATED, 0, 0)
     assert (bench.rows("log"), bench.rows("ledger")) == ([], [])
     assert bench.offsets("removed") == [row["offset"] for row in before]
-    bench.log.append(random.Random(5), 80)
-    bench.replicate()
-    assert_complete(bench.spark, bench.lake, bench.log.data())
 
 
-def test_another_masters_log_has_to_be_accepted_too(bench: Bench) -> None:
-    shutil.rmtree(bench.log.root)
-    bench.log.append(random.Random(6), 400)
-    with pytest.raises(Recreated):
-        bench.repair()
-    assert bench.repair(accept_master=True).position == 0
-    assert bench.rows("log") == []
-
-
-def test_of_an_accepted_master_that_begins_later_nothing_older_is_kept(bench: Bench) -> None:
+def test_nothing_below_the_minimum_of_an_accepted_master_is_kept(bench: Bench) -> None:
     """What lies below its minimum is of another history, which nobody can compare any more."""
     before = bench.offsets("log")
     shutil.rmtree(bench.log.root)
@@ -168,8 +126,6 @@ def test_of_an_accepted_master_that_begins_later_nothing_older_is_kept(bench: Be
     assert bench.offsets("removed") == before
     assert bench.holes() == (OffsetRange(Offset(0), Offset(FILE_SIZE_BYTES)),)
     assert bench.state().first == FILE_SIZE_BYTES
-    bench.replicate()
-    assert bench.offsets("log")[0] == FILE_SIZE_BYTES
 
 
 def test_a_master_whose_minimum_is_above_the_position_contradicts_nothing(bench: Bench) -> None:
@@ -177,23 +133,6 @@ def test_a_master_whose_minimum_is_above_the_position_contradicts_nothing(bench:
     bench.log.forget_front(5)
     assert bench.log.start > (bench.state().offset or 0)
     assert bench.repair().back is None
-
-
-@pytest.mark.parametrize("merged", [False, True])
-def test_of_two_logs_in_one_warehouse_one_is_touched(bench: Bench, tmp_path: Path, merged: bool) -> None:
-    other = FaultyLog(tmp_path / "other")
-    other.append(random.Random(9), 150)
-    replicate_now(bench.spark, job_config(bench.lake, id=str(OTHER), path=str(other.path)))
-    if merged:
-        bench.spark.sql(f"OPTIMIZE delta.`{bench.lake}/log`")
-        assert len(DeltaTable(f"{bench.lake}/log").file_uris()) == 1
-    theirs = (bench.rows("log", OTHER), bench.rows("ledger", OTHER), bench.state(OTHER))
-    before = bench.rows("log")
-    common = bench.log.rewrite_from_the_middle()
-    bench.repair()
-    assert bench.rows("log") == [row for row in before if row["offset"] < common]
-    assert bench.offsets("removed") == [row["offset"] for row in before if row["offset"] >= common]
-    assert (bench.rows("log", OTHER), bench.rows("ledger", OTHER), bench.state(OTHER)) == theirs
 
 
 def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:

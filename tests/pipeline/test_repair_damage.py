@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import NoReturn
 
 import pytest
-from delta.tables import DeltaTable
 
 from pipeline.operate.repair import repair_logs
 from sinks.books.incident import State
@@ -16,13 +15,14 @@ from sinks.proof import stored
 from sources.errors import StorageUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
+from tests.pipeline.edited_rows import edit_rows
 from tests.pipeline.repair_bench import Bench, newest_file, spoil
 from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("module", [stored, rewrite])
+@pytest.mark.parametrize("module", [stored, pytest.param(rewrite, marks=pytest.mark.nightly)])
 def test_a_file_that_cannot_be_reached_just_now_is_not_taken_out(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, module: ModuleType
 ) -> None:
@@ -64,8 +64,7 @@ def test_a_damaged_file_of_the_replica_becomes_a_hole(bench: Bench, is_gone: boo
 def test_damaged_rows_that_can_be_read_are_kept(bench: Bench) -> None:
     """A row that is another one, in a file that is sound: as a bit that flipped before it was written."""
     before, lost = bench.rows("log"), bench.rows("ledger")[1]
-    table = DeltaTable.forPath(bench.spark, f"{bench.lake}/log")
-    table.update(f"offset = {lost['start']}", {"flag": "7"})
+    edit_rows(bench.lake / "log", {lost["start"]: lambda row: [{**row, "flag": 7}]})
     bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["start"] + 1)
     bench.repair()
     gone = [row["offset"] for row in before if lost["start"] <= row["offset"] < lost["end"]]
@@ -73,6 +72,7 @@ def test_damaged_rows_that_can_be_read_are_kept(bench: Bench) -> None:
     assert bench.offsets("log") == [row["offset"] for row in before if row["offset"] not in gone]
 
 
+@pytest.mark.nightly  # of a file that several logs share: `test_repair_shared`
 def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
     lost = bench.rows("ledger")[-1]
     before = bench.rows("log")
@@ -89,7 +89,7 @@ def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
     assert_complete(bench.spark, bench.lake, bench.log.data())
 
 
-def test_what_cannot_be_read_is_no_obstacle_to_going_back(bench: Bench) -> None:
+def test_going_back_passes_a_file_that_cannot_be_read(bench: Bench) -> None:
     """Nobody has found it before: the rows cannot be kept, and would have gone anyway."""
     before, lost = bench.rows("log"), bench.rows("ledger")[-1]
     common = bench.log.rewrite_from_the_middle()

@@ -95,11 +95,8 @@ def test_epochs_above_the_common_point_go_with_it(bench: Bench) -> None:
     assert (bench.state().offset, bench.state().epochs) == (common, listed((1, 0)))
 
 
-ALWAYS = {RepairStep.CUT, RepairStep.LEDGER}
-
-
 @pytest.mark.parametrize(
-    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in RepairStep]
+    "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
 )
 def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, step: RepairStep) -> None:
     following(bench)
@@ -115,7 +112,7 @@ def test_killed_after_any_step_the_next_job_takes_it_to_its_end(bench: Bench, st
     assert [row.state for row in bench.incidents().all()] == [State.HEALED]
 
 
-def test_bytes_that_contradict_the_epochs_are_for_a_person(bench: Bench) -> None:
+def test_bytes_that_contradict_the_epochs_have_to_be_accepted(bench: Bench) -> None:
     following(bench)
     later, common = bench.log.boundaries[-2], bench.log.rewrite_from_the_middle()
     theirs, rows = listed((1, 0), (2, 300), (3, later)), bench.rows("log")

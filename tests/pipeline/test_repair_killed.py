@@ -16,7 +16,7 @@ from sinks.books.incident import State
 from sinks.healing.repair_steps import RepairStep
 from sources.errors import RepairPending
 from sources.loss import Condition
-from tests.pipeline.repair_bench import Bench, Killed, dying_after, newest_file, outcome, spoil
+from tests.pipeline.repair_bench import Bench, Killed, dying_after, outcome
 from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -24,30 +24,32 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 PROJECT = Path(__file__).parents[2]
 
 
-def test_killed_after_any_step_it_ends_the_same(bench: Bench, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
+)
+def test_killed_after_any_step_it_ends_the_same(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, step: RepairStep
+) -> None:
     common = bench.log.rewrite_from_the_middle()
     for number in range(3):  # other incidents, one of them below the common point
         bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in RepairStep}
-    for folder in killed.values():
-        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
+    folder = shutil.copytree(bench.folder, tmp_path_factory.mktemp(step.value), dirs_exist_ok=True)
+    killed = Bench(bench.spark, Path(folder))
     bench.repair()
     expected = outcome(bench)
     assert [state for *_, state in expected["incidents"]].count(State.OPEN) == 1
-
-    for step, folder in killed.items():
-        one = Bench(bench.spark, folder)
-        with pytest.raises(Killed):
-            one.repair(dying_after(step))
-        if step is not RepairStep.FINISH:
-            with pytest.raises(RepairPending):
-                one.replicate()
-            assert one.look().resumed is not None
-            assert one.repair().resumed is not None
-        assert one.repair().back is None
-        assert outcome(one) == expected, step
+    with pytest.raises(Killed):
+        killed.repair(dying_after(step))
+    if step is not RepairStep.FINISH:
+        with pytest.raises(RepairPending):
+            killed.replicate()
+        assert killed.look().resumed is not None
+        assert killed.repair().resumed is not None
+    assert killed.repair().back is None
+    assert outcome(killed) == expected
 
 
+@pytest.mark.nightly  # a process with a JVM of its own
 def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
     common = bench.log.rewrite_from_the_middle()
     command = [sys.executable, "-m", "tests.pipeline.killed_repair", str(bench.lake), str(bench.log.path), "cut"]
@@ -65,29 +67,3 @@ def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
     bench.replicate()
     assert_complete(bench.spark, bench.lake, bench.log.data())
     assert len(bench.offsets("removed")) == len(set(bench.offsets("removed")))
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (RepairStep.CUT, RepairStep.LEDGER),
-        pytest.param((RepairStep.AUDIT, RepairStep.INCIDENTS, RepairStep.FINISH), marks=pytest.mark.soak),
-    ],
-)
-def test_killed_while_damage_is_taken_out_it_ends_the_same(
-    bench: Bench, tmp_path_factory: pytest.TempPathFactory, steps: tuple[RepairStep, ...]
-) -> None:
-    end = bench.log.end
-    spoil(newest_file(bench))
-    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
-    killed = {step: tmp_path_factory.mktemp(step.value) for step in steps}
-    for folder in killed.values():
-        shutil.copytree(bench.folder, folder, dirs_exist_ok=True)
-    bench.repair()
-    expected = outcome(bench)
-    for step, folder in killed.items():
-        one = Bench(bench.spark, folder)
-        with pytest.raises(Killed):
-            one.repair(dying_after(step))
-        one.repair()
-        assert outcome(one) == expected, step

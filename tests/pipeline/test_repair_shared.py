@@ -59,6 +59,12 @@ def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     lost = {one.log_id: lost_of(one) for one in members}
     first, *others = members
     look, version = first.look(), first.versions()["log"]
+    theirs, gone = str(others[0].log_id), lost[others[0].log_id]
+    foretold = repair_logs(
+        shared.config, "job.toml", log_id=str(first.log_id), accept_master=False, take_over=False, dry_run=True
+    )
+    todo = f"{theirs} {gone}: run logtwin repair --log {theirs}, or logtwin backfill"
+    assert f"{first.log_id}: also to be taken out: {todo}" in list(foretold)
     done = first.repair()
     assert (look.taken_out, look.others) == (done.taken_out, done.others)
     assert version == first.versions()["log"] - 3  # claimed, cut, done
@@ -78,54 +84,27 @@ def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     shared.assert_explained()
     again = first.repair()
     assert (again.taken_out, again.others) == ((), ())
-    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-        pass
+    for one in members:
+        assert f"{one.log_id}: missing, now read from the master again: {lost[one.log_id]}" in one.repair_and_bring()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
-def test_the_command_line_says_which_others_to_repair(shared: Shared) -> None:
-    _, (first, *others) = damaged(shared)
-    gone = lost_of(others[0])
-
-    def said(log_id: str, *, dry_run: bool = False) -> list[str]:
-        return list(
-            repair_logs(shared.config, "job.toml", log_id=log_id, accept_master=False, take_over=False, dry_run=dry_run)
-        )
-
-    mine, theirs = str(first.log_id), str(others[0].log_id)
-    todo = f"{theirs} {gone}: run logtwin repair --log {theirs}, or logtwin backfill"
-    assert f"{mine}: also to be taken out: {todo}" in said(mine, dry_run=True)
-    assert f"{mine}: also taken out: {todo}" in said(mine)
-    assert first.is_its_master_s()
-    assert f"{theirs}: missing, now read from the master again: {gone}" in said(theirs)
-    assert others[0].is_its_master_s()
-    assert len(others[1].holes()) == 1
-
-
-@pytest.mark.parametrize(
-    "steps",
-    [
-        (RepairStep.CUT, RepairStep.LEDGER),
-        pytest.param((RepairStep.AUDIT, RepairStep.INCIDENTS, RepairStep.FINISH), marks=pytest.mark.soak),
-    ],
-)
-def test_killed_after_any_step_it_ends_the_same(
-    shared: Shared, tmp_path_factory: pytest.TempPathFactory, steps: tuple[RepairStep, ...]
-) -> None:
+@pytest.mark.nightly  # of a repair by itself: `test_repair_killed`
+@pytest.mark.parametrize("step", list(RepairStep)[1:])
+def test_killed_after_any_step_it_ends_the_same(shared: Shared, tmp_path: Path, step: RepairStep) -> None:
     _, (first, *_) = damaged(shared)
-    killed = {step: shared.copied(tmp_path_factory.mktemp(step.value)) for step in steps}
+    one = shared.copied(tmp_path / "killed")
     first.repair()
-    expected = of_all(shared)
-    for step, one in killed.items():
-        mine = one.of(first.log_id.name)
-        with pytest.raises(Killed):
-            mine.repair(dying_after(step))
-        if step is not RepairStep.AUDIT:
-            one.assert_explained()
-        mine.repair()
-        assert of_all(one) == expected, step
+    mine = one.of(first.log_id.name)
+    with pytest.raises(Killed):
+        mine.repair(dying_after(step))
+    if step is not RepairStep.AUDIT:
+        one.assert_explained()
+    mine.repair()
+    assert of_all(one) == of_all(shared)
 
 
+@pytest.mark.nightly
 def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared: Shared) -> None:
     _, (first, second, third) = damaged(shared)
     with pytest.raises(Killed):
@@ -140,10 +119,8 @@ def test_a_backfill_of_another_log_may_come_before_the_end_of_the_repair(shared:
     shared.assert_explained()
 
 
-@pytest.mark.parametrize(
-    "at",
-    [RepairStep.CUT, *(pytest.param(step, marks=pytest.mark.soak) for step in (RepairStep.AUDIT, RepairStep.LEDGER))],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("at", [RepairStep.AUDIT, RepairStep.CUT, RepairStep.LEDGER])
 def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: RepairStep) -> None:
     _, (first, *_) = damaged(shared)
     running = shared.replicas([name for name in NAMES if name != first.log_id.name])
@@ -158,11 +135,11 @@ def test_the_others_are_replicated_on_meanwhile(shared: Shared, at: RepairStep) 
     shared.bring(running)
     assert all(replica.position() == shared.of(name).log.end for name, replica in running.items())
     shared.assert_explained()
-    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-        pass
+    shared.repair_all()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 
+@pytest.mark.nightly
 def test_what_can_be_read_of_a_range_goes_with_it(shared: Shared) -> None:
     """One record of another log lies in a file of its own: the rest of its row of the ledger is lost."""
     file, names = next((file, names) for file, names in list(shared.files().items())[2:] if len(names) == 3)
@@ -186,6 +163,7 @@ def test_what_can_be_read_of_a_range_goes_with_it(shared: Shared) -> None:
     assert file not in set(shared.files()) - known
 
 
+@pytest.mark.nightly
 def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared: Shared) -> None:
     second = shared.of("b")
     (oldest, _), _, (newest, names) = [(file, names) for file, names in shared.files().items() if "b" in names]
@@ -214,6 +192,7 @@ def backfilled(member: Member) -> BackfillResult:
     return run_backfill(member.spark, member.config, subject, Wanted(None, None), is_alone=True)
 
 
+@pytest.mark.nightly
 def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared) -> None:
     """What it has found to be lost may be there again by now."""
     file, (first, second, _) = damaged(shared)
@@ -222,8 +201,7 @@ def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared
 
     def faster(step: RepairStep) -> None:
         if step is RepairStep.AUDIT:
-            for _ in repair_logs(second.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-                pass
+            second.repair_and_bring()
             assert second.is_its_master_s()
 
     with pytest.raises(ReplicaError, match=file.name):
@@ -231,8 +209,7 @@ def test_of_two_repairs_that_take_out_one_file_the_second_is_told(shared: Shared
     assert second.is_its_master_s()
     shared.assert_explained()
     assert first.repair().missing == (first.holes()[0],)
-    for _ in repair_logs(shared.config, "job.toml", accept_master=False, take_over=False, dry_run=False):
-        pass
+    shared.repair_all()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
 
 

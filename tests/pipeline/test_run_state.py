@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from pipeline.monitoring.run_state import (
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
 from sources.offsets import UNITS
-from tests.patience import eventually
+from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.sample_progress import NOW, PROGRESS, TOPIC_PROGRESS
 
 LOG = "rocketmq/broker-a"
@@ -59,9 +59,8 @@ def test_a_state_survives_its_json() -> None:
 
 
 def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_path: Path) -> None:
-    job = Job()
-    mine = publisher(tmp_path, job)
-    mine.enter(take_over=False)
+    mine = Run(tmp_path)
+    mine.enter()
     found = json.loads((tmp_path / "_runs" / "rocketmq" / "broker-a.json").read_text())
     assert found["host"] == socket.gethostname()
     assert found["pid"] == os.getpid()
@@ -73,7 +72,7 @@ def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_pat
     assert (found["role"], found["master"], found["master_role"]) == ("slave", "10.0.0.5:10912", "SYNC_MASTER")
     assert found["last_error"] == "it broke"
     assert found["partitions"] == []
-    ended(job, mine)
+    mine.end()
 
 
 def test_of_a_topic_the_file_has_each_partition() -> None:
@@ -123,7 +122,7 @@ def test_a_place_that_cannot_be_reached_is_an_oserror() -> None:
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.WAITING])
 @pytest.mark.parametrize("age_s", [-FRESH_S, 0, 5, FRESH_S])
-def test_a_run_that_spoke_lately_lives(phase: Phase, age_s: float) -> None:
+def test_a_run_that_spoke_lately_is_live(phase: Phase, age_s: float) -> None:
     assert state(phase=phase, age_s=age_s).is_live(NOW)
     assert state(phase=phase, age_s=age_s, space="elsewhere", pid=GONE_PID).is_live(NOW)
 
@@ -138,12 +137,12 @@ def test_a_run_that_spoke_lately_lives(phase: Phase, age_s: float) -> None:
     ],
     ids=lambda one: f"{one.phase.value} {one.age_s(NOW):g} s",
 )
-def test_a_run_that_ended_or_fell_silent_does_not(dead: RunState) -> None:
+def test_a_run_that_ended_or_fell_silent_is_not_live(dead: RunState) -> None:
     assert not dead.is_live(NOW)
     check_free(dead, LOG, NOW)
 
 
-def test_a_run_whose_process_is_gone_from_this_host_does_not() -> None:
+def test_a_run_whose_process_is_gone_from_this_host_is_not_live() -> None:
     check_free(state(pid=GONE_PID, age_s=0), LOG, NOW)
 
 
@@ -171,19 +170,23 @@ def test_a_refusal_for_another_hosts_sake_says_how_long_to_wait() -> None:
         check_free(state(age_s=4, space="another host"), LOG, NOW)
 
 
-@dataclass
-class Job:
-    """What a publisher watches."""
+class Run:
+    """A run, of which a test says how it is."""
 
-    now: Progress = PROGRESS
+    def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS) -> None:
+        self.now = now
+        writer = replace(this_writer(), run=name)
+        self.publisher = Publisher(RunFile(str(warehouse), LOG), LOG, writer, self.progress)
 
     def progress(self) -> Progress:
         return self.now
 
+    def enter(self, *, take_over: bool = False) -> None:
+        self.publisher.enter(take_over=take_over)
 
-def publisher(warehouse: Path, job: Job, run: str = "mine") -> Publisher:
-    writer = replace(this_writer(), run=run)
-    return Publisher(RunFile(str(warehouse), LOG), LOG, writer, job.progress)
+    def end(self, phase: Phase = Phase.STOPPED) -> None:
+        self.now = replace(self.now, phase=phase)
+        self.publisher.join()
 
 
 def on_disk(warehouse: Path) -> RunState:
@@ -192,107 +195,118 @@ def on_disk(warehouse: Path) -> RunState:
     return found
 
 
-def ended(job: Job, publisher: Publisher, phase: Phase = Phase.STOPPED) -> None:
-    job.now = replace(job.now, phase=phase)
-    publisher.join()
-
-
 def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: Path) -> None:
-    job = Job(replace(PROGRESS, phase=Phase.STARTING))
-    mine = publisher(tmp_path, job)
-    mine.enter(take_over=False)
+    mine = Run(tmp_path, now=replace(PROGRESS, phase=Phase.STARTING))
+    mine.enter()
     assert on_disk(tmp_path).phase is Phase.STARTING
-    job.now = replace(job.now, phase=Phase.RUNNING)
-    mine.changed()
+    mine.now = replace(mine.now, phase=Phase.RUNNING)
+    mine.publisher.changed()
     assert eventually(lambda: on_disk(tmp_path).phase is Phase.RUNNING)
-    ended(job, mine)
+    mine.end()
     assert on_disk(tmp_path).phase is Phase.STOPPED
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
 
 
 def test_it_renews_its_word_without_any_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
-    job = Job()
-    mine = publisher(tmp_path, job)
-    mine.enter(take_over=False)
+    mine = Run(tmp_path)
+    mine.enter()
     first = on_disk(tmp_path).updated_at
     assert eventually(lambda: on_disk(tmp_path).updated_at > first)
-    ended(job, mine)
+    mine.end()
 
 
 def test_a_second_run_is_refused_and_leaves_the_first_ones_word(tmp_path: Path) -> None:
-    job = Job()
-    first = publisher(tmp_path, job, "first")
-    first.enter(take_over=False)
-    second = publisher(tmp_path, Job(), "second")
+    first, second, third = (Run(tmp_path, name) for name in ("first", "second", "third"))
+    first.enter()
     with pytest.raises(AlreadyRunning, match="first"):
-        second.enter(take_over=False)
-    second.join()
+        second.enter()
+    second.publisher.join()
     assert on_disk(tmp_path).writer.run == "first"
-    ended(job, first)
-    third_job = Job()
-    third = publisher(tmp_path, third_job, "third")
-    third.enter(take_over=False)
+    first.end()
+    third.enter()
     assert on_disk(tmp_path).writer.run == "third"
-    ended(third_job, third)
+    third.end()
 
 
 def test_a_run_that_is_taken_over_gives_way(tmp_path: Path) -> None:
     """Before it has noticed, when it has, and when it ends."""
-    old_job, new_job = Job(), Job()
-    old, new = publisher(tmp_path, old_job, "old"), publisher(tmp_path, new_job, "new")
-    old.enter(take_over=False)
+    old, new = Run(tmp_path, "old"), Run(tmp_path, "new")
+    old.enter()
     new.enter(take_over=True)
-    old.changed()
-    old_job.now = replace(PROGRESS, phase=Phase.FAILED, error=TakenOver("another job writes this log"))
-    old.join()
+    old.publisher.changed()
+    old.now = replace(PROGRESS, error=TakenOver("another job writes this log"))
+    old.end(Phase.FAILED)
     assert on_disk(tmp_path).writer.run == "new"
-    ended(new_job, new)
+    new.end()
     assert (on_disk(tmp_path).writer.run, on_disk(tmp_path).phase) == ("new", Phase.STOPPED)
 
 
-def test_who_takes_over_has_the_last_word_whatever_the_other_still_says(tmp_path: Path) -> None:
-    old_job, new_job = Job(), Job()
-    old, new = publisher(tmp_path, old_job, "old"), publisher(tmp_path, new_job, "new")
-    old.enter(take_over=False)
+def test_a_run_that_took_over_overwrites_a_late_word_of_the_other(tmp_path: Path) -> None:
+    old, new = Run(tmp_path, "old"), Run(tmp_path, "new")
+    old.enter()
     said = on_disk(tmp_path)
     new.enter(take_over=True)
     RunFile(str(tmp_path), LOG).write(replace(said, updated_at=datetime.now(UTC)))  # it was just about to
-    new.changed()
+    new.publisher.changed()
     assert eventually(lambda: on_disk(tmp_path).writer.run == "new")
-    new.enter(take_over=False)  # a start that is tried again
-    ended(new_job, new)
-    ended(old_job, old)
+    new.enter()  # a start that is tried again
+    new.end()
+    old.end()
 
 
 def test_a_run_that_learns_late_that_it_was_taken_over_keeps_nobody_out(tmp_path: Path) -> None:
     """Who took the log over came and went meanwhile, and the word of the old run is there again."""
-    old_job, new_job = Job(), Job()
-    old, new = publisher(tmp_path, old_job, "old"), publisher(tmp_path, new_job, "new")
-    old.enter(take_over=False)
+    old, new, third = (Run(tmp_path, name) for name in ("old", "new", "third"))
+    old.enter()
     new.enter(take_over=True)
-    ended(new_job, new, Phase.DONE)
-    old.changed()
+    new.end(Phase.DONE)
+    old.publisher.changed()
     assert eventually(lambda: on_disk(tmp_path).writer.run == "old")
-    old_job.now = replace(PROGRESS, phase=Phase.FAILED, error=TakenOver("another job writes this log"))
-    old.join()
+    old.now = replace(PROGRESS, error=TakenOver("another job writes this log"))
+    old.end(Phase.FAILED)
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
-    third_job = Job()
-    third = publisher(tmp_path, third_job, "third")
-    third.enter(take_over=False)
-    ended(third_job, third)
+    third.enter()
+    third.end()
 
 
-def test_a_run_that_waits_to_start_again_does_not_take_back_what_another_one_took(tmp_path: Path) -> None:
-    waiting = Job(replace(PROGRESS, phase=Phase.WAITING, error=MasterUnreachable("it is away")))
-    old, new_job = publisher(tmp_path, waiting, "old"), Job()
+def test_a_waiting_run_does_not_take_its_log_back(tmp_path: Path) -> None:
+    old = Run(tmp_path, "old", replace(PROGRESS, phase=Phase.WAITING, error=MasterUnreachable("it is away")))
+    new = Run(tmp_path, "new")
     old.enter(take_over=True)
-    new = publisher(tmp_path, new_job, "new")
     new.enter(take_over=True)
     with pytest.raises(AlreadyRunning, match="new"):
-        old.enter(take_over=False)
-    ended(waiting, old)
-    ended(new_job, new)
+        old.enter()
+    old.end()
+    new.end()
+
+
+def test_any_error_of_publishing_is_logged_once_and_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were its thread to end, others would take the job for dead after a while, and begin another one."""
+    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
+    failing = threading.Event()
+    failed = threading.Semaphore(0)
+
+    class Failing(Run):
+        def progress(self) -> Progress:
+            if failing.is_set():
+                failed.release()
+                raise ZeroDivisionError("nobody thought of it")
+            return super().progress()
+
+    mine = Failing(tmp_path)
+    mine.enter()
+    with caplog.at_level(logging.WARNING):
+        failing.set()
+        for _ in range(3):
+            assert failed.acquire(timeout=PATIENCE_S)
+        failing.clear()
+        since = datetime.now(UTC)
+        assert eventually(lambda: on_disk(tmp_path).updated_at > since)
+        mine.end()
+    assert ["nobody thought of it" in record.message for record in caplog.records] == [True]
 
 
 def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
@@ -302,45 +316,15 @@ def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
     (tmp_path / "_runs").write_text("a file where a folder should be")
     asked = threading.Semaphore(0)
 
-    class Counting(Job):
+    class Counting(Run):
         def progress(self) -> Progress:
             asked.release()
             return super().progress()
 
-    job = Counting()
-    mine = publisher(tmp_path, job)
+    mine = Counting(tmp_path)
     with caplog.at_level(logging.WARNING):
-        mine.enter(take_over=False)
+        mine.enter()
         for _ in range(5):
-            assert asked.acquire(timeout=10)
-        ended(job, mine)
+            assert asked.acquire(timeout=PATIENCE_S)
+        mine.end()
     assert [LOG in record.message for record in caplog.records] == [True]
-
-
-def test_whatever_keeps_it_from_saying_so_is_said_once_and_passes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Were its thread to end, others would take the job for dead after a while, and begin another one."""
-    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
-    failing = threading.Event()
-    failed = threading.Semaphore(0)
-
-    class Failing(Job):
-        def progress(self) -> Progress:
-            if failing.is_set():
-                failed.release()
-                raise ZeroDivisionError("nobody thought of it")
-            return super().progress()
-
-    job = Failing()
-    mine = publisher(tmp_path, job)
-    mine.enter(take_over=False)
-    with caplog.at_level(logging.WARNING):
-        failing.set()
-        for _ in range(3):
-            assert failed.acquire(timeout=10)
-        failing.clear()
-        since = datetime.now(UTC)
-        assert eventually(lambda: on_disk(tmp_path).updated_at > since)
-        ended(job, mine)
-    assert ["nobody thought of it" in record.message for record in caplog.records] == [True]

@@ -23,7 +23,7 @@ def _java(spark: SparkSession) -> psutil.Process:
 
 
 @pytest.mark.spark
-def test_the_jvm_of_a_session_hands_to_c2_what_runs_ten_times_as_often(spark: SparkSession) -> None:
+def test_c2_compiles_what_runs_ten_times_as_often_as_it_would(spark: SparkSession) -> None:
     java = _java(spark)
     assert set(COMPILE_LATER.split()) <= set(java.cmdline())
     flags = subprocess.run(
@@ -42,13 +42,13 @@ def test_a_jvm_that_has_other_compilers_starts_nevertheless(spark: SparkSession)
 
 
 @pytest.mark.spark
-def test_the_jvm_of_a_session_says_what_logtwin_lets_it_say(spark: SparkSession) -> None:
+def test_the_jvm_of_a_session_has_the_logging_configuration_of_logtwin(spark: SparkSession) -> None:
     [given] = [one for one in _java(spark).cmdline() if one.startswith("-Dlog4j2.configurationFile=file:")]
     assert Path(given.partition("file:")[2]).exists()
 
 
 @pytest.mark.spark
-def test_a_worker_keeps_the_pages_of_the_arrays_that_it_makes_again_and_again(spark: SparkSession) -> None:
+def test_a_worker_keeps_freed_pages(spark: SparkSession) -> None:
     array_bytes, arrays, turns = 8 << 20, 5, 8
 
     def faults(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,9 +70,7 @@ def test_a_worker_keeps_the_pages_of_the_arrays_that_it_makes_again_and_again(sp
 
 
 @pytest.mark.spark
-def test_local_files_are_written_without_checksums_of_hadoops_and_those_of_others_stay_true(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_local_files_get_no_hadoop_checksums_and_stale_ones_go(spark: SparkSession, tmp_path: Path) -> None:
     jvm: Any = spark._jvm
     hadoop, configuration = jvm.org.apache.hadoop.fs, jvm.org.apache.hadoop.conf.Configuration
     ours = hadoop.Path(str(tmp_path)).getFileSystem(spark._jsc.hadoopConfiguration())
@@ -104,6 +102,7 @@ def test_local_files_are_written_without_checksums_of_hadoops_and_those_of_other
         read("left alone")
 
 
+@pytest.mark.spark
 def test_a_variable_in_sql_is_no_more_than_its_name(spark: SparkSession) -> None:
     """Whoever wrote it: a condition of a typed table, a topic in a question of the report."""
     names = ("${env:PATH}", "${system:java.home}", "${spark.master}")

@@ -26,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("cache")
-def test_it_is_the_installed_one_with_modules_in_place_of_archives() -> None:
+def test_the_home_is_the_installed_one_without_archives() -> None:
     installed = Path(pyspark.__file__).parent
     assert (home() / "jars").samefile(installed / "jars")
     assert (home() / "bin" / "spark-submit").samefile(installed / "bin" / "spark-submit")
@@ -44,7 +44,7 @@ def test_several_processes_may_make_it_at_once(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_a_jvm_is_started_with_it_and_nobody_else_sees_it() -> None:
+def test_spark_home_is_set_for_the_start_of_the_jvm_only() -> None:
     with compiled_home():
         assert os.environ["SPARK_HOME"] == str(home())
     assert "SPARK_HOME" not in os.environ

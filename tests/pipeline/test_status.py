@@ -132,11 +132,11 @@ def test_a_log_that_no_job_replicates(last: RunState | None) -> None:
     assert (said["lag_bytes"], said["lag_s"]) == (1000, None)  # nobody saw when they came
     # the file of 1000 that holds the position is the fourth that goes, an hour and 50 minutes from now at the earliest
     assert said["until_loss_bytes"] == 3000
-    assert said["until_loss_s"] == pytest.approx(7200 - 600, abs=5)
+    assert said["until_loss_s"] == pytest.approx(7200 - 600, abs=60)
     assert said["last_error"] == (None if last is None else "it broke")
 
 
-def test_what_is_complete_lags_by_no_time_and_loses_nothing() -> None:
+def test_a_complete_replica_has_no_lag_and_no_time_until_loss() -> None:
     said = status_of(MASTER, None, table(5000), ANSWER, NOW)
     assert (said.lag_bytes, said.lag_s) == (0, 0)
     assert (said.until_loss_bytes, said.until_loss_s) == (None, None)

@@ -5,6 +5,7 @@ The faults are real exceptions of a Hadoop file system under real Kernel and Spa
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,13 +16,14 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
-from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
-from sources.errors import ReplicaError, StorageUnreachable
+from sources.errors import StorageUnreachable
+from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
+from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
-from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
 
@@ -35,18 +37,26 @@ def storage(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 @pytest.fixture
-def config(tmp_path: Path, fixture_550: Fixture) -> Config:
-    config = job_config(tmp_path / "lake", path=str(fixture_550.commitlog_path), max_bytes_per_trigger=2_000_000)
+def log(tmp_path: Path) -> FaultyLog:
+    log = FaultyLog(tmp_path / "master")
+    log.append(random.Random(1), 100)
+    return log
+
+
+@pytest.fixture
+def config(tmp_path: Path, log: FaultyLog) -> Config:
+    """For two batches."""
+    config = job_config(tmp_path / "lake", path=str(log.path), max_bytes_per_trigger=log.end // 2 + 1000)
     return config.model_copy(update={"retry_wait_max_s": 0.1})
 
 
 def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
-    spark: SparkSession, storage: FaultyStorage, fixture_550: Fixture, config: Config
+    spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
 ) -> None:
     with storage.failing(A_COMMIT, after=True):
-        replicate_now(spark, config)
+        replicate_in_process(spark, config)
         assert storage.hits == 1
-    assert_complete(spark, Path(config.warehouse), fixture_550.log)
+    assert_complete(spark, Path(config.warehouse), log.data())
 
 
 @pytest.mark.parametrize(
@@ -57,22 +67,26 @@ def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
             r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException", True, -1, id="answer lost"
         ),
         pytest.param(
-            A_COMMIT, "org.apache.hadoop.ipc.StandbyException", False, -1, id="fail-over", marks=pytest.mark.soak
+            r"rename .*/checkpoint-.*/offsets/1",
+            "java.net.ConnectException",
+            False,
+            1,
+            id="Spark's mark",
+            marks=pytest.mark.nightly,
         ),
-        pytest.param(r"rename .*/checkpoint-.*/offsets/1", "java.net.ConnectException", False, 1, id="Spark's mark"),
     ],
 )
 def test_a_job_waits_for_the_storage_and_writes_everything_once(
     spark: SparkSession,
     storage: FaultyStorage,
-    fixture_550: Fixture,
+    log: FaultyLog,
     config: Config,
     on: str,
     kind: str,
     after: bool,
     times: int,
 ) -> None:
-    end, files = fixture_550.max_offset, Counter[BatchStep]()
+    end, files = log.end, Counter[BatchStep]()
     with ExitStack() as fault:
 
         def break_at_the_second_batch(step: BatchStep) -> None:
@@ -95,33 +109,18 @@ def test_a_job_waits_for_the_storage_and_writes_everything_once(
     assert waited.error.log == "rocketmq/test"
     assert kind in str(waited.error.found)
     assert (set(done.failures), done.error) == ({"StorageUnreachable"}, None)
-    assert_complete(spark, Path(config.warehouse), fixture_550.log)
+    assert_complete(spark, Path(config.warehouse), log.data())
 
 
+@pytest.mark.nightly
 def test_a_run_to_the_end_does_not_wait_and_is_run_again(
-    spark: SparkSession, storage: FaultyStorage, fixture_550: Fixture, config: Config
+    spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
 ) -> None:
     with storage.failing(A_COMMIT, times=-1), pytest.raises(StorageUnreachable, match="SocketTimeout") as caught:
         replicate_now(spark, config)
     assert caught.value.exit_code == 6
     replicate_now(spark, config)
-    assert_complete(spark, Path(config.warehouse), fixture_550.log)
-
-
-def test_what_no_waiting_helps_ends_the_log(spark: SparkSession, storage: FaultyStorage, config: Config) -> None:
-    def has_ended(now: Progress) -> bool:
-        return now.phase in (Phase.WAITING, Phase.FAILED)
-
-    with storage.failing(A_COMMIT, kind="org.apache.hadoop.security.AccessControlException", times=-1):
-        job = Job(spark, config, available_now=False)
-        job.start()
-        try:
-            ended = run_until(job, has_ended)
-        finally:
-            job.close()
-    assert ended.phase is Phase.FAILED
-    assert type(ended.error) is ReplicaError
-    assert "AccessControlException" in str(ended.error.found)
+    assert_complete(spark, Path(config.warehouse), log.data())
 
 
 def test_a_look_that_fails_is_named(spark: SparkSession, storage: FaultyStorage, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``spark-submit`` on a standalone cluster: its workers have the code only as a wheel; and its script."""
+"""The script that ``spark-submit`` runs. To a cluster, with the code as a wheel: `test_cluster`."""
 
 from __future__ import annotations
 
@@ -12,39 +12,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from deltalake import DeltaTable
 
 from pipeline.spark.jars import delta_jars
 from pipeline.submit import run
 from tests.class_archives import spark_options
 from tests.patience import wait_until
-from tests.pipeline.standalone import PROJECT, SPARK, cluster, submitted
-from tests.truth import Fixture
-
-
-@pytest.mark.soak  # in `test_cluster` a job is submitted that meets more
-@pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_a_submitted_job_replicates_with_tasks_in_another_process(
-    fixture_550: Fixture, tmp_path: Path, wheel: Path
-) -> None:
-    job = tmp_path / "job.toml"
-    job.write_text(
-        f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{fixture_550.commitlog_path}"\n'
-        "split_bytes = 1000000\n"
-    )
-    with_ui = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
-    with (
-        cluster(tmp_path / "cluster", cores=2) as one,
-        submitted(one, wheel, job, properties=with_ui) as done,
-    ):
-        assert done.ended() == 0, done.errors.read_text()[-4000:]
-    assert "service 'SparkUI'" in done.errors.read_text()  # logtwin turns it off: what is submitted goes over that
-    assert f"done at offset {fixture_550.max_offset}" in done.output.read_text()
-    table = DeltaTable(str(tmp_path / "lake" / "log"))
-    assert table.to_pyarrow_dataset().count_rows() == len(fixture_550.rows)
-    assert table.transaction_version("logtwin/rocketmq/test@0") == fixture_550.max_offset
-
+from tests.pipeline.standalone import PROJECT, SPARK
 
 _KILLED = """
 import os, signal, sys
@@ -65,9 +38,10 @@ def short_tmp() -> Iterator[Path]:
         yield Path(short)
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_a_submitted_driver_that_is_killed_leaves_no_socket_behind_the_next_start(short_tmp: Path) -> None:
+def test_sockets_of_a_killed_driver_go_at_the_next_start(short_tmp: Path) -> None:
     tmp = short_tmp
     script = tmp / "job.py"
     script.write_text(_KILLED)

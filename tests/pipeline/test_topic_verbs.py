@@ -134,9 +134,7 @@ def test_other_topics_of_the_warehouse_are_not_the_configurations(operator: Oper
     assert json.loads(operator.must("incidents list", "--json").out) == {"incidents": []}
 
 
-def test_status_says_what_the_table_knows_and_why_no_broker_was_asked(
-    operator: Operator, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_status_without_brokers_says_what_the_table_knows(operator: Operator, caplog: pytest.LogCaptureFixture) -> None:
     said = operator.must("status", "--json")
     (one,) = json.loads(said.out)["logs"]
     assert (one["id"], one["position"], one["running"]) == ("kafka/east/orders", 190, False)
@@ -153,6 +151,7 @@ def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> 
     assert "kafka/east/orders/1" in page.read_text()
 
 
+@pytest.mark.nightly
 def test_maintain_serves_each_partition_and_the_files_they_share(operator: Operator) -> None:
     said = operator.must("maintain", "--json", "--keep-days", "1")
     steps = {(one["table"], one["step"], one["log"]) for one in json.loads(said.out)["steps"]}

@@ -58,8 +58,7 @@ def test_a_topic_is_in_one_table(others: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "log_id"),
-    [(ONE, "kafka/east/orders"), (TWO, "kafka/east/payments"), (MATCHING, "kafka/east/orders-eu")],
+    ("given", "log_id"), [(ONE, "kafka/east/orders"), (TWO, "kafka/east/payments"), (MATCHING, "kafka/east/orders-eu")]
 )
 def test_one_topic_of_a_table_can_be_chosen(given: dict[str, Any], log_id: str) -> None:
     chosen = table({**given, "group": "lake"}).only(log_id)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -13,10 +12,11 @@ from pipeline.job import log_group
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from sources.datasource import register
-from sources.errors import AlreadyRunning, TakenOver
+from sources.errors import TakenOver
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
-from tests.patience import eventually
+from tests.patience import PATIENCE_S, eventually
+from tests.pipeline import group_in_process
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, job_config
 
@@ -55,19 +55,21 @@ def slaves(master: Served) -> int:
         return len((client.ha_status() or {}).get("haConnectionInfo", []))
 
 
-def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
+def test_the_newest_goes_on_and_the_older_one_stops(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group_in_process.use(monkeypatch)
     with embedded_master(tmp_path / "store") as master:
-        send(master, 500, seed=1)
+        send(master, 100, seed=1)
         older = job_of(spark, tmp_path / "lake", master)
         older.start()
         thread, failures = running(older)
         try:
             newer = job_of(spark, tmp_path / "lake", master, take_over=True)
             newer.start()
-            send(master, 500, seed=2)
+            send(master, 100, seed=2)
             assert run_until(newer, master.end) is None
-            thread.join(60)
+            thread.join(PATIENCE_S)
         finally:
             older.request_stop()
             thread.join()
@@ -78,41 +80,6 @@ def test_the_newest_goes_on_and_the_older_one_stops(spark: SparkSession, tmp_pat
         assert_complete(spark, tmp_path / "lake", master.log())
 
 
-def test_a_second_one_is_refused_and_the_first_goes_on(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
-    with embedded_master(tmp_path / "store") as master:
-        send(master, 500, seed=1)
-        first = job_of(spark, tmp_path / "lake", master)
-        first.start()
-        owner = first.logs[0]
-        thread, failures = running(first)
-        try:
-            second = job_of(spark, tmp_path / "lake", master)
-            with pytest.raises(AlreadyRunning) as caught:
-                second.start()
-            assert second.progress()[0].phase is Phase.FAILED
-            assert str(os.getpid()) in str(caught.value)
-            assert caught.value.exit_code == 5
-            # into another warehouse it may
-            other = job_of(spark, tmp_path / "another-lake", master)
-            other.start()
-            send(master, 500, seed=2)
-            assert run_until(other, master.end) is None
-            assert eventually(lambda: owner.progress().position == master.end)
-        finally:
-            first.request_stop()
-            thread.join(60)
-        assert failures == [None]
-        assert owner.phase is Phase.STOPPED
-        log = master.log()
-        # the first has ended: now it may
-        third = job_of(spark, tmp_path / "lake", master)
-        third.start()
-        third.close()
-    for lake in ("lake", "another-lake"):
-        assert_complete(spark, tmp_path / lake, log)
-
-
 def test_an_idle_job_that_lost_its_log_stops_reporting(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,7 +87,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
     monkeypatch.setattr(log_group, "CHECK_OWNERSHIP_EVERY_S", 0.5)
     register(spark)
     with embedded_master(tmp_path / "store") as master:
-        send(master, 300, seed=1)
+        send(master, 50, seed=1)
         older = job_of(spark, tmp_path / "lake", master)
         older.start()
         thread, failures = running(older)
@@ -129,7 +96,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
             assert eventually(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
             batches = older.progress()[0].batches
             newer.start()
-            thread.join(60)
+            thread.join(PATIENCE_S)
             assert len(failures) == 1
             assert isinstance(failures[0], TakenOver)
             gone = older.progress()[0]
@@ -140,4 +107,4 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
         finally:
             newer.close()
             older.request_stop()
-            thread.join(60)
+            thread.join(PATIENCE_S)

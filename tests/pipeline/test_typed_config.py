@@ -182,7 +182,7 @@ def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
     assert text.splitlines()[-3:] == ["# id: string", "# at: timestamp", "# offset_: int"]
 
 
-def test_files_that_are_no_schemas(tmp_path: Path) -> None:
+def test_a_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot read the schema"):
         table(format="avro", schema=str(tmp_path / "none.avsc")).definition()
     (tmp_path / "binary").write_bytes(b"\xff")

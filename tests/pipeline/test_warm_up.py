@@ -33,7 +33,7 @@ def test_each_core_gets_a_task_of_python(spark: SparkSession) -> None:
     wait_until(lambda: completed() == spark.sparkContext.defaultParallelism, "a task for each core")
 
 
-def test_it_never_fails() -> None:
+def test_warming_up_never_fails() -> None:
     class Stopped:
         class sparkContext:
             defaultParallelism = 2

@@ -1,0 +1,36 @@
+"""Rows of a table that are others, behind Delta's back: damage that no commit tells of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+Row = dict[str, Any]
+
+
+def edit_rows(table: Path, edits: Mapping[int, Callable[[Row], list[Row]]], key: str = "offset") -> None:
+    """In place of each row whose `key` is named: what its edit makes of it. Other files stay as they are."""
+    edited = {}
+    for file in table.glob("*.parquet"):
+        rows = pq.read_table(file, partitioning=None)
+        if any(at in edits for at in rows[key].to_pylist()):
+            made = [new for row in rows.to_pylist() for new in (edits[row[key]](row) if row[key] in edits else [row])]
+            pq.write_table(pa.Table.from_pylist(made, rows.schema), file)
+            edited[file.name] = file.stat().st_size
+    _tell_sizes(table / "_delta_log", edited)
+
+
+def _tell_sizes(log: Path, edited: Mapping[str, int]) -> None:
+    """Spark looks for a file's footer by the size that the commit says."""
+    for derived in (*log.glob("*.checkpoint*.parquet"), *log.glob("*.crc"), *log.glob("_last_checkpoint")):
+        derived.unlink()
+    for commit in log.glob("*.json"):
+        actions = [json.loads(line) for line in commit.read_text().splitlines()]
+        for add in (action["add"] for action in actions if "add" in action):
+            add["size"] = edited.get(add["path"], add["size"])
+        commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
