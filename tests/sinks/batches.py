@@ -77,6 +77,12 @@ def log(spark: SparkSession, warehouse: Path) -> DataFrame:
     return spark.read.format("delta").load(LOG.path(str(warehouse))).orderBy("log_id", "epoch", "offset")
 
 
+def rows(path: Path | str, *order: str) -> list[dict[str, Any]]:
+    """The rows of the table at `path`, in the order of these columns. Read by delta-rs."""
+    found: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist()
+    return sorted(found, key=lambda row: [row[name] for name in order])
+
+
 def offsets(warehouse: Path) -> list[int]:
     """The offsets in the log table, in order, doubled where a record is there twice. Read by delta-rs."""
     found: list[int] = DeltaTable(LOG.path(str(warehouse))).to_pyarrow_table(columns=["offset"])["offset"].to_pylist()
@@ -85,5 +91,4 @@ def offsets(warehouse: Path) -> list[int]:
 
 def ledger(warehouse: Path) -> list[dict[str, Any]]:
     """The ledger, in order. Read by delta-rs."""
-    rows: list[dict[str, Any]] = DeltaTable(LEDGER.path(str(warehouse))).to_pyarrow_table().to_pylist()
-    return sorted(rows, key=lambda row: (row["log_id"], row["start"]))
+    return rows(LEDGER.path(str(warehouse)), "log_id", "start")

@@ -20,8 +20,6 @@ from sources.errors import LogtwinError, MasterError, MasterSilent
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId
 
-pytestmark = pytest.mark.spark
-
 LOG = LogId("dister", "orders")
 START = datetime(2024, 2, 29, 12, tzinfo=UTC)
 LEADER = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, logid=10007, version="1.6")
@@ -30,8 +28,8 @@ LEADER = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, logi
 class Replica:
     """The tables of a leader's services and nodes; each look is a minute after the one before."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self._spark = spark
+    def __init__(self, plain: SparkSession, folder: Path) -> None:
+        self._spark = plain
         self.leader = folder / "leader"
         self.leader.mkdir()
         self.warehouse = folder / "lake"
@@ -77,8 +75,8 @@ class Replica:
 
 
 @pytest.fixture
-def replica(spark: SparkSession, tmp_path: Path) -> Replica:
-    return Replica(spark, tmp_path)
+def replica(plain: SparkSession, tmp_path: Path) -> Replica:
+    return Replica(plain, tmp_path)
 
 
 def registry(last: int, **types: str) -> ServiceRegistry:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
@@ -16,14 +15,13 @@ LOG = LogId("rocketmq", "broker-a")
 FIRST, SECOND = Epoch(0, Offset(0)), Epoch(1, Offset(900))
 
 
-@pytest.mark.spark
-def test_each_epoch_is_there_once_also_number_0(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_epoch_is_there_once_also_number_0(plain: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "epochs")
-    table = EpochsTable(spark, path)
+    table = EpochsTable(plain, path)
     assert not table.append(LOG, 0, ())
     assert table.append(LOG, 0, (FIRST,))
     assert not table.append(LOG, 0, (FIRST,))
-    later = EpochsTable(spark, path)  # of the next run
+    later = EpochsTable(plain, path)  # of the next run
     assert not later.append(LOG, 0, (FIRST,))
     assert later.append(LOG, 0, (FIRST, SECOND))
     assert later.append(LOG, 1, (FIRST,))

@@ -19,15 +19,13 @@ from sources.errors import ReplicaError
 from sources.offsets import Offset
 from tests.sinks.test_position import ROW
 
-pytestmark = pytest.mark.spark
-
 
 class Following:
     """The ledger, with a row for each application that is asked for; `asked` tells for which."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
+    def __init__(self, plain: SparkSession, folder: Path) -> None:
         self.path = LEDGER.path(str(folder))
-        self.table = FollowingTable(spark, LEDGER, self.path)
+        self.table = FollowingTable(plain, LEDGER, self.path)
         self.table.ensure()
         self.asked: list[set[str]] = []
 
@@ -51,8 +49,8 @@ class Following:
 
 
 @pytest.fixture
-def following(spark: SparkSession, tmp_path: Path) -> Following:
-    return Following(spark, tmp_path)
+def following(plain: SparkSession, tmp_path: Path) -> Following:
+    return Following(plain, tmp_path)
 
 
 def test_what_several_owe_is_one_commit_and_each_has_its_version(following: Following) -> None:
@@ -75,10 +73,10 @@ def test_nothing_owed_is_nothing(following: Following) -> None:
 
 
 def test_one_who_comes_in_between_is_not_added_a_second_time(
-    spark: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernel compares no application of several, but their domains; what another run has brought is left out then."""
-    other = Following(spark, tmp_path)
+    other = Following(plain, tmp_path)
     existing = KernelTable.existing
 
     def look_before_the_other(self: KernelTable, log: object = None, *, to_commit: bool = False) -> object:
@@ -94,12 +92,12 @@ def test_one_who_comes_in_between_is_not_added_a_second_time(
 
 
 def test_whoever_appends_alone_is_compared_too(
-    spark: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two that bring the same, one as one of several: `append` writes no domain, and a version from before the
     group neither."""
     following.append(a=5)
-    other = Following(spark, tmp_path)
+    other = Following(plain, tmp_path)
     assert not other.table.append("a", 5, lambda: other.files(["a"]))
     assert other.table.append("a", 6, lambda: other.files(["a"]))
     assert following.append(a=6, b=1) == {"b"}

@@ -40,8 +40,6 @@ from tests.sinks.memory_master import (
 )
 from tests.sinks.unheard import lose_answers, missing_files
 
-pytestmark = pytest.mark.spark
-
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 
 
@@ -57,16 +55,16 @@ def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
     return die
 
 
-def claimed_by_another(spark: SparkSession, warehouse: Path, name: str) -> None:
-    LogTable(spark, LOG.path(str(warehouse)), named(name)).claim(this_writer())
+def claimed_by_another(plain: SparkSession, warehouse: Path, name: str) -> None:
+    LogTable(plain, LOG.path(str(warehouse)), named(name)).claim(this_writer())
 
 
 # --- together
 
 
-def test_logs_move_in_one_commit_and_each_account_is_right(spark: SparkSession, tmp_path: Path) -> None:
+def test_logs_move_in_one_commit_and_each_account_is_right(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(100,))}
-    members, tables = Members(spark, tmp_path, masters), Tables(spark, tmp_path)
+    members, tables = Members(plain, tmp_path, masters), Tables(plain, tmp_path)
     before = tables.version("log"), tables.version("ledger")
     members.apply(*splits("a", 0, 500, 150), *splits("b", 0, 150), *splits("c", 0, 500))
     assert (tables.version("log"), tables.version("ledger")) == (before[0] + 1, before[1] + 1)
@@ -86,9 +84,9 @@ def test_logs_move_in_one_commit_and_each_account_is_right(spark: SparkSession, 
     assert not results["a"].incidents
 
 
-def test_append_overlap_and_replay_in_one_batch(spark: SparkSession, tmp_path: Path) -> None:
+def test_append_overlap_and_replay_in_one_batch(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", "c", sizes=SIZES)
-    members, tables = Members(spark, tmp_path, masters), Tables(spark, tmp_path)
+    members, tables = Members(plain, tmp_path, masters), Tables(plain, tmp_path)
     members.bring(100)
     members.apply(*splits("a", 100, 500), *splits("b", 10, 500), *splits("c", 0, 100))
     assert members.positions() == {"a": 500, "b": 500, "c": 100}
@@ -99,11 +97,11 @@ def test_append_overlap_and_replay_in_one_batch(spark: SparkSession, tmp_path: P
         tables.assert_one_copy(masters[name], end)
 
 
-def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(plain: SparkSession, tmp_path: Path) -> None:
     seen: list[BatchStep] = []
     members, tables = (
-        Members(spark, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append),
-        Tables(spark, tmp_path),
+        Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append),
+        Tables(plain, tmp_path),
     )
     members.bring(500)
     before = tables.version("log"), tables.version("ledger")
@@ -114,17 +112,17 @@ def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(spark: SparkS
     assert (tables.version("log"), tables.version("ledger")) == before
 
 
-def test_a_batch_of_nothing_is_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_batch_of_nothing_is_nothing(plain: SparkSession, tmp_path: Path) -> None:
     seen: list[BatchStep] = []
-    members = Members(spark, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
     members.apply()
     assert (members.results, members.errors, seen) == ({}, {}, [])
 
 
-def test_what_is_planned_of_a_log_that_left_the_group_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_planned_of_a_log_that_left_the_group_is_left_alone(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "gone", sizes=SIZES)
-    Members(spark, tmp_path, masters).bring(100)
-    members, tables = Members(spark, tmp_path, {"a": masters["a"]}), Tables(spark, tmp_path)
+    Members(plain, tmp_path, masters).bring(100)
+    members, tables = Members(plain, tmp_path, {"a": masters["a"]}), Tables(plain, tmp_path)
     failed = PlanFailed("rocketmq/gone", MasterUnreachable("no connection"))
     members.apply(*splits("a", 100, 500), *splits("gone", 100, 500), failed)
     assert (list(members.results), members.errors) == (["a"], {})
@@ -173,20 +171,20 @@ def troubles() -> list[Trouble]:
     ]  # fmt: skip
 
 
-def test_whatever_one_log_meets_the_others_are_committed(spark: SparkSession, tmp_path: Path) -> None:
+def test_whatever_one_log_meets_the_others_are_committed(plain: SparkSession, tmp_path: Path) -> None:
     met = {one.name: one for one in troubles()}
     masters = sound("a", *met, "z", sizes=SIZES)
-    tables = Tables(spark, tmp_path)
-    Members(spark, tmp_path, masters).bring(100)
+    tables = Tables(plain, tmp_path)
+    Members(plain, tmp_path, masters).bring(100)
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES:
-            claimed_by_another(spark, tmp_path, "taken-while-read")
+            claimed_by_another(plain, tmp_path, "taken-while-read")
 
     now = masters | {name: one.master for name, one in met.items() if one.master is not None}
     sessions = {name: one.session for name, one in met.items() if one.session is not None}
-    members = Members(spark, tmp_path, now, on_step=take, patience_s=1.0, sessions=sessions)
-    claimed_by_another(spark, tmp_path, "taken")
+    members = Members(plain, tmp_path, now, on_step=take, patience_s=1.0, sessions=sessions)
+    claimed_by_another(plain, tmp_path, "taken")
     ledger = tables.version("ledger")
     members.apply(*(one for name in now for one in ((name in met and met[name].planned) or splits(name, 100, 500))))
 
@@ -204,22 +202,22 @@ def test_whatever_one_log_meets_the_others_are_committed(spark: SparkSession, tm
     # What a log that was taken over had written is left to VACUUM, since a commit may have named it.
     assert len(tables.files_of_no_commit()) == 1
 
-    again = Members(spark, tmp_path, masters)
+    again = Members(plain, tmp_path, masters)
     again.bring(500)
     assert again.errors == {}
     for master in masters.values():
         tables.assert_one_copy(master, 500)
 
 
-def test_where_every_log_meets_something_nothing_is_committed(spark: SparkSession, tmp_path: Path) -> None:
+def test_where_every_log_meets_something_nothing_is_committed(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", sizes=SIZES)
-    tables, seen = Tables(spark, tmp_path), list[BatchStep]()
-    Members(spark, tmp_path, masters).bring(100)
+    tables, seen = Tables(plain, tmp_path), list[BatchStep]()
+    Members(plain, tmp_path, masters).bring(100)
     failing = {
         "a": Failing(SIZES, log_id=named("a"), error=MasterUnreachable("no connection")),
         "b": Short(SIZES, log_id=named("b"), stop=410),
     }
-    members = Members(spark, tmp_path, failing, on_step=seen.append)
+    members = Members(plain, tmp_path, failing, on_step=seen.append)
     before = tables.version("log"), tables.version("ledger")
     members.bring(500)
     assert {name: type(error) for name, error in members.errors.items()} == {
@@ -230,11 +228,11 @@ def test_where_every_log_meets_something_nothing_is_committed(spark: SparkSessio
     assert tables.files_of_no_commit() == []
 
 
-def test_which_logs_another_run_has(spark: SparkSession, tmp_path: Path) -> None:
-    members = Members(spark, tmp_path, sound("a", "b", sizes=SIZES))
+def test_which_logs_another_run_has(plain: SparkSession, tmp_path: Path) -> None:
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
     members.bring(100)
     assert members._group.lost(members.replicas.values()) == {}
-    claimed_by_another(spark, tmp_path, "b")
+    claimed_by_another(plain, tmp_path, "b")
     lost = members._group.lost(members.replicas.values())
     assert {log: type(error) for log, error in lost.items()} == {"rocketmq/b": TakenOver}
 
@@ -243,15 +241,15 @@ def test_which_logs_another_run_has(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("step", BatchStep)
-def test_a_kill_after_any_step_leaves_one_copy_of_each(spark: SparkSession, tmp_path: Path, step: BatchStep) -> None:
+def test_a_kill_after_any_step_leaves_one_copy_of_each(plain: SparkSession, tmp_path: Path, step: BatchStep) -> None:
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(405,))}
-    tables = Tables(spark, tmp_path)
-    Members(spark, tmp_path, masters).bring(100)
-    killed = Members(spark, tmp_path, masters, on_step=dying_after(step))
+    tables = Tables(plain, tmp_path)
+    Members(plain, tmp_path, masters).bring(100)
+    killed = Members(plain, tmp_path, masters, on_step=dying_after(step))
     with pytest.raises(Killed):
         killed.bring(410, split=200)
     reached = 100 if step is BatchStep.FILES else 410
-    again = Members(spark, tmp_path, masters)
+    again = Members(plain, tmp_path, masters)
     assert again.positions() == dict.fromkeys("abc", reached)
     for name, master in masters.items():
         tables.assert_one_copy(master, reached, but=[405] if name == "c" and reached > 405 else [])
@@ -262,28 +260,28 @@ def test_a_kill_after_any_step_leaves_one_copy_of_each(spark: SparkSession, tmp_
         tables.assert_one_copy(master, 500, but=[405] if name == "c" else [])
 
 
-def test_a_kill_between_two_acknowledgements(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_kill_between_two_acknowledgements(plain: SparkSession, tmp_path: Path) -> None:
     class Dying(RecordingSession):
         def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
             raise Killed
 
     masters = sound("a", "b", "c", sizes=SIZES)
-    tables = Tables(spark, tmp_path)
-    killed = Members(spark, tmp_path, masters, sessions={"b": Dying()})
+    tables = Tables(plain, tmp_path)
+    killed = Members(plain, tmp_path, masters, sessions={"b": Dying()})
     with pytest.raises(Killed):
         killed.bring(500)
     assert killed.promises == {"a": [500], "b": [], "c": []}
-    again = Members(spark, tmp_path, masters)
+    again = Members(plain, tmp_path, masters)
     assert again.positions() == dict.fromkeys("abc", 500)
     for master in masters.values():
         tables.assert_one_copy(master, 500)
 
 
 def test_a_batch_whose_commits_land_unheard_is_there_once_in_every_table(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(100,))}
-    members, tables = Members(spark, tmp_path, masters), Tables(spark, tmp_path)
+    members, tables = Members(plain, tmp_path, masters), Tables(plain, tmp_path)
     lost = lose_answers(monkeypatch)
     members.bring(500)
     assert {*lost} >= {"log", "ledger", "quarantine", "incidents"}
@@ -296,12 +294,12 @@ def test_a_batch_whose_commits_land_unheard_is_there_once_in_every_table(
 # --- masters that are slow
 
 
-def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=120),
     }
-    members, tables = Members(spark, tmp_path, masters, patience_s=1.0), Tables(spark, tmp_path)
+    members, tables = Members(plain, tmp_path, masters, patience_s=1.0), Tables(plain, tmp_path)
     # Of the slow one: [0, 100) of the first split, and all of the second, which is late then.
     members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 410))
     assert members.positions() == {"a": 500, "slow": 100}
@@ -312,13 +310,13 @@ def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(spark: S
 
 
 def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
-    spark: SparkSession, tmp_path: Path
+    plain: SparkSession, tmp_path: Path
 ) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=110),
     }
-    members, tables = Members(spark, tmp_path, masters, patience_s=1.0), Tables(spark, tmp_path)
+    members, tables = Members(plain, tmp_path, masters, patience_s=1.0), Tables(plain, tmp_path)
     members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 100))  # the second split is a record of 300 bytes
     assert members.errors == {}
     assert members.positions() == {"a": 500, "slow": 100}
@@ -326,42 +324,42 @@ def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
     assert tables.files_of_no_commit() == []
 
 
-def test_who_is_alone_has_all_the_time_that_it_needs(spark: SparkSession, tmp_path: Path) -> None:
+def test_who_is_alone_has_all_the_time_that_it_needs(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
-    members = Members(spark, tmp_path, masters, patience_s=1.0)
+    members = Members(plain, tmp_path, masters, patience_s=1.0)
     members.bring(500)
     assert members.positions() == {"slow": 500}
 
 
 def test_who_has_a_batch_alone_has_no_longer_where_others_may_wait_for_the_next(
-    spark: SparkSession, tmp_path: Path
+    plain: SparkSession, tmp_path: Path
 ) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1),
     }
-    members = Members(spark, tmp_path, masters, patience_s=1.0)
+    members = Members(plain, tmp_path, masters, patience_s=1.0)
     members.apply(*splits("slow", 0, 500))
     assert [type(error) for error in members.errors.values()] == [MasterSilent]
     assert members.too_slow == ["slow"]
 
 
-def test_the_rows_of_a_batch_may_come_in_any_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_rows_of_a_batch_may_come_in_any_order(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", sizes=SIZES)
-    members = Members(spark, tmp_path, masters)
+    members = Members(plain, tmp_path, masters)
     rows = [*splits("a", 0, 500, 100), *splits("b", 0, 500, 100)]
     members.apply(*rows[::-2], *rows[-2::-2])
     for master in masters.values():
-        Tables(spark, tmp_path).assert_one_copy(master, 500)
+        Tables(plain, tmp_path).assert_one_copy(master, 500)
 
 
 # --- a log by itself
 
 
-def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: SparkSession, tmp_path: Path) -> None:
     slow = Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=195)  # of the record of 300 and the link
     masters: dict[str, MemoryMaster] = {**sound("a", sizes=SIZES), "slow": slow}
-    members, tables = Members(spark, tmp_path, masters, patience_s=1.0), Tables(spark, tmp_path)
+    members, tables = Members(plain, tmp_path, masters, patience_s=1.0), Tables(plain, tmp_path)
     members.bring(100)
     replica = members.replicas["slow"]
     assert members.too_slow == []
@@ -381,9 +379,9 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(spark: Spa
     tables.assert_one_copy(slow, 500)
 
 
-def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(plain: SparkSession, tmp_path: Path) -> None:
     slow = Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=40)  # ten bytes and ninety: three seconds
-    members = Members(spark, tmp_path, {**sound("a", sizes=SIZES), "slow": slow}, patience_s=0.1)
+    members = Members(plain, tmp_path, {**sound("a", sizes=SIZES), "slow": slow}, patience_s=0.1)
     members.apply(*splits("a", 0, 500), *splits("slow", 10, 500))
     replica = members.replicas["slow"]
     with pytest.raises(MasterSilent, match="within 2 s"):
@@ -391,16 +389,16 @@ def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(spark: 
     assert replica.bring(span(10, 500)).range == span(10, 100)
 
 
-def test_who_is_brought_alone_must_own_its_log_and_fails_as_in_a_group(spark: SparkSession, tmp_path: Path) -> None:
+def test_who_is_brought_alone_must_own_its_log_and_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", "c", sizes=SIZES)
-    Members(spark, tmp_path, masters).bring(100)
+    Members(plain, tmp_path, masters).bring(100)
     failing = {
         **masters,
         "b": Rewriting(SIZES, log_id=named("b")),
         "c": Failing(SIZES, log_id=named("c"), error=MasterUnreachable("away")),
     }
-    members, tables = Members(spark, tmp_path, failing), Tables(spark, tmp_path)
-    claimed_by_another(spark, tmp_path, "a")
+    members, tables = Members(plain, tmp_path, failing), Tables(plain, tmp_path)
+    claimed_by_another(plain, tmp_path, "a")
     for name, error in (("a", TakenOver), ("b", Rewritten), ("c", MasterUnreachable)):
         with pytest.raises(error):
             members.replicas[name].bring(span(100, 500))

@@ -20,12 +20,10 @@ from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_position import BROKER_B, ROW, in_parallel
 from tests.sinks.unheard import lose_answers, missing_files
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
-def path(spark: SparkSession, tmp_path: Path) -> str:
-    ensure_tables(spark, str(tmp_path))
+def path(plain: SparkSession, tmp_path: Path) -> str:
+    ensure_tables(plain, str(tmp_path))
     return LEDGER.path(str(tmp_path))
 
 
@@ -37,10 +35,10 @@ def row(start: int, end: int) -> LedgerRow:
     return replace(ROW, start=Offset(start), end=Offset(end))
 
 
-def test_a_row_says_all_there_is(spark: SparkSession, path: str, tmp_path: Path) -> None:
+def test_a_row_says_all_there_is(plain: SparkSession, path: str, tmp_path: Path) -> None:
     # 2024-01-01T00:00:00Z is 1704067200 s after the epoch
     entry = replace(ROW, first_store_timestamp=1_704_067_200_000_000, committed_at=1_704_067_200_000_001)
-    assert Ledger(spark, path).append(position(500), [entry])
+    assert Ledger(plain, path).append(position(500), [entry])
     assert ledger(tmp_path) == [
         {
             "log_id": "rocketmq/broker-a",
@@ -60,8 +58,8 @@ def test_a_row_says_all_there_is(spark: SparkSession, path: str, tmp_path: Path)
     assert entry.range == OffsetRange(Offset(0), Offset(500))
 
 
-def test_an_append_repeated_is_none(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    mine = Ledger(spark, path)
+def test_an_append_repeated_is_none(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    mine = Ledger(plain, path)
     assert mine.append(position(500), [row(0, 200), row(200, 500)])
     assert not mine.append(position(500), [row(0, 200), row(200, 500)])
     assert not mine.append(position(200), [row(0, 200)])
@@ -69,25 +67,25 @@ def test_an_append_repeated_is_none(spark: SparkSession, path: str, tmp_path: Pa
     assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200, 500]
 
 
-def test_nothing_to_append_is_nothing(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    assert not Ledger(spark, path).append(position(500), [])
+def test_nothing_to_append_is_nothing(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    assert not Ledger(plain, path).append(position(500), [])
     assert ledger(tmp_path) == []
 
 
-def test_a_new_epoch_starts_again(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    mine = Ledger(spark, path)
+def test_a_new_epoch_starts_again(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    mine = Ledger(plain, path)
     mine.append(position(500), [row(0, 500)])
     assert mine.append(position(300, epoch=1), [row(0, 300)])
     assert sorted((entry["epoch"], entry["end"]) for entry in ledger(tmp_path)) == [(0, 500), (1, 300)]
 
 
-def test_the_same_row_by_two_at_once_is_there_once(spark: SparkSession, path: str, tmp_path: Path) -> None:
+def test_the_same_row_by_two_at_once_is_there_once(plain: SparkSession, path: str, tmp_path: Path) -> None:
     """The job that committed it, late, and the one that took over and restores it. And another log, undisturbed."""
     together = threading.Barrier(3)
     added: list[bool] = []
 
     def append(at: Position) -> None:
-        mine = Ledger(spark, path)
+        mine = Ledger(plain, path)
         together.wait()
         added.append(mine.append(at, [row(0, 500)]))
 
@@ -100,10 +98,10 @@ def test_the_same_row_by_two_at_once_is_there_once(spark: SparkSession, path: st
 
 @pytest.mark.parametrize("by", ["append", "append_fill"])
 def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
-    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+    plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     def append() -> bool:
-        mine, rows = Ledger(spark, path), [row(0, 200), row(200, 500)]
+        mine, rows = Ledger(plain, path), [row(0, 200), row(200, 500)]
         return mine.append(position(500), rows) if by == "append" else mine.append_fill(position(900), 1, rows)
 
     lost = lose_answers(monkeypatch)
@@ -116,9 +114,9 @@ def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
 
 
 def test_rows_of_a_commit_that_landed_unheard_stay_when_others_come_later(
-    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, other = Ledger(spark, path), Position(BROKER_B, 0, Offset(300))
+    mine, other = Ledger(plain, path), Position(BROKER_B, 0, Offset(300))
     mine.append(position(200), [row(0, 200)])
     lose_answers(monkeypatch)
     mine.append_each({position(500): [row(200, 500)]})

@@ -23,20 +23,18 @@ from tests.patience import wait_until
 from tests.sinks.groups import Tables, named
 from tests.sinks.memory_master import MemoryMaster, RecordingSession
 
-pytestmark = pytest.mark.spark
-
 NAMES = ("a", "b", "c", "d")
 
 
 class Job:
     """A run whose logs each begin in a thread of their own."""
 
-    def __init__(self, spark: SparkSession, warehouse: Path) -> None:
-        self.tables = Tables(spark, warehouse)
+    def __init__(self, plain: SparkSession, warehouse: Path) -> None:
+        self.tables = Tables(plain, warehouse)
         self._opening = Opening()
         self.replicas = {
             name: Replica(
-                spark,
+                plain,
                 str(warehouse),
                 MemoryMaster((10, 20), log_id=named(name)),
                 RecordingSession(),
@@ -70,9 +68,9 @@ class Job:
 
 
 @pytest.fixture
-def job(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+def job(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Whose first opening begins when all others wait."""
-    found = Job(spark, tmp_path)
+    found = Job(plain, tmp_path)
     waiting = found._opening._waiting
     counts: list[int] = []
 
@@ -92,9 +90,9 @@ def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None
     assert job.tables.version() == 2  # 0 is the table, 1 who came first
 
 
-def test_one_that_is_in_repair_keeps_no_other_from_being_opened(spark: SparkSession, tmp_path: Path, job: Job) -> None:
-    open_together([Replica(spark, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())])
-    table = LogTable(spark, LOG.path(str(tmp_path)), named("b"))
+def test_one_that_is_in_repair_keeps_no_other_from_being_opened(plain: SparkSession, tmp_path: Path, job: Job) -> None:
+    open_together([Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())])
+    table = LogTable(plain, LOG.path(str(tmp_path)), named("b"))
     held = table.read()
     assert held.state is not None
     table.mark(held, replace(held.state, repair=PendingRepair(to=Offset(0), epoch=1)))
@@ -103,25 +101,25 @@ def test_one_that_is_in_repair_keeps_no_other_from_being_opened(spark: SparkSess
 
 
 def test_opened_again_one_that_another_run_has_taken_is_alone_with_it(
-    spark: SparkSession, tmp_path: Path, job: Job
+    plain: SparkSession, tmp_path: Path, job: Job
 ) -> None:
     job.open()
     theirs = this_writer()
-    LogTable(spark, LOG.path(str(tmp_path)), named("c")).claim(theirs)
+    LogTable(plain, LOG.path(str(tmp_path)), named("c")).claim(theirs)
     version = job.tables.version()
     assert job.open() == {"a": None, "b": None, "c": TakenOver, "d": None}
     assert job.owners() == {**dict.fromkeys(NAMES, job.run), "c": theirs.run}
     assert job.tables.version() == version  # what this run has it need not claim
 
 
-def test_replicas_that_belong_together_are_opened_all_or_none(spark: SparkSession, tmp_path: Path) -> None:
+def test_replicas_that_belong_together_are_opened_all_or_none(plain: SparkSession, tmp_path: Path) -> None:
     opening = Opening()
     lost, other = (
-        Replica(spark, str(tmp_path), MemoryMaster((10,), log_id=named(name)), RecordingSession(), opening.writer)
+        Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named(name)), RecordingSession(), opening.writer)
         for name in ("x", "y")
     )
     opening.open(lost, other)
-    LogTable(spark, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
+    LogTable(plain, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
     with pytest.raises(TakenOver):
         opening.open(lost, other)
     opening.open(other)

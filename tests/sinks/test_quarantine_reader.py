@@ -16,14 +16,12 @@ from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 
-pytestmark = pytest.mark.spark
-
 BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
 
 
-def put(spark: SparkSession, warehouse: Path, log_id: LogId, *pieces: tuple[int, bytes]) -> None:
+def put(plain: SparkSession, warehouse: Path, log_id: LogId, *pieces: tuple[int, bytes]) -> None:
     """One commit of `pieces`, (offset, bytes)."""
-    table = KernelTable(spark, str(warehouse / "quarantine"))
+    table = KernelTable(plain, str(warehouse / "quarantine"))
     ensure_table(table, QUARANTINE)
     rows = [
         {"log_id": str(log_id), "epoch": 0, "offset": at, "end": at + len(data), "condition": "undecodable",
@@ -42,10 +40,10 @@ def found(warehouse: Path, start: int, end: int) -> list[Quarantined]:
     return quarantined(str(warehouse), BROKER_A, OffsetRange(Offset(start), Offset(end)), head_bytes=4)
 
 
-def test_the_pieces_that_reach_into_the_range_are_found(spark: SparkSession, tmp_path: Path) -> None:
-    put(spark, tmp_path, BROKER_A, (300, b"later"), (400, b"last"))
-    put(spark, tmp_path, BROKER_A, (100, b"first piece"))
-    put(spark, tmp_path, BROKER_B, (100, b"another log"))
+def test_the_pieces_that_reach_into_the_range_are_found(plain: SparkSession, tmp_path: Path) -> None:
+    put(plain, tmp_path, BROKER_A, (300, b"later"), (400, b"last"))
+    put(plain, tmp_path, BROKER_A, (100, b"first piece"))
+    put(plain, tmp_path, BROKER_B, (100, b"another log"))
     first = Quarantined(OffsetRange(Offset(100), Offset(111)), "no record at 100", b"firs")
     later = Quarantined(OffsetRange(Offset(300), Offset(305)), "no record at 300", b"late")
     assert found(tmp_path, 110, 301) == [first, later]
@@ -56,8 +54,8 @@ def test_without_a_quarantine_nothing_is_found(tmp_path: Path) -> None:
     assert found(tmp_path, 0, 100) == []
 
 
-def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
-    put(spark, tmp_path, BROKER_A, (100, b"first piece"))
+def test_a_file_that_cannot_be_read_is_named(plain: SparkSession, tmp_path: Path) -> None:
+    put(plain, tmp_path, BROKER_A, (100, b"first piece"))
     (file,) = (tmp_path / "quarantine").glob("*.parquet")
     file.write_bytes(b"not Parquet")
     with pytest.raises(ReplicaError, match=file.name):

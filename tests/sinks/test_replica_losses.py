@@ -39,8 +39,6 @@ from tests.sinks.memory_master import (
     raw_bytes,
 )
 
-pytestmark = pytest.mark.spark
-
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
@@ -54,12 +52,12 @@ def span(start: int, end: int) -> OffsetRange:
     return OffsetRange(Offset(start), Offset(end))
 
 
-def held(spark: SparkSession, warehouse: Path) -> Held:
-    return LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read()
+def held(plain: SparkSession, warehouse: Path) -> Held:
+    return LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read()
 
 
-def state(spark: SparkSession, warehouse: Path) -> LogState:
-    found = held(spark, warehouse).state
+def state(plain: SparkSession, warehouse: Path) -> LogState:
+    found = held(plain, warehouse).state
     assert found is not None
     return found
 
@@ -69,8 +67,8 @@ def quarantine(warehouse: Path) -> list[tuple[int, int, bytes]]:
     return sorted((row["offset"], row["end"], row["bytes"]) for row in rows)
 
 
-def incidents(spark: SparkSession, warehouse: Path) -> list[tuple[str, OffsetRange, Action]]:
-    rows = IncidentsTable(spark, str(warehouse), BROKER_A).all()
+def incidents(plain: SparkSession, warehouse: Path) -> list[tuple[str, OffsetRange, Action]]:
+    rows = IncidentsTable(plain, str(warehouse), BROKER_A).all()
     return [(row.found.condition.value, row.found.range, row.found.action) for row in rows]
 
 
@@ -82,11 +80,11 @@ def bytes_at(start: int) -> bytes:
 
 
 def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_there(
-    spark: SparkSession, tmp_path: Path
+    plain: SparkSession, tmp_path: Path
 ) -> None:
-    replica = opened(spark, tmp_path, MASTER)
+    replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 450, 150))
-    link = state(spark, tmp_path).link
+    link = state(plain, tmp_path).link
     assert link is not None
     assert link.range == span(410, 500)
     link.check(bytes_at(410))
@@ -94,10 +92,10 @@ def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_ther
     assert offsets(tmp_path) == STARTS
 
 
-def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(plain: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
-    opened(spark, tmp_path, MASTER, session)(ranges(0, 500))
-    replica = opened(spark, tmp_path, Rewriting(SIZES, since=410), session)
+    opened(plain, tmp_path, MASTER, session)(ranges(0, 500))
+    replica = opened(plain, tmp_path, Rewriting(SIZES, since=410), session)
     with pytest.raises(Rewritten) as caught:
         replica(ranges(500, 1000, 100))
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 410)
@@ -107,78 +105,78 @@ def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(spark
     assert len(list((tmp_path / "log").glob("*.parquet"))) == 1
 
 
-def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)(ranges(0, 500))
-    without_link = rewritten_state(spark, tmp_path, lambda values: values.pop("link"))
+def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
+    opened(plain, tmp_path, MASTER)(ranges(0, 500))
+    without_link = rewritten_state(plain, tmp_path, lambda values: values.pop("link"))
     assert without_link.link is None
-    replica = opened(spark, tmp_path, MASTER)
+    replica = opened(plain, tmp_path, MASTER)
     replica.prove_master()
     replica(ranges(500, 1000))
-    assert state(spark, tmp_path).link is not None
+    assert state(plain, tmp_path).link is not None
     assert offsets(tmp_path) == STARTS
 
 
-def rewritten_state(spark: SparkSession, warehouse: Path, change: Callable[[dict[str, Any]], object]) -> LogState:
-    values = json.loads(state(spark, warehouse).as_json())
+def rewritten_state(plain: SparkSession, warehouse: Path, change: Callable[[dict[str, Any]], object]) -> LogState:
+    values = json.loads(state(plain, warehouse).as_json())
     change(values)
-    snapshot = held(spark, warehouse).snapshot
+    snapshot = held(plain, warehouse).snapshot
     domain = f"logtwin.{BROKER_A}"
-    KernelTable(spark, LOG.path(str(warehouse))).commit(snapshot, domains={domain: json.dumps(values)})
-    return state(spark, warehouse)
+    KernelTable(plain, LOG.path(str(warehouse))).commit(snapshot, domains={domain: json.dumps(values)})
+    return state(plain, warehouse)
 
 
 # --- damage
 
 
-def test_damage_is_passed_and_every_byte_of_it_is_accounted_for(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_is_passed_and_every_byte_of_it_is_accounted_for(plain: SparkSession, tmp_path: Path) -> None:
     session = RecordingSession()
-    replica = opened(spark, tmp_path, Damaged(SIZES, bad=(100, 410), gone=(600,)), session)
+    replica = opened(plain, tmp_path, Damaged(SIZES, bad=(100, 410), gone=(600,)), session)
     replica(ranges(0, 1000, 300))
     assert offsets(tmp_path) == [start for start in STARTS if start not in (100, 410, 600)]
     assert [(row["start"], row["end"]) for row in ledger(tmp_path)] == [(0, 100), (400, 410), (500, 600), (900, 1000)]
     kept = quarantine(tmp_path)
     assert [(start, end) for start, end, _ in kept] == [(100, 250), (250, 400), (410, 455), (455, 500)]
     assert b"".join(raw for _, _, raw in kept) == bytes_at(100) + bytes_at(410)
-    assert incidents(spark, tmp_path) == [
+    assert incidents(plain, tmp_path) == [
         ("checksum_failure", span(100, 400), Action.QUARANTINED),
         ("checksum_failure", span(410, 500), Action.QUARANTINED),
         ("gap", span(600, 900), Action.SKIPPED),
     ]
-    assert held(spark, tmp_path).holes.ranges == (span(100, 400), span(410, 500), span(600, 900))
+    assert held(plain, tmp_path).holes.ranges == (span(100, 400), span(410, 500), span(600, 900))
     assert session.promises == [1000]
     assert replica.last is not None
     assert (replica.last.records, replica.last.bytes, len(replica.last.incidents)) == (9, 310, 3)
 
 
-def test_damage_at_the_edges_of_batches(spark: SparkSession, tmp_path: Path) -> None:
+def test_damage_at_the_edges_of_batches(plain: SparkSession, tmp_path: Path) -> None:
     """The first record, the last of a batch, a batch of nothing else, the one after it; and the log begins later."""
     master = Damaged(SIZES, bad=(100, 410, 500, 510))
-    replica = opened(spark, tmp_path, master)
+    replica = opened(plain, tmp_path, master)
     replica(ranges(100, 410))
-    assert (state(spark, tmp_path).first, replica.position()) == (100, 410)
-    assert held(spark, tmp_path).holes.ranges == (span(0, 400),)
+    assert (state(plain, tmp_path).first, replica.position()) == (100, 410)
+    assert held(plain, tmp_path).holes.ranges == (span(0, 400),)
     replica(ranges(410, 450))
-    assert (replica.position(), state(spark, tmp_path).link) == (500, None)
+    assert (replica.position(), state(plain, tmp_path).link) == (500, None)
     replica(ranges(450, 600))
     replica.prove_master()
     replica(ranges(600, 1000))
     assert offsets(tmp_path) == [400, 405, 600, 900, 905, 910]
-    assert held(spark, tmp_path).holes.ranges == (span(0, 400), span(410, 600))
+    assert held(plain, tmp_path).holes.ranges == (span(0, 400), span(410, 600))
     assert b"".join(raw for _, _, raw in quarantine(tmp_path)) == b"".join(map(bytes_at, master.bad))
 
 
-def test_ordinary_commits_leave_the_holes_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_ordinary_commits_leave_the_holes_alone(plain: SparkSession, tmp_path: Path) -> None:
     """A backfill may be writing them."""
-    replica = opened(spark, tmp_path, Damaged(SIZES, bad=(100,)))
+    replica = opened(plain, tmp_path, Damaged(SIZES, bad=(100,)))
     replica(ranges(0, 500))
-    holes: Holes = held(spark, tmp_path).holes
+    holes: Holes = held(plain, tmp_path).holes
     replica(ranges(500, 1000))
-    assert held(spark, tmp_path).holes == holes
+    assert held(plain, tmp_path).holes == holes
 
 
 @pytest.mark.parametrize("step", list(BatchStep), ids=lambda step: step.value)
 def test_a_crash_after_any_step_leaves_one_copy_of_everything(
-    spark: SparkSession, tmp_path: Path, step: BatchStep
+    plain: SparkSession, tmp_path: Path, step: BatchStep
 ) -> None:
     def die(reached: BatchStep) -> None:
         if reached is step:
@@ -186,21 +184,21 @@ def test_a_crash_after_any_step_leaves_one_copy_of_everything(
 
     master = Damaged(SIZES, bad=(100,))
     with pytest.raises(Killed):
-        opened(spark, tmp_path, master, on_step=die)(ranges(0, 500, 200))
-    check_restart(spark, tmp_path, master)
+        opened(plain, tmp_path, master, on_step=die)(ranges(0, 500, 200))
+    check_restart(plain, tmp_path, master)
 
 
 @pytest.mark.parametrize("killed_in", [(Ledger, "append_each"), (Quarantine, "append"), (IncidentsTable, "record")])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
-    spark: SparkSession,
+    plain: SparkSession,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     killed_in: tuple[type, str],
     is_done: bool,
 ) -> None:
     master = Damaged(SIZES, bad=(100,))
-    replica = opened(spark, tmp_path, master)
+    replica = opened(plain, tmp_path, master)
     kind, method = killed_in
     write = getattr(kind, method)
 
@@ -213,15 +211,15 @@ def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
         patched.setattr(kind, method, die)
         with pytest.raises(Killed):
             replica(ranges(0, 500, 200))
-    check_restart(spark, tmp_path, master)
+    check_restart(plain, tmp_path, master)
 
 
-def check_restart(spark: SparkSession, warehouse: Path, master: MemoryMaster) -> None:
-    replica = opened(spark, warehouse, master)
+def check_restart(plain: SparkSession, warehouse: Path, master: MemoryMaster) -> None:
+    replica = opened(plain, warehouse, master)
     replica(ranges(replica.position() or 0, 1000))
     assert offsets(warehouse) == [start for start in STARTS if start != 100]
     assert [(start, end) for start, end, _ in quarantine(warehouse)] == [(100, 250), (250, 400)]
-    assert incidents(spark, warehouse) == [("checksum_failure", span(100, 400), Action.QUARANTINED)]
+    assert incidents(plain, warehouse) == [("checksum_failure", span(100, 400), Action.QUARANTINED)]
     covered = sorted([(row["start"], row["end"]) for row in ledger(warehouse)] + [(100, 400)])
     assert (covered[0][0], covered[-1][1]) == (0, 1000)
     assert all(one[1] == other[0] for one, other in itertools.pairwise(covered))
@@ -241,26 +239,26 @@ def overtaken() -> Incident:
     )
 
 
-def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)(ranges(0, 500))
-    replica = opened(spark, tmp_path, Overtaken(SIZES, minimum=900))
+def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(plain: SparkSession, tmp_path: Path) -> None:
+    opened(plain, tmp_path, MASTER)(ranges(0, 500))
+    replica = opened(plain, tmp_path, Overtaken(SIZES, minimum=900))
     with pytest.raises(BelowMinimum):
         replica(ranges(500, 1000))
     replica.skip(overtaken())
     assert replica.position() == replica.received() == 900
-    found = held(spark, tmp_path)
+    found = held(plain, tmp_path)
     assert found.holes.ranges == (span(500, 900),)
     assert (found.state.offset, found.state.link) == (900, None)  # type: ignore[union-attr]
-    assert incidents(spark, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
+    assert incidents(plain, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
     replica.prove_master()
     replica(ranges(900, 1000))
     assert offsets(tmp_path) == [start for start in STARTS if not 500 <= start < 900]
 
 
 def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replica = opened(spark, tmp_path, MASTER)
+    replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 500))
 
     def die(*given: Any) -> None:
@@ -270,38 +268,38 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
         patched.setattr(Bookkeeping, "settle", die)
         with pytest.raises(Killed):
             replica.skip(overtaken())
-    assert opened(spark, tmp_path, MASTER).position() == 900
-    assert incidents(spark, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
+    assert opened(plain, tmp_path, MASTER).position() == 900
+    assert incidents(plain, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
 
 
-def test_only_the_owner_passes_anything_and_only_from_its_position(spark: SparkSession, tmp_path: Path) -> None:
-    old = opened(spark, tmp_path, MASTER)
+def test_only_the_owner_passes_anything_and_only_from_its_position(plain: SparkSession, tmp_path: Path) -> None:
+    old = opened(plain, tmp_path, MASTER)
     old(ranges(0, 400))
     with pytest.raises(ValueError, match="does not begin at the position"):
         old.skip(overtaken())
     old(ranges(400, 500))
-    opened(spark, tmp_path, MASTER)
+    opened(plain, tmp_path, MASTER)
     with pytest.raises(TakenOver):
         old.skip(overtaken())
-    assert state(spark, tmp_path).offset == 500
-    assert incidents(spark, tmp_path) == []
+    assert state(plain, tmp_path).offset == 500
+    assert incidents(plain, tmp_path) == []
 
 
 # --- a repair that is not done
 
 
-def test_a_log_with_a_pending_repair_is_left_to_the_repair(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)(ranges(0, 500))
+def test_a_log_with_a_pending_repair_is_left_to_the_repair(plain: SparkSession, tmp_path: Path) -> None:
+    opened(plain, tmp_path, MASTER)(ranges(0, 500))
 
     def mark(values: dict[str, Any]) -> None:
         values["repair"] = {"to": 100, "epoch": 1}
 
-    marked = rewritten_state(spark, tmp_path, mark)
+    marked = rewritten_state(plain, tmp_path, mark)
     assert marked.repair == PendingRepair(to=Offset(100), epoch=1)
     session = RecordingSession()
     with pytest.raises(RepairPending) as caught:
-        Replica(spark, str(tmp_path), MASTER, session, this_writer()).open()
+        Replica(plain, str(tmp_path), MASTER, session, this_writer()).open()
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
     assert "logtwin repair" in str(caught.value.hint)
-    assert state(spark, tmp_path) == marked  # not even claimed
+    assert state(plain, tmp_path) == marked  # not even claimed
     assert session.promises == []

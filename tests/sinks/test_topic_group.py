@@ -19,6 +19,7 @@ from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recr
 from sources.loss import Condition
 from sources.master_topic import PartitionPosition, partition_log
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.batches import rows
 from tests.sinks.memory_partition import (
     ORDERS,
     FailingPartition,
@@ -29,8 +30,6 @@ from tests.sinks.memory_partition import (
     partitions,
 )
 from tests.sinks.topic_batches import Twin, expected
-
-pytestmark = pytest.mark.spark
 
 CORES = 2  # of the session
 TOPIC = partitions(tuple(range(40)), (), (0, 1, 2, 7, 19, 20, 33), end=40)
@@ -61,8 +60,8 @@ def errors(outcomes: dict[int, BatchResult | LogtwinError]) -> dict[int, tuple[t
 # --- together
 
 
-def test_batches_of_several_partitions_are_one_commit_each(spark: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(spark, tmp_path, TOPIC).opened()
+def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, tmp_path: Path) -> None:
+    twin = Twin(plain, tmp_path, TOPIC).opened()
     before = twin.version()
     twin.takes({0: (0, 25), 1: (0, 10), 2: (0, 20)}, split=10)
     assert twin.version() == before + 1
@@ -73,7 +72,7 @@ def test_batches_of_several_partitions_are_one_commit_each(spark: SparkSession, 
     }  # fmt: skip
     # an overlap in one, a replay in another, one that is not in it, one that was added later
     topic = {**TOPIC, 3: MemoryPartition(3, (3, 4), 40)}
-    later = Twin(spark, tmp_path, topic).opened()
+    later = Twin(plain, tmp_path, topic).opened()
     before = later.version()
     outcomes = later.takes({0: (20, 40), 1: (0, 10), 3: (0, 5)})
     assert later.version() == before + 1
@@ -89,8 +88,8 @@ def test_batches_of_several_partitions_are_one_commit_each(spark: SparkSession, 
     ]  # fmt: skip
 
 
-def test_a_replay_commits_nothing_and_promises_again(spark: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(spark, tmp_path, TOPIC).opened()
+def test_a_replay_commits_nothing_and_promises_again(plain: SparkSession, tmp_path: Path) -> None:
+    twin = Twin(plain, tmp_path, TOPIC).opened()
     twin.takes({0: (0, 10), 2: (0, 5)})
     before = twin.version()
     assert brought(twin.takes({0: (0, 10), 2: (0, 4)})) == {0: (10, 10), 2: (5, 5)}
@@ -101,9 +100,9 @@ def test_a_replay_commits_nothing_and_promises_again(spark: SparkSession, tmp_pa
     assert twin.rows() == expected(TOPIC, {0: (0, 10), 2: (0, 5)})
 
 
-def test_who_does_not_send_in_time_goes_on_where_it_was(spark: SparkSession, tmp_path: Path) -> None:
+def test_who_does_not_send_in_time_goes_on_where_it_was(plain: SparkSession, tmp_path: Path) -> None:
     """What tasks have read behind what came late is not committed, and its files are not there."""
-    twin = Twin(spark, tmp_path, {**FULL, 1: SlowPartition.like(FULL[1])}, patience_s=5.0).opened()
+    twin = Twin(plain, tmp_path, {**FULL, 1: SlowPartition.like(FULL[1])}, patience_s=5.0).opened()
     outcomes = twin.takes({0: (0, 40), 1: (0, 40)}, split=20)
     assert brought(outcomes) == {0: (0, 40), 1: (0, 4)}
     assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 4)})
@@ -115,14 +114,14 @@ def test_who_does_not_send_in_time_goes_on_where_it_was(spark: SparkSession, tmp
 # --- what one partition meets is its own
 
 
-def test_one_wrong_partition_costs_the_others_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_one_wrong_partition_costs_the_others_nothing(plain: SparkSession, tmp_path: Path) -> None:
     """Whatever keeps it from being written; its neighbours are in the same commit and the same files."""
     bad = {
         3: FailingPartition.like(MemoryPartition(3, tuple(range(40)), 40), error=CorruptRecord("bad", offset=0)),
         4: MemoryPartition(4, tuple(range(40)), 40),
         5: MemoryPartition(5, tuple(range(40)), 40, topic_id="another"),
     }
-    twin = Twin(spark, tmp_path, {**FULL, **bad}).opened()
+    twin = Twin(plain, tmp_path, {**FULL, **bad}).opened()
     before = twin.version()
     outcomes = twin.takes({0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10), 4: (5, 10), 5: (0, 10)})
     assert errors(outcomes) == {3: (CorruptRecord, "3", 0), 4: (Gap, "4", 0), 5: (Recreated, "5", None)}
@@ -133,10 +132,10 @@ def test_one_wrong_partition_costs_the_others_nothing(spark: SparkSession, tmp_p
     assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
 
 
-def test_a_damaged_partition_has_what_is_sound_before_the_damage(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_partition_has_what_is_sound_before_the_damage(plain: SparkSession, tmp_path: Path) -> None:
     error = CorruptRecord("bad", offset=10)
     bad = FailingPartition.like(FULL[1], error=error, broken_at=10)
-    twin = Twin(spark, tmp_path, {**FULL, 1: bad}).opened()
+    twin = Twin(plain, tmp_path, {**FULL, 1: bad}).opened()
     outcomes = twin.takes({0: (0, 20), 1: (0, 20)})
     assert (brought(outcomes), errors(outcomes)) == ({0: (0, 20), 1: (0, 8)}, {})
     outcomes = twin.takes({1: (8, 20)})
@@ -145,15 +144,15 @@ def test_a_damaged_partition_has_what_is_sound_before_the_damage(spark: SparkSes
     assert twin.promises[1] == [8]
 
 
-def test_another_history_before_the_position_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    Twin(spark, tmp_path, FULL).opened().takes({0: (0, 15), 1: (0, 15)})
-    twin = Twin(spark, tmp_path, FULL).opened()
+def test_another_history_before_the_position_is_refused(plain: SparkSession, tmp_path: Path) -> None:
+    Twin(plain, tmp_path, FULL).opened().takes({0: (0, 15), 1: (0, 15)})
+    twin = Twin(plain, tmp_path, FULL).opened()
     assert twin.state(0).mark == epoch_before(15) == 1
-    table = LogTable(spark, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id)
+    table = LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id)
     held = table.read()
     forged = twin.state(0).moved_to(Offset(15), first=Offset(0), ledger=(), mark=7)
     table.mark(held, forged)
-    again = Twin(spark, tmp_path, FULL).opened()
+    again = Twin(plain, tmp_path, FULL).opened()
     outcomes = again.takes({0: (15, 20), 1: (15, 20)})
     assert errors(outcomes) == {0: (Rewritten, "0", 15)}
     assert brought(outcomes) == {1: (15, 20)}
@@ -163,9 +162,9 @@ SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 
 def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
-    spark: SparkSession, tmp_path: Path
+    plain: SparkSession, tmp_path: Path
 ) -> None:
-    twin = Twin(spark, tmp_path, {**FULL, 0: SHORT}).opened()
+    twin = Twin(plain, tmp_path, {**FULL, 0: SHORT}).opened()
     before = twin.version()
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
     assert errors(outcomes) == {0: (CoverageError, "0", 4)}
@@ -177,15 +176,15 @@ def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
 
 
 def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_without_it(
-    spark: SparkSession, tmp_path: Path
+    plain: SparkSession, tmp_path: Path
 ) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES and twin.offsets[0] == 0:
-            LogTable(spark, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
+            LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
 
-    twin = Twin(spark, tmp_path, FULL, on_step=take).opened()
+    twin = Twin(plain, tmp_path, FULL, on_step=take).opened()
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
     assert errors(outcomes) == {0: (TakenOver, "0", 0)}
     assert brought(outcomes) == {1: (0, 10), 2: (0, 10)}
@@ -196,8 +195,8 @@ def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_w
     assert twin.promises == {0: [], 1: [10, 20], 2: [10, 20]}
 
 
-def test_what_is_passed_is_a_hole_with_an_incident(spark: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(spark, tmp_path, TOPIC).opened()
+def test_what_is_passed_is_a_hole_with_an_incident(plain: SparkSession, tmp_path: Path) -> None:
+    twin = Twin(plain, tmp_path, TOPIC).opened()
     twin.takes({0: (0, 10)})
     lost = Incident(
         condition=Condition.BELOW_MINIMUM, start=Offset(10), end=Offset(30), cause="gone", action=Action.SKIPPED,
@@ -206,12 +205,12 @@ def test_what_is_passed_is_a_hole_with_an_incident(spark: SparkSession, tmp_path
     with pytest.raises(ValueError, match="does not begin at the position 0"):
         twin.replicas[1].skip(lost)
     twin.replicas[0].skip(lost)
-    held = LogTable(spark, KAFKA_LOG.path(str(tmp_path)), TOPIC[0].log_id).read()
+    held = LogTable(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[0].log_id).read()
     assert held.holes.ranges == (lost.range,)
     assert twin.state(0).mark is None  # of what lies before 30 nobody has read the epoch
     assert errors(twin.takes({0: (30, 40)})) == {}
     assert twin.rows() == {0: [*range(10), *range(30, 40)]}
-    (row,) = spark.read.format("delta").load(f"{tmp_path}/incidents").collect()
+    (row,) = rows(tmp_path / "incidents")
     assert (row["log_id"], row["start"], row["end"]) == (str(TOPIC[0].log_id), 10, 30)
 
 
@@ -235,27 +234,27 @@ def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
     [(BatchStep.FILES, 10, 1), (BatchStep.COMMIT, 20, 1), (BatchStep.ACKNOWLEDGE, 20, 1), (BatchStep.LEDGER, 20, 3)],
 )
 def test_after_a_kill_there_is_one_copy_of_everything(
-    spark: SparkSession, tmp_path: Path, step: BatchStep, rows: int, ledger: int
+    plain: SparkSession, tmp_path: Path, step: BatchStep, rows: int, ledger: int
 ) -> None:
-    twin = Twin(spark, tmp_path, TOPIC).opened()
+    twin = Twin(plain, tmp_path, TOPIC).opened()
     twin.takes({0: (0, 10)})
-    dying = Twin(spark, tmp_path, TOPIC, on_step=dying_after(step)).opened()
+    dying = Twin(plain, tmp_path, TOPIC, on_step=dying_after(step)).opened()
     with pytest.raises(Killed):
         dying.takes({0: (10, 20), 2: (0, 10)})
     assert len(twin.rows()[0]) == rows
     assert len(twin.ledger()) == ledger
     assert bool(dying.promises[0]) == (step in (BatchStep.ACKNOWLEDGE, BatchStep.LEDGER))
-    again = Twin(spark, tmp_path, TOPIC).opened()
+    again = Twin(plain, tmp_path, TOPIC).opened()
     assert again.offsets == {0: rows, 1: 0, 2: 10 if rows == 20 else 0}  # all of the batch or nothing
     again.takes({0: (10, 20), 1: (0, 10), 2: (0, 10)})
     assert again.rows() == expected(TOPIC, {0: (0, 20), 1: (0, 10), 2: (0, 10)})
     assert again.ledger() == [(0, 0, 10, 10), (0, 10, 20, 10), (1, 0, 10, 0), (2, 0, 10, 4)]
 
 
-def test_the_newest_start_owns_the_topic(spark: SparkSession, tmp_path: Path) -> None:
-    first = Twin(spark, tmp_path, TOPIC).opened()
+def test_the_newest_start_owns_the_topic(plain: SparkSession, tmp_path: Path) -> None:
+    first = Twin(plain, tmp_path, TOPIC).opened()
     first.takes({0: (0, 10)})
-    second = Twin(spark, tmp_path, TOPIC).opened()
+    second = Twin(plain, tmp_path, TOPIC).opened()
     outcomes = first.takes({0: (10, 20), 2: (0, 10)})
     assert {number: type(one) for number, one in outcomes.items()} == {0: TakenOver, 2: TakenOver}
     assert set(first.group.lost([first.replicas[1]])) == {"kafka/prod/orders/1"}
@@ -267,42 +266,42 @@ def test_the_newest_start_owns_the_topic(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that none begins elsewhere than the others, whenever a kill comes."""
 
     def killed(*_: object) -> None:
         raise Killed
 
-    Twin(spark, tmp_path, {7: MemoryPartition(7, (), 40)}).opened()  # the table is there
-    twin = Twin(spark, tmp_path, TOPIC)
-    before = Positions(KernelTable(spark, KAFKA_LOG.path(str(tmp_path)))).newest().version
+    Twin(plain, tmp_path, {7: MemoryPartition(7, (), 40)}).opened()  # the table is there
+    twin = Twin(plain, tmp_path, TOPIC)
+    before = Positions(KernelTable(plain, KAFKA_LOG.path(str(tmp_path)))).newest().version
     with monkeypatch.context() as patched:
         patched.setattr(Positions, "commit", killed)
         with pytest.raises(Killed):
             twin.opened(begins_at=20)
     assert twin.version() == before + 1
     assert [twin.state(number).identity for number in TOPIC] == [None] * 3
-    later = Twin(spark, tmp_path, TOPIC).opened(begins_at=30, identity="the topic")
+    later = Twin(plain, tmp_path, TOPIC).opened(begins_at=30, identity="the topic")
     assert later.version() == before + 3
-    again = Twin(spark, tmp_path, TOPIC).opened(begins_at=35, identity="not that")
+    again = Twin(plain, tmp_path, TOPIC).opened(begins_at=35, identity="not that")
     assert again.offsets == {0: 30, 1: 30, 2: 30}
     assert {(again.state(at).first, again.state(at).identity, again.state(at).mark) for at in TOPIC} == {
         (Offset(30), "the topic", None)
     }
 
 
-def test_who_lost_a_partition_begins_nothing_of_it(spark: SparkSession, tmp_path: Path) -> None:
-    older = Twin(spark, tmp_path, TOPIC)
+def test_who_lost_a_partition_begins_nothing_of_it(plain: SparkSession, tmp_path: Path) -> None:
+    older = Twin(plain, tmp_path, TOPIC)
     open_together(list(older.replicas.values()))
-    newer = Twin(spark, tmp_path, TOPIC).opened(begins_at=30)
+    newer = Twin(plain, tmp_path, TOPIC).opened(begins_at=30)
     with pytest.raises(TakenOver):
         begin_together([(one, Offset(5)) for one in older.replicas.values()], "older")
-    assert Twin(spark, tmp_path, TOPIC).opened().offsets == newer.offsets == {0: 30, 1: 30, 2: 30}
+    assert Twin(plain, tmp_path, TOPIC).opened().offsets == newer.offsets == {0: 30, 1: 30, 2: 30}
 
 
-def test_another_topic_of_the_same_name_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(spark, tmp_path, TOPIC).opened(identity="another")
+def test_another_topic_of_the_same_name_is_refused(plain: SparkSession, tmp_path: Path) -> None:
+    twin = Twin(plain, tmp_path, TOPIC).opened(identity="another")
     outcomes = twin.takes({0: (0, 10), 2: (0, 10)})
     assert errors(outcomes) == {0: (Recreated, "0", None), 2: (Recreated, "2", None)}
     assert twin.rows() == {}

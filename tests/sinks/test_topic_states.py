@@ -23,10 +23,9 @@ from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
+from tests.sinks.batches import rows
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
 from tests.sinks.topic_batches import Twin, expected
-
-pytestmark = pytest.mark.spark
 
 PAYMENTS = LogId("kafka", "prod/payments")
 TOPIC = partitions(tuple(range(40)), tuple(range(40)), (), end=40)
@@ -53,11 +52,11 @@ CLAIMED = '{"writer":{"run":"r","host":"h","pid":1,"since":"s"},"commit":"c","co
 class Lake:
     """Table kafka_log as an older version left it."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark = spark
+    def __init__(self, plain: SparkSession, folder: Path) -> None:
+        self.spark = plain
         self.path = str(folder)
-        ensure_tables(spark, self.path, KAFKA_LOG)
-        self.table = KernelTable(spark, KAFKA_LOG.path(self.path))
+        ensure_tables(plain, self.path, KAFKA_LOG)
+        self.table = KernelTable(plain, KAFKA_LOG.path(self.path))
 
     def says(self, text: str, topic: LogId = ORDERS) -> None:
         commits = json.loads(text)["commits"]
@@ -68,7 +67,7 @@ class Lake:
         return LogTable(self.spark, KAFKA_LOG.path(self.path), TOPIC[number].log_id).read()
 
     def rows(self, table: str) -> list[Any]:
-        return self.spark.read.format("delta").load(f"{self.path}/{table}").orderBy("log_id", "start").collect()
+        return rows(f"{self.path}/{table}", "log_id", "start")
 
     def version(self) -> int:
         return self.table.existing().version
@@ -93,8 +92,8 @@ def facts(state: LogState) -> tuple[int, int | None, int | None, int | None]:
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Lake:
-    return Lake(spark, tmp_path)
+def lake(plain: SparkSession, tmp_path: Path) -> Lake:
+    return Lake(plain, tmp_path)
 
 
 def held(states: Mapping[int, LogState]) -> dict[int, tuple[int, int | None, int | None, int | None]]:
@@ -195,16 +194,16 @@ def test_a_job_of_the_older_version_that_goes_on_meanwhile_is_seen(lake: Lake, m
     assert facts(lake.read(0).state) == (0, 35, 5, 3)
 
 
-def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
+def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(plain: SparkSession, tmp_path: Path) -> None:
     assert topics_held(str(tmp_path)) == {}
-    take_apart(spark, str(tmp_path), ORDERS)
-    lake = Lake(spark, tmp_path)
+    take_apart(plain, str(tmp_path), ORDERS)
+    lake = Lake(plain, tmp_path)
     assert topics_held(lake.path) == {}
     before = lake.version()
-    take_apart(spark, lake.path, ORDERS)
+    take_apart(plain, lake.path, ORDERS)
     assert lake.version() == before
     state = LogState.fresh(this_writer()).claimed_by(this_writer())
-    LogTable(spark, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
+    LogTable(plain, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
     assert held(topics_held(lake.path)[ORDERS]) == {2: (0, None, None, None)}
 
 

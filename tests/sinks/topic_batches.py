@@ -17,6 +17,7 @@ from sinks.tables import KAFKA_LOG
 from sources.master import Planned, PlannedSplit
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.batches import rows
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MarkedSession, MemoryPartition
 
 Batch = Mapping[int, tuple[int, int]]
@@ -44,7 +45,6 @@ class Twin:
         on_step: Callable[[BatchStep], None] | None = None,
         patience_s: float | None = None,
     ) -> None:
-        self._spark = spark
         self._lake = lake
         self._topic = next(iter(partitions.values())).topic
         self.steps: list[BatchStep] = []
@@ -90,16 +90,15 @@ class Twin:
 
     def rows(self) -> dict[int, list[int]]:
         """The offsets in the table, in order, by partition."""
-        table = self._spark.read.format("delta").load(f"{self._lake}/kafka_log")
         found: dict[int, list[int]] = {}
-        for row in table.orderBy("partition", "offset").collect():
+        for row in rows(self._lake / "kafka_log", "partition", "offset"):
             found.setdefault(row["partition"], []).append(row["offset"])
         return found
 
     def ledger(self) -> list[tuple[int, int, int, int]]:
         """Of each range its partition, start, end and number of records, in order."""
-        table = self._spark.read.format("delta").load(f"{self._lake}/ledger").orderBy("log_id", "start")
-        return [(int(row["log_id"][-1]), row["start"], row["end"], row["records"]) for row in table.collect()]
+        found = rows(self._lake / "ledger", "log_id", "start")
+        return [(int(row["log_id"][-1]), row["start"], row["end"], row["records"]) for row in found]
 
 
 def expected(partitions: Mapping[int, MemoryPartition], batch: Batch) -> dict[int, list[int]]:

@@ -24,8 +24,6 @@ from tests.sinks.batches import ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
 from tests.sinks.unheard import lose_answers, missing_files
 
-pytestmark = pytest.mark.spark
-
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
@@ -40,9 +38,9 @@ LINK = Link.of(span(410, 500), raw_bytes({"offset": 410, "size": 90}))
 
 
 @pytest.fixture
-def lake(spark: SparkSession, tmp_path: Path) -> Path:
+def lake(plain: SparkSession, tmp_path: Path) -> Path:
     """[0, 500), a hole, [1000, 1500)."""
-    replica = opened(spark, tmp_path, MASTER)
+    replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 500))
     lost = Incident(
         condition=Condition.GAP,
@@ -57,8 +55,8 @@ def lake(spark: SparkSession, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def table(spark: SparkSession, lake: Path) -> LogTable:
-    return LogTable(spark, LOG.path(str(lake)), BROKER_A)
+def table(plain: SparkSession, lake: Path) -> LogTable:
+    return LogTable(plain, LOG.path(str(lake)), BROKER_A)
 
 
 def data_files(lake: Path) -> set[str]:
@@ -69,16 +67,16 @@ def backfilled(lake: Path) -> list[Any]:
     return [(row["start"], row["end"], row["records"]) for row in ledger(lake) if row["origin"] == "backfill"]
 
 
-def test_a_hole_is_filled_in_parts(spark: SparkSession, lake: Path) -> None:
-    filler = HoleFiller(spark, str(lake), BROKER_A)
+def test_a_hole_is_filled_in_parts(plain: SparkSession, lake: Path) -> None:
+    filler = HoleFiller(plain, str(lake), BROKER_A)
     first = filler.fill(filler.look(), span(500, 550), MASTER, LINK)
     assert first is not None
     assert (first.range, first.ranges, first.records) == (span(500, 600), (span(500, 600),), 2)
     assert first.link == Link.of(span(510, 600), raw_bytes({"offset": 510, "size": 90}))
-    assert table(spark, lake).read().holes.ranges == (span(600, 1000),)
+    assert table(plain, lake).read().holes.ranges == (span(600, 1000),)
     second = filler.fill(filler.look(), span(600, 1000), MASTER, first.link)
     assert second is not None
-    assert table(spark, lake).read().holes.ranges == ()
+    assert table(plain, lake).read().holes.ranges == ()
     assert offsets(lake) == [start for start in STARTS if start < 1500]
     # splits of 100 bytes: each record is in the row of the split that it starts in
     assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
@@ -96,39 +94,39 @@ def test_a_hole_is_filled_in_parts(spark: SparkSession, lake: Path) -> None:
     ],
 )
 def test_what_is_not_this_log_is_refused(
-    spark: SparkSession, lake: Path, source: MasterLog, link: Link | None, error: type[LogtwinError]
+    plain: SparkSession, lake: Path, source: MasterLog, link: Link | None, error: type[LogtwinError]
 ) -> None:
-    files, version = data_files(lake), table(spark, lake).read().snapshot.version
-    filler = HoleFiller(spark, str(lake), BROKER_A)
+    files, version = data_files(lake), table(plain, lake).read().snapshot.version
+    filler = HoleFiller(plain, str(lake), BROKER_A)
     with pytest.raises(error) as caught:
         filler.fill(filler.look(), HOLE, source, link)
     assert caught.value.log == str(BROKER_A)
-    assert table(spark, lake).read().snapshot.version == version
+    assert table(plain, lake).read().snapshot.version == version
     assert data_files(lake) == files
     assert backfilled(lake) == []
 
 
-def test_damage_in_the_source_stays_a_hole(spark: SparkSession, lake: Path) -> None:
+def test_damage_in_the_source_stays_a_hole(plain: SparkSession, lake: Path) -> None:
     source = Damaged(SIZES, bad=(600,), gone=(905,))
     quarantined = {path.name for path in (lake / "quarantine").glob("*.parquet")}
-    filler = HoleFiller(spark, str(lake), BROKER_A)
+    filler = HoleFiller(plain, str(lake), BROKER_A)
     filled = filler.fill(filler.look(), HOLE, source, LINK)
     assert filled is not None
     left = (span(600, 900), span(905, 910))
     assert (filled.range, filled.ranges) == (HOLE, (span(500, 600), span(900, 905), span(910, 1000)))
-    assert table(spark, lake).read().holes.ranges == left
+    assert table(plain, lake).read().holes.ranges == left
     assert {path.name for path in (lake / "quarantine").glob("*.parquet")} == quarantined
     # all of what is left is damaged: nothing to commit
-    version = table(spark, lake).read().snapshot.version
+    version = table(plain, lake).read().snapshot.version
     again = filler.fill(filler.look(), left[0], source, None)
     assert again is not None
     assert (again.range, again.ranges, again.link) == (left[0], (), None)
-    assert table(spark, lake).read().snapshot.version == version
+    assert table(plain, lake).read().snapshot.version == version
 
 
-def test_another_loss_in_between_does_not_disturb(spark: SparkSession, lake: Path) -> None:
+def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Path) -> None:
     """The stream makes a hole of its own: the same metadata, and the fill is made anew on top of it."""
-    replica = opened(spark, lake, MASTER)
+    replica = opened(plain, lake, MASTER)
     lost = Incident(
         condition=Condition.GAP,
         start=Offset(1500),
@@ -144,20 +142,20 @@ def test_another_loss_in_between_does_not_disturb(spark: SparkSession, lake: Pat
             replica.skip(lost)
         done.append(step)
 
-    filler = HoleFiller(spark, str(lake), BROKER_A, lose)
+    filler = HoleFiller(plain, str(lake), BROKER_A, lose)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is not None
-    found = table(spark, lake).read()
+    found = table(plain, lake).read()
     assert found.holes.ranges == (span(1500, 1600),)
     assert (found.state.offset if found.state else None) == 1600
     assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
 
 
-def another_epoch(spark: SparkSession, lake: Path) -> None:
+def another_epoch(plain: SparkSession, lake: Path) -> None:
     """As a repair begins one: the position, and its transaction version, move back."""
-    found = table(spark, lake).read()
+    found = table(plain, lake).read()
     state = state_of(found)
     back = replace(state, epoch=1, offset=Offset(1000), commit="repaired", ledger=())
-    table(spark, lake).cut(found, back, span(1000, 1500), lambda holes: holes.below(Offset(1000)))
+    table(plain, lake).cut(found, back, span(1000, 1500), lambda holes: holes.below(Offset(1000)))
 
 
 def state_of(found: Held) -> LogState:
@@ -166,10 +164,10 @@ def state_of(found: Held) -> LogState:
 
 
 def test_a_commit_that_landed_unheard_is_a_success(
-    spark: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = lose_answers(monkeypatch)
-    filler = HoleFiller(spark, str(lake), BROKER_A)
+    filler = HoleFiller(plain, str(lake), BROKER_A)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is not None
     assert lost == {"log": 1, "ledger": 1}
     assert missing_files(lake) == []
@@ -177,29 +175,29 @@ def test_a_commit_that_landed_unheard_is_a_success(
     assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
 
 
-def test_a_repair_that_was_marked_in_between_keeps_the_fill_out(spark: SparkSession, lake: Path) -> None:
+def test_a_repair_that_was_marked_in_between_keeps_the_fill_out(plain: SparkSession, lake: Path) -> None:
     def mark(step: FillStep) -> None:
-        found = table(spark, lake).read()
+        found = table(plain, lake).read()
         pending = PendingRepair(to=HOLE.end, epoch=1)
-        table(spark, lake).mark(found, replace(state_of(found), repair=pending, commit="marked"))
+        table(plain, lake).mark(found, replace(state_of(found), repair=pending, commit="marked"))
 
-    filler = HoleFiller(spark, str(lake), BROKER_A, mark)
+    filler = HoleFiller(plain, str(lake), BROKER_A, mark)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is None
-    assert table(spark, lake).read().holes.ranges == (HOLE,)
+    assert table(plain, lake).read().holes.ranges == (HOLE,)
     with pytest.raises(RepairPending):
         filler.look()
 
 
-def test_a_repair_in_between_wins(spark: SparkSession, lake: Path) -> None:
+def test_a_repair_in_between_wins(plain: SparkSession, lake: Path) -> None:
     def repair(step: FillStep) -> None:
         if step is FillStep.FILES:
-            another_epoch(spark, lake)
+            another_epoch(plain, lake)
 
-    filler = HoleFiller(spark, str(lake), BROKER_A, repair)
+    filler = HoleFiller(plain, str(lake), BROKER_A, repair)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is None
     assert offsets(lake) == [start for start in STARTS if start < 500]
-    assert table(spark, lake).read().holes.ranges == (HOLE,)
+    assert table(plain, lake).read().holes.ranges == (HOLE,)
     # and then it is filled in the new epoch
-    again = HoleFiller(spark, str(lake), BROKER_A, no_step)
+    again = HoleFiller(plain, str(lake), BROKER_A, no_step)
     assert again.fill(again.look(), HOLE, MASTER, LINK) is not None
     assert {row["epoch"] for row in ledger(lake) if row["origin"] == "backfill"} == {1}

@@ -117,16 +117,16 @@ DAY_LATER = FIRST_STORED + timedelta(days=1)
 
 
 @pytest.fixture
-def warehouse(spark: SparkSession, tmp_path: Path) -> Path:
+def warehouse(plain: SparkSession, tmp_path: Path) -> Path:
     """A replica of 40 records in four commits of ten; a message is stored every 250 ms."""
-    replica = opened(spark, tmp_path, MASTER)
+    replica = opened(plain, tmp_path, MASTER)
     for count in range(0, 40, 10):
         replica(ranges(ENDS[count], ENDS[count + 10]))
     return tmp_path
 
 
-def held(spark: SparkSession, warehouse: Path) -> Holes:
-    return LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read().holes
+def held(plain: SparkSession, warehouse: Path) -> Holes:
+    return LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read().holes
 
 
 def keep_since(record: int) -> Keep:
@@ -142,16 +142,15 @@ def deleted(warehouse: Path) -> list[bool]:
     return [row["deleted_at"] is not None for row in ledger(warehouse)]
 
 
-@pytest.mark.spark
-def test_old_records_go_and_the_ledger_says_so(spark: SparkSession, warehouse: Path) -> None:
+def test_old_records_go_and_the_ledger_says_so(plain: SparkSession, warehouse: Path) -> None:
     before = ledger(warehouse)
-    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
+    retention = ReplicaRetention(plain, str(warehouse), BROKER_A)
     plan = retention.plan(keep_since(25), DAY_LATER)
     assert plan == DeletionPlan(OffsetRange(Offset(0), Offset(ENDS[20])), ENDS[40], ENDS[20])
     assert offsets(warehouse) == starts()
     assert retention.apply(plan, DAY_LATER) == 20
     assert offsets(warehouse) == starts(20)
-    assert held(spark, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
+    assert held(plain, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
     assert deleted(warehouse) == [True, True, False, False]
     after = ledger(warehouse)
     assert [{**row, "deleted_at": None} for row in after] == before
@@ -165,10 +164,9 @@ def test_old_records_go_and_the_ledger_says_so(spark: SparkSession, warehouse: P
     assert DeltaTable(LOG.path(str(warehouse))).version() == version
 
 
-@pytest.mark.spark
-def test_the_stream_goes_on_over_it(spark: SparkSession, warehouse: Path) -> None:
-    replica = opened(spark, warehouse, MemoryMaster((*SIZES, 100, 100)))
-    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
+def test_the_stream_goes_on_over_it(plain: SparkSession, warehouse: Path) -> None:
+    replica = opened(plain, warehouse, MemoryMaster((*SIZES, 100, 100)))
+    retention = ReplicaRetention(plain, str(warehouse), BROKER_A)
     retention.apply(retention.plan(Keep(size_bytes=ENDS[40] - ENDS[10]), DAY_LATER), DAY_LATER)
     replica(ranges(ENDS[40], ENDS[40] + 200))
     assert offsets(warehouse) == [*starts(10), ENDS[40], ENDS[40] + 100]
@@ -176,30 +174,28 @@ def test_the_stream_goes_on_over_it(spark: SparkSession, warehouse: Path) -> Non
     assert deleted(warehouse) == [True, False, False, False, False]
 
 
-@pytest.mark.spark
-def test_what_a_kill_left_undone_is_done_later(spark: SparkSession, warehouse: Path) -> None:
+def test_what_a_kill_left_undone_is_done_later(plain: SparkSession, warehouse: Path) -> None:
     """Killed between the two commits: the records are gone, the ledger does not know."""
-    LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
+    LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
     assert deleted(warehouse) == [False] * 4
-    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
+    retention = ReplicaRetention(plain, str(warehouse), BROKER_A)
     assert retention.plan(Keep(), DAY_LATER).out.is_empty
     assert retention.settle(DAY_LATER) == 2
     assert deleted(warehouse) == [True, True, False, False]
     assert retention.settle(DAY_LATER) == 0
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("after", ["the log", "the ledger"])
 @pytest.mark.parametrize("is_marked", [True, False], ids=["marked", "not yet marked"])
 def test_what_a_fill_brings_back_meanwhile_stays(
-    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, after: str, is_marked: bool
+    plain: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, after: str, is_marked: bool
 ) -> None:
     """A fill comes after the first look at one of the two tables, while rows that retention deleted are told so."""
-    retention = ReplicaRetention(spark, str(warehouse), BROKER_A)
-    LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
+    retention = ReplicaRetention(plain, str(warehouse), BROKER_A)
+    LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
     if is_marked:
         retention.settle(DAY_LATER)
-    filled = after_the_first_look(monkeypatch, after, lambda: fill(spark, warehouse, 0, ENDS[20]))
+    filled = after_the_first_look(monkeypatch, after, lambda: fill(plain, warehouse, 0, ENDS[20]))
     retention.settle(DAY_LATER)
     assert filled == [True]
     assert offsets(warehouse) == starts()
@@ -211,9 +207,9 @@ def test_what_a_fill_brings_back_meanwhile_stays(
     assert sum(deleted(warehouse)) == 2
 
 
-def fill(spark: SparkSession, warehouse: Path, start: int, end: int) -> None:
+def fill(plain: SparkSession, warehouse: Path, start: int, end: int) -> None:
     """One batch of a backfill, by the master's own records."""
-    filler = HoleFiller(spark, str(warehouse), BROKER_A)
+    filler = HoleFiller(plain, str(warehouse), BROKER_A)
     assert filler.fill(filler.look(), OffsetRange(Offset(start), Offset(end)), MASTER, None) is not None
 
 
@@ -233,12 +229,11 @@ def after_the_first_look(patch: pytest.MonkeyPatch, table: str, act: Callable[[]
     return looked
 
 
-@pytest.mark.spark
-def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(spark: SparkSession, warehouse: Path) -> None:
+def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(plain: SparkSession, warehouse: Path) -> None:
     """Nobody could tell its rows from the old ones later."""
-    LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
-    fill(spark, warehouse, 0, ENDS[10])
-    assert ReplicaRetention(spark, str(warehouse), BROKER_A).settle(DAY_LATER) == 0
+    LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
+    fill(plain, warehouse, 0, ENDS[10])
+    assert ReplicaRetention(plain, str(warehouse), BROKER_A).settle(DAY_LATER) == 0
     accounts = read_accounts(str(warehouse), BROKER_A)
     assert accounts is not None
     complete = Completeness.of(accounts)
@@ -248,27 +243,24 @@ def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(spark: Sp
     ]
 
 
-@pytest.mark.spark
-def test_a_file_that_straddles_the_boundary_is_rewritten(spark: SparkSession, warehouse: Path) -> None:
-    table = LogTable(spark, LOG.path(str(warehouse)), BROKER_A)
+def test_a_file_that_straddles_the_boundary_is_rewritten(plain: SparkSession, warehouse: Path) -> None:
+    table = LogTable(plain, LOG.path(str(warehouse)), BROKER_A)
     assert table.forget(Offset(ENDS[13])) == 13
     assert offsets(warehouse) == starts(13)
     assert table.forget(Offset(ENDS[13])) == 0
     assert table.forget(Offset(ENDS[15])) == 2
     assert offsets(warehouse) == starts(15)
-    assert held(spark, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
+    assert held(plain, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
 
 
-@pytest.mark.spark
-def test_nothing_at_the_position_is_forgotten(spark: SparkSession, warehouse: Path) -> None:
+def test_nothing_at_the_position_is_forgotten(plain: SparkSession, warehouse: Path) -> None:
     with pytest.raises(ReplicaError, match="at or above the position"):
-        LogTable(spark, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[40]))
+        LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[40]))
     assert offsets(warehouse) == starts()
 
 
-@pytest.mark.spark
-def test_a_log_without_data_keeps_what_it_has(spark: SparkSession, tmp_path: Path) -> None:
-    opened(spark, tmp_path, MASTER)
-    retention = ReplicaRetention(spark, str(tmp_path), BROKER_A)
+def test_a_log_without_data_keeps_what_it_has(plain: SparkSession, tmp_path: Path) -> None:
+    opened(plain, tmp_path, MASTER)
+    retention = ReplicaRetention(plain, str(tmp_path), BROKER_A)
     assert retention.plan(Keep(age=DAY, size_bytes=0), DAY_LATER).out.is_empty
     assert retention.settle(DAY_LATER) == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,10 +13,10 @@ from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
 from sinks.upkeep.compaction import Compaction, Compactor, Sizes
 from sources.master_topic import partition_log
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.batches import rows
 from tests.sinks.memory_partition import ORDERS, MemoryPartition
+from tests.sinks.plain_session import make_plain
 from tests.sinks.topic_batches import Twin
-
-pytestmark = pytest.mark.spark
 
 PAYMENTS = LogId("kafka", "prod/payments")
 NUMBERS = range(12)
@@ -30,47 +31,48 @@ def topic(log_id: LogId) -> dict[int, MemoryPartition]:
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two topics, a file or two a commit."""
     lake: Path = tmp_path_factory.mktemp("lake")
-    for log_id in (ORDERS, PAYMENTS):
-        twin = Twin(spark, lake, topic(log_id)).opened()
-        for piece in OffsetRange(Offset(0), Offset(END)).in_pieces(STEP):
-            twin.takes(dict.fromkeys(NUMBERS, (piece.start, piece.end)))
-        assert set(twin.offsets.values()) == {END}
+    with pytest.MonkeyPatch.context() as patch:
+        plain = make_plain(patch)
+        for log_id in (ORDERS, PAYMENTS):
+            twin = Twin(plain, lake, topic(log_id)).opened()
+            for piece in OffsetRange(Offset(0), Offset(END)).in_pieces(STEP):
+                twin.takes(dict.fromkeys(NUMBERS, (piece.start, piece.end)))
+            assert set(twin.offsets.values()) == {END}
     return lake
 
 
-def merged(spark: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> Compaction:
+def merged(plain: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> Compaction:
     partitions = [partition_log(log_id, number) for number in NUMBERS]
     sizes = Sizes(target_bytes=10**8, min_files=2)
-    return Compactor(spark, spec, spec.path(str(lake)), None, sizes, sharing=partitions).run()
+    return Compactor(plain, spec, spec.path(str(lake)), None, sizes, sharing=partitions).run()
 
 
-def paths(spark: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> set[str]:
-    table = KernelTable(spark, spec.path(str(lake)))
+def paths(plain: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> set[str]:
+    table = KernelTable(plain, spec.path(str(lake)))
     logs = (partition_log(log_id, number) for number in NUMBERS)
     return {file.path for log in logs for file in table.files(table.existing(), {"log_id": str(log)})}
 
 
 @pytest.mark.parametrize("spec", [KAFKA_LOG, LEDGER], ids=lambda spec: spec.name)
-def test_a_topic_s_files_become_one(spark: SparkSession, lake: Path, spec: TableSpec) -> None:
-    table = spark.read.format("delta").load(spec.path(str(lake)))
-    rows = table.collect()
-    mine, others = (paths(spark, lake, spec, log_id) for log_id in (ORDERS, PAYMENTS))
-    done = merged(spark, lake, spec, ORDERS)
+def test_a_topic_s_files_become_one(plain: SparkSession, lake: Path, spec: TableSpec) -> None:
+    before = rows(spec.path(str(lake)))
+    mine, others = (paths(plain, lake, spec, log_id) for log_id in (ORDERS, PAYMENTS))
+    done = merged(plain, lake, spec, ORDERS)
     assert (done.files, done.into) == (len(mine), 1)
     assert len(mine) >= BATCHES
-    assert len(paths(spark, lake, spec, ORDERS)) == 1
-    assert paths(spark, lake, spec, PAYMENTS) == others
-    assert sorted(map(str, spark.read.format("delta").load(spec.path(str(lake))).collect())) == sorted(map(str, rows))
-    assert merged(spark, lake, spec, ORDERS) == Compaction()
+    assert len(paths(plain, lake, spec, ORDERS)) == 1
+    assert paths(plain, lake, spec, PAYMENTS) == others
+    assert sorted(map(str, rows(spec.path(str(lake))))) == sorted(map(str, before))
+    assert merged(plain, lake, spec, ORDERS) == Compaction()
 
 
-def test_what_was_merged_is_in_the_order_of_the_commits(spark: SparkSession, lake: Path) -> None:
-    merged(spark, lake, KAFKA_LOG, PAYMENTS)
-    (path,) = paths(spark, lake, KAFKA_LOG, PAYMENTS)
-    found = spark.read.parquet(f"{lake}/kafka_log/{path}").select("partition", "offset").collect()
+def test_what_was_merged_is_in_the_order_of_the_commits(plain: SparkSession, lake: Path) -> None:
+    merged(plain, lake, KAFKA_LOG, PAYMENTS)
+    (path,) = paths(plain, lake, KAFKA_LOG, PAYMENTS)
+    found = pq.read_table(f"{lake}/kafka_log/{path}", columns=["partition", "offset"]).to_pylist()
     for number in NUMBERS:
         offsets = [row["offset"] for row in found if row["partition"] == number]
         assert offsets == sorted(offsets)

@@ -1,0 +1,72 @@
+"""A session without Spark: tables are PlainTables, and tasks run here, one after another.
+
+It has what the code under test asks of a session, but no queries: who asks for one meets an AttributeError.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, cast
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.delta.kernel import KernelTable
+from tests.sinks.plain_table import PlainTable
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    defaultParallelism: int = 2
+
+    def parallelize(self, shares: Sequence[Any], count: int) -> _Shares:
+        assert len(shares) == count
+        return _Shares(shares)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """An RDD of one partition for each share."""
+
+    shares: Sequence[Any]
+    work: Callable[[Any], Iterable[Any]] = iter
+
+    def flatMap(self, work: Callable[[Any], Iterable[Any]]) -> _Shares:
+        return _Shares(self.shares, work)
+
+    def collect(self) -> list[Any]:
+        """What the tasks make, each of a copy of what it is given, as in a worker. Raises PySparkException, which has
+        the traceback of what ended a task.
+        """
+        try:
+            return list(chain.from_iterable(_copy(list(_copy(self.work)(_copy(one)))) for one in self.shares))
+        except Exception:  # noqa: BLE001 - as a worker does
+            raise PySparkException(traceback.format_exc()) from None
+
+
+def _copy(value: Any) -> Any:
+    dumps: Any = cloudpickle.dumps
+    return cloudpickle.loads(dumps(value))
+
+
+class PlainSession:
+    sparkContext = _Context()
+
+
+def make_plain(patch: pytest.MonkeyPatch) -> SparkSession:
+    """From now on every KernelTable is a PlainTable, until `patch` is undone; the session to make them with."""
+    for name, value in vars(PlainTable).items():
+        if not name.startswith("__") or name == "__init__":
+            patch.setattr(KernelTable, name, value, raising=False)
+    return cast(SparkSession, PlainSession())
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """In place of `spark`, where no query is asked."""
+    return make_plain(monkeypatch)
