@@ -38,20 +38,19 @@ def run(spark: SparkSession, folder: Path, moves: Sequence[Move]) -> None:
         History(twin, one, other).run(moves)
 
 
-@pytest.mark.spark
 @settings(REPEATABLE, max_examples=2)
 @given(moves=histories(8))
-def test_the_replica_ends_as_the_leader(spark: SparkSession, lake: Path, moves: list[Move]) -> None:
+def test_the_replica_ends_as_the_leader(session: SparkSession, lake: Path, moves: list[Move]) -> None:
     """DI-22."""
-    run(spark, lake, moves)
+    run(session, lake, moves)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @settings(REPEATABLE, max_examples=100)
 @given(moves=histories(25))
-def test_long_histories(spark: SparkSession, lake: Path, moves: list[Move]) -> None:
-    run(spark, lake, moves)
+def test_long_histories(session: SparkSession, lake: Path, moves: list[Move]) -> None:
+    run(session, lake, moves)
 
 
 # --- the two rules alone, over many histories

@@ -9,15 +9,12 @@ import pytest
 
 from pipeline.job.replicate import Job
 from sinks.batch.result import BatchStep
-from sources.datasource import register
 from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import MasterSilent, Recreated
 from sources.offsets import Offset
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log
 from tests.pipeline.running import run_until
-
-pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize(
@@ -96,7 +93,6 @@ def test_scenario_20_a_leader_that_cannot_be_read_is_asked_again_and_not_all_the
             if len(attempts) <= 2:
                 raise MasterSilent("the leader's file cannot be read")
 
-    register(twin.spark)
     config = twin.config().model_copy(update={"retry_wait_max_s": 30.0})  # most tests wait less
     job = Job(twin.spark, config, available_now=False, on_step=fail_twice)
     job.start()

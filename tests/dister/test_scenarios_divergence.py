@@ -18,8 +18,6 @@ from sources.offsets import Offset, OffsetRange
 from tests.dister.twin import Twin
 from tests.dister_folders import RND, dirty, leader, line, write_log
 
-pytestmark = pytest.mark.spark
-
 
 @dataclass(frozen=True)
 class Row:
@@ -93,8 +91,8 @@ class Bench:
 
 
 @pytest.fixture
-def bench(spark: SparkSession, lake: Path, tmp_path: Path) -> Bench:
-    return Bench(spark, lake, tmp_path)
+def bench(session: SparkSession, lake: Path, tmp_path: Path) -> Bench:
+    return Bench(session, lake, tmp_path)
 
 
 def lines(ids: Sequence[int], changed: Collection[int] = ()) -> Iterator[Line]:

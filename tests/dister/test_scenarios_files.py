@@ -12,8 +12,6 @@ from sources.errors import CorruptRecord, MissingSegment
 from tests.dister.twin import Twin
 from tests.dister_folders import append_log, leader, write_log
 
-pytestmark = pytest.mark.spark
-
 
 def test_scenario_11_a_torn_last_line_is_not_written_yet(twin: Twin) -> None:
     """D-8: completed later it comes in, once."""

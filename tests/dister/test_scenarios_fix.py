@@ -12,14 +12,11 @@ from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Progress
 from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
-from sources.datasource import register
 from sources.dister.check_and_fix import walk_back
 from sources.errors import AboveMaximum, RepairPending
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log
 from tests.pipeline.running import run_until
-
-pytestmark = pytest.mark.spark
 
 
 def dirty_replica(twin: Twin, ids: Sequence[int]) -> None:
@@ -186,7 +183,6 @@ def test_scenario_43_a_log_that_was_rewritten_and_is_larger_again(twin: Twin) ->
         node.set_many({f"k{number}": "old"} for number in range(40))
         kept = node.last_id
         node.set_many({f"k{number}": "lost"} for number in range(20))
-        register(twin.spark)
         job = Job(twin.spark, twin.config(), available_now=False)
         job.start()
         lost = node.last_id

@@ -17,8 +17,6 @@ from sources.dister.services import encode as service_file
 from sources.errors import LogtwinError, MasterError, MasterSilent
 from tests.dister.twin import Twin
 
-pytestmark = pytest.mark.spark
-
 FIRST = NodeInfo(id="A1", ip="10.0.0.1", group="g", status=1, raft=LEADER, version="1.6")
 SECOND = NodeInfo(id="B2", ip="10.0.0.2", group="g", status=1, version="1.6")
 THIRD = NodeInfo(id="C3", ip="10.0.0.3", group="g", status=1, version="1.6")
