@@ -54,8 +54,8 @@ ROWS = {
     "35": Row(leader(20), 30, 20, 6, 0, changed=[7]),
 }
 BY_THE_JOB = {
-    "safe": ("21", "22", "30", "33"),
-    "faithful": ("21", "22", "28-high"),
+    "safe": ("21", "22", "33"),
+    "faithful": ("21", "22"),
 }
 """And 34 and 35. The others differ in their figures alone, which both rules are asked for in every row."""
 

@@ -56,7 +56,7 @@ def test_scenario_36_a_leader_that_has_grown_meanwhile(twin: Twin) -> None:
 
 def test_scenario_37_ahead_by_a_long_tail(twin: Twin) -> None:
     """DI-90."""
-    dirty_replica(twin, leader(10) + dirty(11, 7, 12_000))
+    dirty_replica(twin, leader(10) + dirty(11, 7, 1_200))
     write_log(twin.folder, leader(11))
     twin.replicate()
     twin.assert_equal()

@@ -66,7 +66,7 @@ class PlainMessages:
             raise PySparkException(traceback.format_exc()) from None
 
     def _task(self, share: Share, given: Any) -> Iterator[dict[str, Any]]:
-        work = cloudpickle.loads(cloudpickle.dumps(self._work))
+        work = cloudpickle.loads(cloudpickle.dumps(self._work))  # type: ignore[no-untyped-call]
         for batch in work(self._messages(share), given):
             yield from batch.to_pylist()
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from pipeline.cli import app as cli
-from pipeline.config.configuration import MaintainConfig, load
+from pipeline.config.configuration import CatalogConfig, MaintainConfig, load
 from pipeline.job.catalog import Catalogued
 from pipeline.job.replicate import Job
 from pipeline.operate.maintain import Maintenance
@@ -270,6 +270,29 @@ def test_topics_without_messages_are_told(
         {"from": "SELF_TEST_TOPIC", "records": 2, "why": "left_out"},
         {"from": "typo", "records": 0, "why": "not_in_logs"},
     ]
+
+
+def test_the_catalog_is_asked_again_for_each_new_table(
+    world: InFiles, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registered: list[str] = []
+    monkeypatch.setattr("pipeline.job.catalog.register", lambda _spark, _place, schema: registered.append(schema))
+    config = job_config(world.lake, **world.options)
+    catalogued = Catalogued(
+        spark, config.model_copy(update={"catalog": CatalogConfig.model_validate({"schema": "typed_lake"})})
+    )
+    assert catalogued.bring() is None
+    assert registered == []  # there is no log yet
+    world.send({"id": "a"})
+    world.replicate()
+    TypedTable(world.spark, world.lake, "strict").make(())  # as its first step does, long before it has a row
+    for _ in range(2):
+        assert catalogued.bring() is None
+    assert registered == ["typed_lake"]
+    world.follow()
+    for _ in range(2):
+        assert catalogued.bring() is None
+    assert registered == ["typed_lake"] * 2
 
 
 def test_maintain_merges_its_files(world: InFiles, spark: SparkSession) -> None:
