@@ -74,9 +74,9 @@ def test_scenario_38_the_histories_part_in_one_file_and_end_in_the_next(twin: Tw
     assert (twin.went_back_to, twin.ids()) == (common[-1], theirs)
 
 
-@pytest.mark.parametrize("kept", [1, pytest.param(2, marks=pytest.mark.soak), 6])
+@pytest.mark.parametrize("kept", [1, 6])
 def test_scenario_39_the_point_itself_is_kept_in_later_files_too(twin: Twin, kept: int) -> None:
-    """DI-87, DI-89, D-4: where it is the first, the second, or the last entry of the second file."""
+    """DI-87, DI-89, D-4: where it is the first or the last entry of the second file."""
     common = leader(2, first=99_998) + leader(kept, first=100_000)
     dirty_replica(twin, common + dirty(100_000 + kept, 5, 2))
     write_log(twin.folder, common)
@@ -86,12 +86,7 @@ def test_scenario_39_the_point_itself_is_kept_in_later_files_too(twin: Twin, kep
     twin.assert_equal()
 
 
-ALWAYS = {RepairStep.MARK, RepairStep.CUT, RepairStep.FINISH}
-
-
-@pytest.mark.parametrize(
-    "step", [step if step in ALWAYS else pytest.param(step, marks=pytest.mark.soak) for step in RepairStep]
-)
+@pytest.mark.parametrize("step", [RepairStep.MARK, RepairStep.CUT, RepairStep.FINISH])
 def test_scenario_40_a_crash_after_any_step_of_the_fix(twin: Twin, step: RepairStep) -> None:
     """DI-91, D-24: whoever comes next takes it to the same end. `test_repair_killed.py` has every step."""
     dirty_replica(twin, leader(30) + dirty(31, 5, 5))
