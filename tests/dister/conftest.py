@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.dister.twin import Twin
-from tests.pipeline import group_in_process
+from tests.pipeline.typed.in_process import jobs_in_process
 from tests.sinks.plain_session import make_plain
 
 
@@ -24,9 +24,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """What stands for one, also in jobs."""
-    group_in_process.use(monkeypatch)
-    for name in ("pipeline.job.replicate.prepare_for_many_files", "tests.pipeline.running.register"):
-        monkeypatch.setattr(name, lambda spark: None)
+    jobs_in_process(monkeypatch)
     return make_plain(monkeypatch)
 
 

@@ -25,6 +25,7 @@ from sinks.typed.step.log_rows import LogRows, Share, shares
 from sinks.typed.step.messages import topic_names
 from sinks.typed.step.parsing import MESSAGES
 from sources.offsets import LogId, OffsetRange
+from tests.pipeline import group_in_process
 from tests.pipeline.typed.world import InFiles
 from tests.sinks.plain_session import make_plain
 
@@ -77,6 +78,13 @@ class PlainMessages:
             found |= {"stored_at": rows["store_timestamp"], "source": rows["topic"]}
             columns = [found.get(one.name, pa.nulls(rows.num_rows, one.type)).cast(one.type) for one in MESSAGES]
             yield pa.RecordBatch.from_arrays(columns, schema=MESSAGES)
+
+
+def jobs_in_process(patch: pytest.MonkeyPatch) -> None:
+    """Jobs run like this, too; their session is a plain one."""
+    group_in_process.use(patch)
+    for name in ("pipeline.job.replicate.prepare_for_many_files", "tests.pipeline.running.register"):
+        patch.setattr(name, lambda spark: None)
 
 
 @contextmanager

@@ -14,12 +14,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from pipeline.cli import app as cli
-from pipeline.config.configuration import CatalogConfig, MaintainConfig, load
+from pipeline.config.configuration import CatalogConfig, MaintainConfig, load, parse
 from pipeline.job.catalog import Catalogued
 from pipeline.job.replicate import Job
 from pipeline.operate.maintain import Maintenance
 from pipeline.operate.typed_tables import checked
-from pipeline.system.ports import free_port
 from sinks.tables import SCHEMA_CHANGES, UNFIT
 from sinks.typed.table import TypedTable
 from sinks.views.registration import register as register_tables
@@ -27,6 +26,7 @@ from sinks.warehouse import ensure_tables
 from sources.errors import LogtwinError
 from tests.patience import wait_until
 from tests.pipeline.running import job_config, replicate_now
+from tests.pipeline.typed.in_process import jobs_in_process
 from tests.pipeline.typed.world import InFiles, Served, bring, fields
 
 pytestmark = pytest.mark.spark
@@ -197,18 +197,18 @@ def test_a_running_job_brings_its_tables_on_beside_one_that_fails(
     assert [row["id"] for row in served.rows()] == ["0", "1"]
 
 
-@pytest.mark.nightly
 def test_the_errors_of_all_logs_and_tables_are_told(
-    served: Served, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: InFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run to the end raises the first one, which its caller prints; the others are in its log."""
-    served.send(b"broken")
-    served.replicate()
-    stricter = TABLES.replace('name = "strict"', 'name = "stricter"').partition("\n\n")[2]
-    nobody = f"127.0.0.1:{free_port()}"
-    away = f'[[logs]]\nid = "rocketmq/away"\nmaster = "{nobody}"\nremoting = "{nobody}"\n'
+    jobs_in_process(monkeypatch)
+    world.send(b"broken")
+    world.replicate()
+    logs = [{"id": "rocketmq/test", **world.options}, {"id": "rocketmq/away", "path": str(tmp_path / "away")}]
+    tables = [{"name": name, "from": ["orders"], "on_bad": "stop"} for name in ("strict", "stricter")]
+    config = parse({"warehouse": world.lake, "metadata": {"enabled": False}, "logs": logs, "tables": tables}, where="")
     with pytest.raises(LogtwinError) as raised:
-        replicate_now(spark, load(written(served, tmp_path, TABLES + stricter + away)))
+        replicate_now(world.spark, config)
     told = [str(raised.value), *(one.getMessage() for one in caplog.records if one.levelname == "ERROR")]
     assert raised.value.log == "rocketmq/away"
     of_tables = [one for one in told if "a message does not fit into the typed table" in one]

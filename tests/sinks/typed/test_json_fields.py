@@ -94,7 +94,7 @@ def _is_exact(value: int) -> bool:
 
 
 @pytest.mark.parametrize("digits", [18, 19, 20, 39, 40, 41, 309, 310, 4300, 4301, 100_000])
-def test_an_integer_that_loses_a_digit_asks_for_no_column_however_long_it_is(digits: int) -> None:
+def test_integers_too_long_for_a_column_ask_for_none(digits: int) -> None:
     """Such a number next to integers must not make their column double."""
     text = b"9" * digits
     is_long = digits == 18
