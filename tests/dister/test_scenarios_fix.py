@@ -1,4 +1,7 @@
-"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix."""
+"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix.
+
+41, where the walk back ends, is in tests/sources/dister/test_check_and_fix.py.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Progress
 from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
-from sources.dister.check_and_fix import walk_back
 from sources.errors import AboveMaximum, RepairPending
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log
@@ -126,23 +128,6 @@ def test_scenario_40_a_crash_between_the_log_and_the_map(twin: Twin, monkeypatch
     assert len(twin.kv()) == 35
     twin.replicate()
     twin.assert_equal()
-
-
-@pytest.mark.parametrize(
-    ("theirs", "mine"),
-    [
-        (leader(500), leader(10) + dirty(11, 9999)),
-        (leader(999), dirty(1, 5, 999)),
-        (leader(900), leader(2) + dirty(3, 5, 800)),
-        ([], leader(5)),
-    ],
-)
-def test_scenario_41_in_a_short_log_the_walk_back_ends(theirs: list[int], mine: list[int]) -> None:
-    """DI-73, DI-78, D-2: after as many windows as the indexes fill, and one."""
-    span = max([*theirs, *mine]) // 10_000
-    walk = walk_back(theirs, mine)
-    assert walk.found is None
-    assert walk.windows <= -(-span // 1000) + 1
 
 
 def test_scenario_42_another_leader_that_shares_all_of_the_replica(twin: Twin) -> None:

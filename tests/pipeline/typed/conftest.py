@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,15 @@ def world(tmp_path: Path) -> Iterator[InFiles]:
 
 
 @pytest.fixture
+def by_spark(spark: SparkSession, tmp_path: Path) -> Iterator[InFiles]:
+    """Its tasks and queries are Spark's."""
+    with closing(InFiles(spark, tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
 def served(spark: SparkSession, tmp_path: Path) -> Iterator[Served]:
-    """All real: a master, a job, Spark's tasks and queries."""
+    """Replicated by a job from a master."""
     register(spark)
     with world_of(spark, tmp_path) as made:
         yield made

@@ -18,7 +18,7 @@ from sinks.typed.table import TypedTable
 from sources.errors import UnfitMessage, WorkerLost
 from tests.pipeline.typed.in_process import WorkerDies
 from tests.pipeline.typed.test_steps import kill
-from tests.pipeline.typed.world import Served, World, bring, fields
+from tests.pipeline.typed.world import InFiles, World, bring, fields
 
 BAD = {"id": "bad"}
 MOST_TRIES = 60
@@ -82,9 +82,9 @@ def test_a_deadly_message_is_left_out_and_named(world: World, parsed_by: Any) ->
 
 @pytest.mark.nightly
 @pytest.mark.spark
-def test_a_message_that_really_kills_workers_is_found_among_others(served: Served, parsed_by: Any) -> None:
+def test_a_message_that_really_kills_workers_is_found_among_others(by_spark: InFiles, parsed_by: Any) -> None:
     parsed_by(ReallyDeadly)
-    is_found_among_others(served)
+    is_found_among_others(by_spark)
 
 
 def is_found_among_others(world: World) -> None:
@@ -102,16 +102,16 @@ def is_found_among_others(world: World) -> None:
 
 
 @pytest.mark.spark
-def test_a_message_that_really_kills_workers_is_left_out(served: Served, parsed_by: Any) -> None:
+def test_a_message_that_really_kills_workers_is_left_out(by_spark: InFiles, parsed_by: Any) -> None:
     """By Spark's own workers."""
     parsed_by(ReallyDeadly)
-    follower = served.follower()
+    follower = by_spark.follower()
     for one in (*numbered(0), BAD, *numbered(1)):
-        served.send(one)
-        served.replicate()
+        by_spark.send(one)
+        by_spark.replicate()
         bring(follower, MOST_TRIES)
-    assert fields(served.rows()) == numbered(0, 1)
-    assert letters(served) == [(None, "worker_died", b'{"id": "bad"}')]
+    assert fields(by_spark.rows()) == numbered(0, 1)
+    assert letters(by_spark) == [(None, "worker_died", b'{"id": "bad"}')]
 
 
 def test_a_search_that_is_killed_leaves_each_message_once(

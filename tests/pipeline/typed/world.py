@@ -29,6 +29,9 @@ _FILE_SIZE_BYTES = 16 << 20
 class World:
     """A master with one log, ``rocketmq/test``, and the warehouse that it is replicated into."""
 
+    options: dict[str, str]
+    """How a log's configuration reaches the master."""
+
     def __init__(self, spark: SparkSession, lake: str) -> None:
         self.spark = spark
         self.lake = lake
@@ -68,8 +71,9 @@ class World:
         return [(row["column"], row["change"], row["was"], row["type"]) for row in rows]
 
     def _read(self, table: str, *order: str) -> list[dict[str, Any]]:
-        """Nulls come first."""
-        raise NotImplementedError
+        """By delta-rs, nulls first."""
+        rows: list[dict[str, Any]] = DeltaTable(f"{self.lake}/{table}").to_pyarrow_table().to_pylist()
+        return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in order])
 
 
 class Served(World):
@@ -78,15 +82,18 @@ class Served(World):
     def __init__(self, spark: SparkSession, lake: str, master: EmbeddedServed, producer: Producer) -> None:
         super().__init__(spark, lake)
         self.master = master
+        self.options = master.options
         self._producer = producer
 
     def _put(self, message: OutgoingMessage) -> None:
         self._producer.send(message)
 
     def replicate(self) -> None:
-        replicate_now(self.spark, job_config(self.lake, **self.master.options))
+        replicate_now(self.spark, job_config(self.lake, **self.options))
 
     def _read(self, table: str, *order: str) -> list[dict[str, Any]]:
+        if "://" not in self.lake:
+            return super()._read(table, *order)
         frame = self.spark.read.format("delta").load(f"{self.lake}/{table}").orderBy(*order)
         return [row.asDict(recursive=True) for row in frame.collect()]
 
@@ -117,10 +124,6 @@ class InFiles(World):
 
     def close(self) -> None:
         self._store.close()
-
-    def _read(self, table: str, *order: str) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = DeltaTable(f"{self.lake}/{table}").to_pyarrow_table().to_pylist()
-        return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in order])
 
 
 def definition(**how: Any) -> Definition:
