@@ -52,18 +52,6 @@ def test_fields_become_columns_and_what_comes_later_more(world: World) -> None:
     ]
 
 
-def test_large_integers_keep_their_column_also_without_statistics(world: World) -> None:
-    """The Delta log has bounds of the first 32 columns or so; of these two it has none."""
-    large = (1 << 53) + 1
-    world.send({**{f"c{number}": number for number in range(40)}, "small": 7, "large": large})
-    world.follow()
-    world.send({"small": 1.5, "large": 2.5})
-    world.follow()
-    rows = world.rows()
-    assert [(row["small"], row["large"]) for row in rows] == [(7.0, large), (1.5, None)]
-    assert [(row["column"], row["reason"]) for row in world.unfit()] == [("large", "not_bigint")]
-
-
 def test_numbers_and_times_out_of_bounds_are_dead_letters(world: World) -> None:
     sound = {"amount": 12.5, "at": "9999-12-31T15:59:59.999999999-08:00"}
     world.send(b'{"amount": 1e-999999999}', b'{"amount": 1e-41}', {"amount": "1_000.50"}, sound)
@@ -81,19 +69,6 @@ def test_numbers_and_times_out_of_bounds_are_dead_letters(world: World) -> None:
         ("not_decimal(12,2)", '"1_000.50"'),
         ("not_timestamp", '"9999-12-31T23:59:59-08:00"'),
         ("not_timestamp", '"0001-01-01T00:00:00+08:00"'),
-    ]
-
-
-def test_what_does_not_fit_is_a_dead_letter_and_the_rest_a_row(world: World) -> None:
-    world.send({"id": "a", "amount": 1}, b"{broken", {"id": "c", "amount": "much"}, [1, 2], b"\xff")
-    world.follow()
-    assert fields(world.rows()) == [{"id": "a", "amount": 1}, {"id": "c"}]
-    found = [(row["column"], row["reason"], row["found"], row["body"]) for row in world.unfit()]
-    assert found == [
-        (None, "not_json", "JSON is malformed: object keys must be strings (byte 1)", b"{broken"),
-        ("amount", "not_bigint", '"much"', b'{"id": "c", "amount": "much"}'),
-        (None, "no_object", "Expected `object`, got `array`", b"[1, 2]"),
-        (None, "not_utf8", "byte 0xff at 0", b"\xff"),
     ]
 
 
