@@ -93,8 +93,6 @@ _PASSING: Final = frozenset(
         "AWSServiceThrottledException",
         "AWSStatus500Exception",
         "AWSApiCallTimeoutException",
-        "AWSRequestTimeoutException",
-        "AWSServiceUnavailableException",
         "HttpChannelEOFException",
         "NoHttpResponseException",
         "ConnectionClosedException",

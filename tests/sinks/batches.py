@@ -47,10 +47,9 @@ class Solo(Replica):
         self.last: BatchResult | None = None
 
     def __call__(self, planned: Sequence[Planned]) -> None:
-        """Raises what went wrong, with the token in its notes: py4j carries only text."""
+        """Raises what went wrong."""
         outcome = self._group.apply(planned, {str(self.log_id): self}).get(str(self.log_id))
         if isinstance(outcome, LogtwinError):
-            outcome.add_note(outcome.token())
             raise outcome
         self.last = self.last if outcome is None else outcome
 

@@ -22,10 +22,7 @@ from sources.errors import LogtwinError
 from sources.master import Chunk, Damage, Planned, PlannedSplit, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, Position
 from tests.sinks.memory_master import MemoryMaster, RecordingSession, raw_bytes
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+from tests.sinks.spans import span
 
 
 def named(name: str) -> LogId:

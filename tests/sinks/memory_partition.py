@@ -16,7 +16,7 @@ from sources.epochs import Parting
 from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
 from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
@@ -208,21 +208,6 @@ class ScriptedPartition(MemoryPartition):
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         yield from self.chunks
-
-
-@dataclass(frozen=True, slots=True)
-class SlowPartition(MemoryPartition):
-    """Gives so many chunks a read where it is not waited for."""
-
-    in_time: int = 1
-
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        most = len(owned.in_pieces(self.chunk_offsets)) if self.patience_s is None else self.in_time
-        pieces = owned.in_pieces(self.chunk_offsets)
-        for covered in pieces[:most]:
-            yield self.chunk(covered)
-        if most < len(pieces):
-            raise TimeIsUp
 
 
 class MarkedSession(RecordingSession):

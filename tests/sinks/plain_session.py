@@ -44,7 +44,7 @@ class _Shares:
         the traceback of what ended a task.
         """
         try:
-            return list(chain.from_iterable(_copy(list(_copy(self.work)(_copy(one)))) for one in self.shares))
+            return list(chain.from_iterable(_copy(self.work)(_copy(one)) for one in self.shares))
         except Exception:  # noqa: BLE001 - as a worker does
             raise PySparkException(traceback.format_exc()) from None
 

@@ -11,18 +11,16 @@ from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered
 from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
-from sinks.books.incident import Action, Incident
+from sinks.books.incident import Action
 from sinks.delta.data_file import DataFile
 from sources.errors import CorruptRecord, CoverageError, LogtwinError, MasterUnreachable
 from sources.loss import Condition
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
+from tests.sinks.accounts import incident
+from tests.sinks.spans import span
 
 LOG = "rocketmq/broker-a"
 BAD, WRONG, GONE = Condition.CHECKSUM_FAILURE, Condition.UNDECODABLE, Condition.GAP
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def records(start: int, end: int, size: int = 10) -> WrittenStretch:
@@ -91,16 +89,7 @@ def test_damage_excuses_no_hole_and_no_overlap(pieces: tuple[WrittenStretch | Da
 def test_damage_in_pieces_is_one_incident() -> None:
     pieces = (damage(10, 30), damage(30, 50), damage(50, 60), records(60, 100))
     batch = proven(report((0, 40), records(0, 10), *pieces[:2]), report((40, 100), *pieces[2:]))
-    assert batch.incidents(9) == [
-        Incident(
-            condition=BAD,
-            start=Offset(10),
-            end=Offset(60),
-            cause="cause at 10",
-            action=Action.QUARANTINED,
-            detected_at=9,
-        )
-    ]
+    assert batch.incidents(9) == [incident(10, 60, BAD, cause="cause at 10", action=Action.QUARANTINED, detected_at=9)]
     assert len(batch.quarantined) == 2
 
 
@@ -117,7 +106,7 @@ def test_what_differs_or_lies_apart_is_an_incident_of_its_own() -> None:
     assert batch.lost == (span(0, 30), span(40, 100))
 
 
-def test_damage_that_reaches_past_the_end_belongs_to_the_batch_it_starts_in() -> None:
+def test_damage_belongs_to_the_batch_it_starts_in() -> None:
     """Over HA, where the next sound record may be far; and it may come in pieces."""
     batch = proven(report((0, 100), records(0, 90), damage(90, 110), damage(110, 130)))
     assert (batch.range, batch.link) == (span(0, 130), None)
@@ -139,14 +128,14 @@ def failed(
 BROKEN, AWAY = CorruptRecord("bad", offset=70), MasterUnreachable("it broke", offset=70)
 
 
-def test_damage_inside_a_split_does_not_hold_back_what_is_sound_before_it() -> None:
+def test_records_before_damage_in_a_split_are_proven() -> None:
     late = report((80, 100), records(80, 100))
     batch = proven(report((0, 50), records(0, 50)), late, failed((50, 80), BROKEN, records(50, 70), until=70))
     assert (batch.range, batch.late) == (span(0, 70), (late,))
     assert [piece.covered.range for piece in batch.written] == [span(0, 50), span(50, 70)]
 
 
-def test_damage_where_a_split_begins_does_not_hold_back_the_splits_before_it() -> None:
+def test_damage_at_a_split_s_start_does_not_hold_back_earlier_splits() -> None:
     broken, late = failed((50, 80), BROKEN), failed((80, 100), AWAY)
     batch = proven(late, broken, report((0, 50), records(0, 50)))
     assert (batch.range, batch.late) == (span(0, 50), (broken, late))
@@ -162,7 +151,7 @@ def test_damage_where_the_batch_begins_is_its_error() -> None:
             prove_batch([report((0, 50)), failed((50, 100), BROKEN)], Offset(position))
 
 
-def test_what_else_keeps_a_split_from_being_read_is_the_batchs_error() -> None:
+def test_a_split_that_cannot_be_read_fails_the_batch() -> None:
     with pytest.raises(MasterUnreachable):
         prove_batch([report((0, 50), records(0, 50)), failed((50, 100), AWAY)], Offset(0))
 

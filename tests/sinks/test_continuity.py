@@ -30,7 +30,7 @@ def test_a_link_is_a_record_by_its_place_and_the_sha256_of_its_bytes() -> None:
     assert link == Link(start=Offset(10), end=Offset(13), checksum=checksum)
 
 
-def test_what_lies_behind_the_committed_record_goes_on_with_all_that_its_master_said() -> None:
+def test_chunks_after_the_link_are_passed_on_whole() -> None:
     said = replace(chunk_of(ROWS[1:]), mark=7, epochs=(Epoch(3, Offset(0)),))
     found = behind(said)
     assert found is not None

@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 from sinks.batch.coverage import Covered, check_offsets, check_records, one_batch, prove
 from sources.errors import CoverageError
-from sources.offsets import Offset, OffsetRange
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+from sources.offsets import Offset
+from tests.sinks.spans import span
 
 
 def piece(start: int, end: int, last: int) -> Covered:

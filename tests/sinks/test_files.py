@@ -128,7 +128,7 @@ def other_rows() -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-def test_what_fails_while_the_caller_goes_on_is_raised_at_the_next_call(tmp_path: Path, is_last: bool) -> None:
+def test_a_failure_in_the_background_is_raised_at_the_next_call(tmp_path: Path, is_last: bool) -> None:
     with pytest.raises(ValueError, match="schema"), FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
         writer.write(table_rows(0, 10))
         writer.write(other_rows())

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
+from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelConflict, KernelTable
@@ -109,6 +110,7 @@ def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch
         raise KernelConflict("always")
 
     monkeypatch.setattr(KernelTable, "commit", refuse)
+    monkeypatch.setattr(retries, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="cannot be written"):
         following.append(a=5)
     assert following.asked == [{"a"}]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -22,7 +21,6 @@ from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
-    BelowMinimum,
     CorruptRecord,
     CoverageError,
     Gap,
@@ -42,6 +40,7 @@ from tests.sinks.memory_partition import (
     partitions,
     sent_at,
 )
+from tests.sinks.spans import span
 
 HOLED = (0, 1, 2, 7, 8, 19, 20, 21, 33)
 TOPIC = partitions(HOLED, tuple(range(40)), (), end=40)
@@ -53,10 +52,6 @@ Split = tuple[int, tuple[int, int], tuple[int, int]]
 def warehouse(tmp_path: Path) -> Path:
     (tmp_path / "kafka_log").mkdir()
     return tmp_path
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def log(number: int) -> str:
@@ -220,31 +215,10 @@ def test_how_long_a_file_is_bytes_say_and_not_offsets(
     assert sum(piece.bytes for piece in found) == sum(sizes)
 
 
-def test_it_travels_to_the_tasks(warehouse: Path) -> None:
-    write = pickle.loads(pickle.dumps(writer(warehouse, TOPIC, {0: at(0)})))  # noqa: S301 - ours
-    assert len(list(write(planned(whole(0), whole(1))))) == 2
-    assert len(stored(warehouse)) == 49
-
-
 # --- the handshake, log by log
 
 
-def test_what_lies_below_the_position_is_not_read(warehouse: Path) -> None:
-    splits: list[Split] = [(1, (start, start + 10), (0, 40)) for start in (0, 10, 20, 30)]
-    found = reports(warehouse, *splits, whole(0), known={1: at(15), 0: at(40)})
-    assert [piece.covered.range for piece in written(found)] == [span(15, 20), span(20, 30), span(30, 40)]
-    assert {(report.log_id, report.batch) for report in found} == {(log(0), span(0, 40)), (log(1), span(0, 40))}
-    assert sorted((row["partition"], row["offset"]) for row in stored(warehouse)) == [(1, at) for at in range(15, 40)]
-
-
-def test_a_replay_reads_nothing(warehouse: Path) -> None:
-    broken = FailingPartition.like(TOPIC[0], error=CorruptRecord("bad checksum"))
-    (report,) = reports(warehouse, whole(0), topic={0: broken}, known={0: at(40)})
-    assert (report.error, report.written) == (None, ())
-    assert files(warehouse) == set()
-
-
-def test_the_epoch_of_the_position_goes_along_with_what_begins_there_and_only_there(warehouse: Path) -> None:
+def test_only_the_split_at_the_position_is_read_with_its_epoch(warehouse: Path) -> None:
     topic = partitions((), (), end=40)
     found = reports(
         warehouse, (0, (0, 30), (0, 40)), (0, (30, 40), (0, 40)), whole(1, 15), topic=topic, known={0: at(15, 1)}
@@ -256,14 +230,10 @@ def test_the_epoch_of_the_position_goes_along_with_what_begins_there_and_only_th
 
 @pytest.mark.parametrize(
     ("known", "kind", "offset"),
-    [
-        (at(15, mark=7), Rewritten, 15),
-        (at(15, identity="another"), Recreated, None),
-        (at(10), Gap, 10),
-    ],
+    [(at(15, mark=7), Rewritten, 15), (at(15, identity="another"), Recreated, None), (at(10), Gap, 10)],
     ids=["another history", "another topic", "a gap"],
 )
-def test_what_does_not_continue_the_position_is_refused_and_costs_its_neighbours_nothing(
+def test_a_split_off_the_position_is_refused_alone(
     warehouse: Path, known: Known, kind: type[LogtwinError], offset: int | None
 ) -> None:
     sound, wrong = reports(warehouse, whole(0), whole(1, 15), known={1: known})
@@ -287,19 +257,6 @@ def test_an_error_travels_as_a_value_and_leaves_no_row(warehouse: Path, error: L
     assert (type(wrong.error), wrong.error.log, wrong.error.offset) == (type(error), log(1), 8)
     assert written([sound])[0].records == 9
     assert {row["log_id"] for row in stored(warehouse)} == {log(0)}
-
-
-def test_of_an_error_alone_no_file_is_left(warehouse: Path) -> None:
-    topic = {1: FailingPartition.like(ALL, error=CorruptRecord("bad checksum"))}
-    (report,) = reports(warehouse, whole(1), topic=topic)
-    assert isinstance(report.error, CorruptRecord)
-    assert files(warehouse) == set()
-
-
-def test_what_retention_took_is_below_the_minimum(warehouse: Path) -> None:
-    (report,) = reports(warehouse, whole(1, 10), topic={1: replace(ALL, start=20)}, known={1: at(10, 0)})
-    assert isinstance(report.error, BelowMinimum)
-    assert (report.error.log, report.error.offset) == (log(1), 10)
 
 
 def moved(chunk: Chunk, covered: OffsetRange) -> Chunk:
@@ -346,10 +303,3 @@ def test_chunks_that_are_not_the_split_are_refused(warehouse: Path, chunks: tupl
         prove_batch(found, Offset(0))
     assert caught.value.offset == offset
     assert caught.value.hint
-
-
-def test_a_report_survives_its_way_to_the_driver(warehouse: Path) -> None:
-    write = writer(warehouse, TOPIC, {})
-    told = list(write(planned(whole(0), whole(1), whole(2))))
-    assert pickle.loads(pickle.dumps(told)) == told  # noqa: S301 - ours
-    assert [piece.mark for report in told for piece in report.written] == [3, 3, 3]

@@ -14,14 +14,11 @@ from sinks.batch.proof import ProvenBatch, prove_batch
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
-from sources.errors import CorruptRecord, CoverageError, Gap
+from sources.errors import CoverageError, Gap
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.spans import span
 
 LOG = "kafka/prod/orders/0"
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def answered(start: int, end: int) -> WrittenStretch:
@@ -140,7 +137,7 @@ def test_an_honest_read_is_proven_in_whatever_order_it_comes(asked: Asked, data:
 
 
 @given(batches(), st.data())
-def test_what_ended_early_is_proven_up_to_there_and_nothing_behind_it(asked: Asked, data: st.DataObject) -> None:
+def test_an_early_end_is_proven_up_to_there(asked: Asked, data: st.DataObject) -> None:
     reports = asked.reports()
     longer = [one for one in reports if one.written and one.written[0].covered.range.size > 1]
     assume(longer)
@@ -226,17 +223,3 @@ def test_what_a_hole_is_told_with() -> None:
     assert (error.offset, error.expected, error.found) == (
         30, "a piece that starts at 30", "a piece that covers [60, 100)",
     )  # fmt: skip
-
-
-def test_splits_of_two_batches() -> None:
-    error = refused([*task(answered(0, 50), batch=(0, 50)), *task(answered(50, 100))])
-    assert error.found == "[0, 50), [0, 100)"
-
-
-def test_the_error_of_one_split_is_the_batchs() -> None:
-    failed = SplitReport(LOG, span(50, 100), span(0, 100), error=CorruptRecord("bad", log=LOG, offset=70))
-    with pytest.raises(CorruptRecord, match="orders/0 at offset 70: bad"):
-        prove_batch([*task(), failed], Offset(50))
-    sound = prove_batch([*task(answered(0, 50)), failed], Offset(0))
-    assert sound is not None
-    assert sound.range == span(0, 50)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +26,8 @@ from sources.errors import (
 )
 from sources.master import PlanFailed, Planned
 from sources.offsets import Offset
-from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, span, splits
+from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, splits
+from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
     Damaged,
     Failing,
@@ -38,21 +38,10 @@ from tests.sinks.memory_master import (
     Rewriting,
     Short,
 )
+from tests.sinks.spans import span
 from tests.sinks.unheard import lose_answers, missing_files
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
-    def die(reached: BatchStep) -> None:
-        if reached is step:
-            raise Killed
-
-    return die
 
 
 def claimed_by_another(plain: SparkSession, warehouse: Path, name: str) -> None:
@@ -119,7 +108,7 @@ def test_a_batch_of_nothing_is_nothing(plain: SparkSession, tmp_path: Path) -> N
     assert (members.results, members.errors, seen) == ({}, {}, [])
 
 
-def test_what_is_planned_of_a_log_that_left_the_group_is_left_alone(plain: SparkSession, tmp_path: Path) -> None:
+def test_plans_of_a_log_that_left_are_ignored(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "gone", sizes=SIZES)
     Members(plain, tmp_path, masters).bring(100)
     members, tables = Members(plain, tmp_path, {"a": masters["a"]}), Tables(plain, tmp_path)
@@ -220,21 +209,9 @@ def test_where_every_log_meets_something_nothing_is_committed(plain: SparkSessio
     members = Members(plain, tmp_path, failing, on_step=seen.append)
     before = tables.version("log"), tables.version("ledger")
     members.bring(500)
-    assert {name: type(error) for name, error in members.errors.items()} == {
-        "a": MasterUnreachable,
-        "b": CoverageError,
-    }
+    assert {name: type(error) for name, error in members.errors.items()} == {"a": MasterUnreachable, "b": CoverageError}
     assert (seen, (tables.version("log"), tables.version("ledger"))) == ([], before)
     assert tables.files_of_no_commit() == []
-
-
-def test_which_logs_another_run_has(plain: SparkSession, tmp_path: Path) -> None:
-    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
-    members.bring(100)
-    assert members._group.lost(members.replicas.values()) == {}
-    claimed_by_another(plain, tmp_path, "b")
-    lost = members._group.lost(members.replicas.values())
-    assert {log: type(error) for log, error in lost.items()} == {"rocketmq/b": TakenOver}
 
 
 # --- kills
@@ -242,6 +219,7 @@ def test_which_logs_another_run_has(plain: SparkSession, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("step", BatchStep)
 def test_a_kill_after_any_step_leaves_one_copy_of_each(plain: SparkSession, tmp_path: Path, step: BatchStep) -> None:
+    """HA-45."""
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(405,))}
     tables = Tables(plain, tmp_path)
     Members(plain, tmp_path, masters).bring(100)
@@ -277,7 +255,7 @@ def test_a_kill_between_two_acknowledgements(plain: SparkSession, tmp_path: Path
         tables.assert_one_copy(master, 500)
 
 
-def test_a_batch_whose_commits_land_unheard_is_there_once_in_every_table(
+def test_unheard_commits_leave_one_copy_in_every_table(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masters = sound("a", "b", sizes=SIZES) | {"c": Damaged(SIZES, log_id=named("c"), bad=(100,))}
@@ -309,9 +287,7 @@ def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(plain: S
     assert tables.files_of_no_commit() == []
 
 
-def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_a_late_split_does_not_hold_back_those_before_it(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=110),
@@ -324,16 +300,14 @@ def test_a_later_split_of_which_nothing_came_costs_the_ones_before_it_nothing(
     assert tables.files_of_no_commit() == []
 
 
-def test_who_is_alone_has_all_the_time_that_it_needs(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_single_log_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
     members = Members(plain, tmp_path, masters, patience_s=1.0)
     members.bring(500)
     assert members.positions() == {"slow": 500}
 
 
-def test_who_has_a_batch_alone_has_no_longer_where_others_may_wait_for_the_next(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_patience_holds_for_a_batch_of_one_log_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
     masters: dict[str, MemoryMaster] = {
         **sound("a", sizes=SIZES),
         "slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1),
@@ -379,7 +353,7 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: Spa
     tables.assert_one_copy(slow, 500)
 
 
-def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_log_that_is_late_alone_gets_more_time(plain: SparkSession, tmp_path: Path) -> None:
     slow = Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=40)  # ten bytes and ninety: three seconds
     members = Members(plain, tmp_path, {**sound("a", sizes=SIZES), "slow": slow}, patience_s=0.1)
     members.apply(*splits("a", 0, 500), *splits("slow", 10, 500))
@@ -389,7 +363,7 @@ def test_what_comes_too_late_also_for_one_alone_has_longer_the_next_time(plain: 
     assert replica.bring(span(10, 500)).range == span(10, 100)
 
 
-def test_who_is_brought_alone_must_own_its_log_and_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_log_brought_alone_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
     masters = sound("a", "b", "c", sizes=SIZES)
     Members(plain, tmp_path, masters).bring(100)
     failing = {

@@ -9,12 +9,9 @@ from hypothesis import strategies as st
 from sinks.batch.handshake import Append, Replay, clip, decide
 from sources.errors import Gap
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.spans import span
 
 few = st.integers(min_value=0, max_value=12)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 spans = st.tuples(few, few).map(lambda ends: span(min(ends), max(ends)))

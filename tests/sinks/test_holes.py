@@ -11,12 +11,10 @@ from hypothesis import strategies as st
 from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.state.holes import Holes, joined
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
+from tests.sinks.spans import span
 
 ENDS = st.integers(0, 60)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 RANGES = st.tuples(ENDS, ENDS).map(lambda ends: span(min(ends), max(ends)))
@@ -24,17 +22,7 @@ HOLES = st.lists(RANGES, max_size=6).map(lambda ranges: Holes(ranges=joined(rang
 
 
 def row(start: int, end: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum="sha256:00",
-        first_store_timestamp=None,
-        last_store_timestamp=7,
-        committed_at=9,
-        origin=BACKFILL,
-    )
+    return ledger_row(start, end, last_store_timestamp=7, committed_at=9, origin=BACKFILL)
 
 
 def offsets(*ranges: OffsetRange) -> set[int]:
@@ -109,7 +97,7 @@ def test_rows_that_the_newest_fill_owes_go_with_what_a_repair_takes_out() -> Non
 
 
 @given(HOLES, st.lists(RANGES, max_size=3), RANGES)
-def test_what_was_taken_out_stands_apart_until_it_is_filled_or_gone_back_over(
+def test_taken_out_ranges_end_when_filled_or_gone_back_over(
     holes: Holes, out: list[OffsetRange], other: OffsetRange
 ) -> None:
     after = holes.with_taken_out(out)

@@ -39,7 +39,7 @@ def test_tasks_have_about_the_same_bytes() -> None:
     assert numbers([900, 100, 100, 100], cores=2) == [[0], [1, 2, 3]]
 
 
-def test_splits_of_which_nobody_knows_how_large_they_are_are_dealt_out_evenly() -> None:
+def test_splits_of_unknown_size_are_dealt_out_evenly() -> None:
     assert numbers([0] * 4, cores=2) == [[0, 2], [1, 3]]
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action, Incident, IncidentRow, State, with_found
+from sinks.books.incident import Incident, IncidentRow, State, with_found
 from sinks.books.incidents import IncidentsTable
 from sinks.delta import retries
 from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.tables import INCIDENTS
 from sources.errors import ConfigurationError, ReplicaError
 from sources.loss import Condition
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId
+from tests.sinks.accounts import incident
+from tests.sinks.at_once import at_once
+from tests.sinks.merged import merge_all
+from tests.sinks.unheard import lose_answers
 
 BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
 NOON = 1_709_208_000_123_456  # 2024-02-29 12:00:00.123456 UTC
@@ -26,18 +31,11 @@ HOUR = 3_600_000_000
 
 
 def lost(start: int, end: int, *, at: int = NOON, condition: Condition = Condition.GAP) -> Incident:
-    return Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
-        cause=f"expected a record at {start}, found none",
-        action=Action.SKIPPED,
-        detected_at=at,
-    )
+    return incident(start, end, condition, cause=f"expected a record at {start}, found none", detected_at=at)
 
 
-def row(incident: Incident, *, epoch: int = 0) -> IncidentRow:
-    return IncidentRow(id=incident.id_in(BROKER_A, epoch), epoch=epoch, found=incident)
+def row(found: Incident, *, epoch: int = 0) -> IncidentRow:
+    return IncidentRow(id=found.id_in(BROKER_A, epoch), epoch=epoch, found=found)
 
 
 def ended(row: IncidentRow, state: State, at: int) -> IncidentRow:
@@ -68,28 +66,27 @@ class TestWhatIsFoundAgain:
 
 
 def test_an_id_names_the_log_its_history_the_condition_and_the_range() -> None:
-    incident = lost(0, 10)
+    one = lost(0, 10)
     others = {
-        incident.id_in(BROKER_B, 0),
-        incident.id_in(BROKER_A, 1),
+        one.id_in(BROKER_B, 0),
+        one.id_in(BROKER_A, 1),
         lost(0, 11).id_in(BROKER_A, 0),
         lost(1, 10).id_in(BROKER_A, 0),
         lost(0, 10, condition=Condition.UNDECODABLE).id_in(BROKER_A, 0),
     }
-    assert len(others | {incident.id_in(BROKER_A, 0)}) == 6
-    assert lost(0, 10, at=NOON + HOUR).id_in(BROKER_A, 0) == incident.id_in(BROKER_A, 0)
+    assert len(others | {one.id_in(BROKER_A, 0)}) == 6
+    assert lost(0, 10, at=NOON + HOUR).id_in(BROKER_A, 0) == one.id_in(BROKER_A, 0)
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> IncidentsTable:
-    return IncidentsTable(spark, str(tmp_path), BROKER_A)
+def table(plain: SparkSession, tmp_path: Path) -> IncidentsTable:
+    return IncidentsTable(plain, str(tmp_path), BROKER_A)
 
 
 def delta(warehouse: Path) -> DeltaTable:
     return DeltaTable(str(warehouse / "incidents"))
 
 
-@pytest.mark.spark
 def test_without_a_table_there_is_nothing_and_none_is_made(tmp_path: Path, table: IncidentsTable) -> None:
     assert table.all() == []
     assert table.open() == []
@@ -98,17 +95,15 @@ def test_without_a_table_there_is_nothing_and_none_is_made(tmp_path: Path, table
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.spark
-def test_an_incident_is_recorded_once(spark: SparkSession, tmp_path: Path, table: IncidentsTable) -> None:
+def test_an_incident_is_recorded_once(plain: SparkSession, tmp_path: Path, table: IncidentsTable) -> None:
     found = [lost(300, 400), lost(0, 200, condition=Condition.BELOW_MINIMUM)]
     assert table.record(0, found) == 2
     assert table.record(0, found) == 0
-    assert IncidentsTable(spark, str(tmp_path), BROKER_A).record(0, [lost(300, 400, at=NOON + HOUR)]) == 0
+    assert IncidentsTable(plain, str(tmp_path), BROKER_A).record(0, [lost(300, 400, at=NOON + HOUR)]) == 0
     assert table.all() == [row(found[1]), row(found[0])]
     assert delta(tmp_path).version() == 1  # made, written once
 
 
-@pytest.mark.spark
 def test_analysts_see_words_and_times(tmp_path: Path, table: IncidentsTable) -> None:
     table.record(3, [lost(0, 200, condition=Condition.BELOW_MINIMUM)])
     (found,) = delta(tmp_path).to_pyarrow_table().to_pylist()
@@ -128,7 +123,6 @@ def test_analysts_see_words_and_times(tmp_path: Path, table: IncidentsTable) -> 
     }
 
 
-@pytest.mark.spark
 def test_ending_one_leaves_the_others_open(table: IncidentsTable) -> None:
     first, second, third = lost(0, 10), lost(10, 20), lost(20, 30)
     table.record(0, [first, second, third])
@@ -144,14 +138,13 @@ def test_ending_one_leaves_the_others_open(table: IncidentsTable) -> None:
     assert [one.found.start for one in table.open()] == [0, 20]
 
 
-@pytest.mark.spark
 def test_logs_in_one_file_know_nothing_of_each_other(
-    spark: SparkSession, tmp_path: Path, table: IncidentsTable
+    plain: SparkSession, tmp_path: Path, table: IncidentsTable
 ) -> None:
-    other = IncidentsTable(spark, str(tmp_path), BROKER_B)
+    other = IncidentsTable(plain, str(tmp_path), BROKER_B)
     table.record(0, [lost(0, 10)])
     other.record(0, [lost(0, 10), lost(20, 30)])
-    SparkDeltaTable.forPath(spark, f"{tmp_path}/incidents").optimize().executeCompaction()
+    merge_all(KernelTable(plain, INCIDENTS.path(str(tmp_path))), INCIDENTS)
     assert len(delta(tmp_path).file_uris()) == 1
     theirs = other.all()
     assert table.end([lost(0, 10).id_in(BROKER_A, 0)], State.CLOSED, "accepted", NOON) == 1
@@ -160,48 +153,24 @@ def test_logs_in_one_file_know_nothing_of_each_other(
     assert len(theirs) == 2
 
 
-@pytest.mark.spark
-def test_logs_that_write_at_once_all_get_through(spark: SparkSession, tmp_path: Path) -> None:
-    together = threading.Barrier(2)
-    failures: list[BaseException] = []
-
+def test_logs_that_write_at_once_all_get_through(plain: SparkSession, tmp_path: Path) -> None:
     def write(log_id: LogId) -> None:
-        mine = IncidentsTable(spark, str(tmp_path), log_id)
-        together.wait()
-        try:
-            for number in range(4):
-                mine.record(0, [lost(number, number + 1)])
-        except ReplicaError as error:
-            failures.append(error)
+        mine = IncidentsTable(plain, str(tmp_path), log_id)
+        for number in range(4):
+            mine.record(0, [lost(number, number + 1)])
 
-    threads = [threading.Thread(target=write, args=(log_id,)) for log_id in (BROKER_A, BROKER_B)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    assert failures == []
+    at_once([partial(write, log_id) for log_id in (BROKER_A, BROKER_B)])
     for log_id in (BROKER_A, BROKER_B):
-        assert [one.found.start for one in IncidentsTable(spark, str(tmp_path), log_id).open()] == [0, 1, 2, 3]
+        assert [one.found.start for one in IncidentsTable(plain, str(tmp_path), log_id).open()] == [0, 1, 2, 3]
 
 
-@pytest.mark.spark
-def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
-    table: IncidentsTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace_files = KernelTable.replace
-    done: list[int] = []
-
-    def unknown(kernel: KernelTable, *args: Any, **named: Any) -> int:
-        done.append(replace_files(kernel, *args, **named))
-        raise KernelConflict("CommitStateUnknownException")
-
-    monkeypatch.setattr(KernelTable, "replace", unknown)
+def test_an_unheard_commit_is_not_done_twice(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost_answers = lose_answers(monkeypatch)
     table.record(0, [lost(0, 10)])
-    assert len(done) == 1
+    assert lost_answers == {"incidents": 1}
     assert table.all() == [row(lost(0, 10))]
 
 
-@pytest.mark.spark
 def test_conflicts_without_end_are_an_error(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any, **__: Any) -> int:
         raise KernelConflict("no")
@@ -213,7 +182,6 @@ def test_conflicts_without_end_are_an_error(table: IncidentsTable, monkeypatch: 
     assert caught.value.log == "rocketmq/broker-a"
 
 
-@pytest.mark.spark
 def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: IncidentsTable) -> None:
     table.record(0, [lost(0, 10)])
     for path in (tmp_path / "incidents").glob("*.parquet"):
@@ -224,8 +192,7 @@ def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: Inci
         table.record(0, [lost(10, 20)])
 
 
-@pytest.mark.spark
-def test_a_table_of_somebody_else_is_refused(spark: SparkSession, tmp_path: Path, table: IncidentsTable) -> None:
-    spark.range(3).write.format("delta").save(f"{tmp_path}/incidents")
+def test_a_table_of_somebody_else_is_refused(tmp_path: Path, table: IncidentsTable) -> None:
+    write_deltalake(f"{tmp_path}/incidents", pa.table({"id": [0, 1, 2]}))
     with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
         table.record(0, [lost(0, 10)])

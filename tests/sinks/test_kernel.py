@@ -1,4 +1,4 @@
-"""Delta Kernel as this project drives it."""
+"""What of Delta Kernel no stand-in has: hooks, checkpoints, checksums, syncs, and what is known without a look."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sinks.delta import kernel, version_files
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable
 from sinks.delta.version_files import VersionFiles
 from sinks.storage.place import Place
 from sinks.tables import LOG
@@ -30,57 +30,15 @@ def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
     return KernelTable(spark, LOG.path(str(tmp_path)))
 
 
-def newest(table: KernelTable) -> Snapshot:
-    snapshot = table.snapshot()
-    assert snapshot is not None
-    return snapshot
-
-
-def test_no_table_is_none(spark: SparkSession, tmp_path: Path) -> None:
-    assert KernelTable(spark, str(tmp_path)).snapshot() is None
-
-
-def test_one_commit_carries_all_there_is(table: KernelTable) -> None:
-    file = file_of(table.path, 0, 5)
-    assert table.commit(newest(table), [file], transaction=("app", 2**40), domains={"place": '{"a": "ä\\n"}'}) == 1
-    snapshot = newest(table)
-    assert snapshot.version == 1
-    assert snapshot.domain("place") == '{"a": "ä\\n"}'
-    assert snapshot.domain("elsewhere") is None
-    assert snapshot.transaction_version("app") == 2**40
-    assert snapshot.transaction_version("other") is None
-    text = Path(f"{table.path}/_delta_log/{1:020d}.json").read_text()
-    (added,) = [json.loads(line)["add"] for line in text.splitlines() if '"add"' in line]
-    assert (added["path"], added["size"], added["dataChange"]) == (file.name, file.size_bytes, True)
-    assert json.loads(added["stats"]) == json.loads(file.statistics)
-
-
-@pytest.mark.parametrize("version", [6, 7])
-def test_a_transaction_version_only_grows(table: KernelTable, version: int) -> None:
-    table.commit(newest(table), transaction=("app", 7))
-    with pytest.raises(KernelConflict):
-        table.commit(newest(table), transaction=("app", version))
-    assert newest(table).version == 1
-
-
-def test_one_domain_is_written_by_one_of_two(table: KernelTable) -> None:
-    both = newest(table)
-    table.commit(both, domains={"place": "1"})
-    with pytest.raises(KernelConflict, match="place"):
-        table.commit(both, domains={"place": "2"})
-    table.commit(both, domains={"elsewhere": "3"})
-    assert (newest(table).domain("place"), newest(table).domain("elsewhere")) == ("1", "3")
-
-
 def test_checkpoints_appear_when_the_hooks_run(table: KernelTable) -> None:
     for number in range(10):
-        table.commit(newest(table), transaction=("app", number + 1))
+        table.commit(table.existing(), transaction=("app", number + 1))
     log = Path(f"{table.path}/_delta_log")
     assert not list(log.glob("*.checkpoint.parquet"))
     table.run_hooks()
     assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
     table.run_hooks()
-    assert newest(table).transaction_version("app") == 10
+    assert table.existing().transaction_version("app") == 10
 
 
 def checksummed(table: KernelTable) -> list[int]:
@@ -89,7 +47,7 @@ def checksummed(table: KernelTable) -> list[int]:
 
 def test_each_version_of_a_run_that_is_alone_has_its_checksum(table: KernelTable) -> None:
     for number in range(3):
-        table.commit(newest(table), transaction=("app", number + 1))
+        table.commit(table.existing(), transaction=("app", number + 1))
         table.run_hooks()
     assert checksummed(table) == [0, 1, 2, 3]
 
@@ -98,7 +56,7 @@ def test_a_checksum_from_all_files_comes_with_a_checkpoint_only(spark: SparkSess
     tables = (table, KernelTable(spark, table.path))
     for number in range(10):  # each version by another run, and no checksum before the next one
         one = tables[number % 2]
-        one.commit(newest(one), [file_of(table.path, number, number + 1)], transaction=(f"app-{number % 2}", number))
+        one.commit(one.existing(), [file_of(table.path, number, number + 1)], transaction=(f"app-{number % 2}", number))
     for one in tables:
         one.run_hooks()
     assert checksummed(table) == [0, 1, 10]
@@ -114,7 +72,7 @@ def test_versions_on_a_local_disk_are_renamed_without_processes(spark: SparkSess
 
 
 def test_a_hook_that_fails_is_logged_and_no_more(table: KernelTable, caplog: pytest.LogCaptureFixture) -> None:
-    table.commit(newest(table), transaction=("app", 1))
+    table.commit(table.existing(), transaction=("app", 1))
     log = Path(f"{table.path}/_delta_log")
     log.rename(f"{table.path}/elsewhere")
     log.touch()  # no folder to write a checksum into
@@ -125,7 +83,7 @@ def test_a_hook_that_fails_is_logged_and_no_more(table: KernelTable, caplog: pyt
 def test_a_commit_is_synced_before_anybody_hears_of_it(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(version_files, "sync", lambda path: synced.append(path.name))
-    table.commit(newest(table), transaction=("app", 1))
+    table.commit(table.existing(), transaction=("app", 1))
     assert synced[0] == f"{1:020d}.json"
     assert synced[-1] == "_delta_log"
 
@@ -133,11 +91,11 @@ def test_a_commit_is_synced_before_anybody_hears_of_it(table: KernelTable, monke
 def test_after_a_commit_of_its_own_the_log_is_not_listed_again(table: KernelTable) -> None:
     """The same snapshot, and it says what a table that is opened anew says."""
     rows = [file_of(table.path, first, first + 5) for first in (0, 5)]
-    table.commit(newest(table), rows[:1], transaction=("app", 1), domains={"place": "1"})
-    table.commit(newest(table), rows[1:], transaction=("app", 2), domains={"place": "2"})
-    known = newest(table)
-    assert newest(table) is known
-    opened = newest(KernelTable(SparkSession.active(), table.path))
+    table.commit(table.existing(), rows[:1], transaction=("app", 1), domains={"place": "1"})
+    table.commit(table.existing(), rows[1:], transaction=("app", 2), domains={"place": "2"})
+    known = table.existing()
+    assert table.existing() is known
+    opened = KernelTable(SparkSession.active(), table.path).existing()
     assert opened is not known
     assert known.version == opened.version == 2
     assert known.domains() == opened.domains()
@@ -148,51 +106,23 @@ def test_after_a_commit_of_its_own_the_log_is_not_listed_again(table: KernelTabl
     )
 
 
-def test_what_another_one_commits_is_seen_at_once(table: KernelTable) -> None:
-    other = KernelTable(SparkSession.active(), table.path)
-    table.commit(newest(table), domains={"place": "1"})
-    assert newest(table).version == 1
-    other.commit(newest(other), domains={"place": "2"})
-    assert (newest(table).version, newest(table).domain("place")) == (2, "2")
-    table.commit(newest(table), domains={"place": "3"})
-    assert newest(other).domain("place") == "3"
-
-
-def test_a_table_that_was_restored_from_a_copy_is_what_it_is_now(table: KernelTable, tmp_path: Path) -> None:
-    table.commit(newest(table), domains={"place": "1"})
-    shutil.copytree(table.path, tmp_path / "copy")
-    for place in ("2", "3"):
-        table.commit(newest(table), domains={"place": place})
-    assert newest(table).version == 3
-    for commits in (0, 2):  # a copy that lacks two commits, and one that has as many, but others
-        shutil.rmtree(table.path)
-        shutil.copytree(tmp_path / "copy", table.path)
-        restored = KernelTable(SparkSession.active(), table.path)
-        for number in range(commits):
-            restored.commit(newest(restored), domains={"place": f"other {number}"})
-        assert newest(table).version == 1 + commits
-        assert newest(table).domain("place") == ("1", None, "other 1")[commits]
-    shutil.rmtree(table.path)
-    assert table.snapshot() is None
-
-
 def test_the_log_is_listed_now_and_then(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot that was made from memory again and again would read all those commits at each look."""
     monkeypatch.setattr(kernel, "_LISTED_EVERY", 3)
     known = []
     for number in range(8):
-        table.commit(newest(table), transaction=("app", number + 1))
-        known.append(newest(table) is newest(table))
-        assert newest(table).transaction_version("app") == number + 1
+        table.commit(table.existing(), transaction=("app", number + 1))
+        known.append(table.existing() is table.existing())
+        assert table.existing().transaction_version("app") == number + 1
     assert known == [True, True, True, False, True, True, True, False]
 
 
 def test_a_commit_of_long_ago_is_not_trusted(table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    table.commit(newest(table), domains={"place": "1"})
-    known = newest(table)
+    table.commit(table.existing(), domains={"place": "1"})
+    known = table.existing()
     monkeypatch.setattr(kernel, "_TRUSTED_S", 0.0)
-    assert newest(table) is not known
-    assert newest(table).domain("place") == "1"
+    assert table.existing() is not known
+    assert table.existing().domain("place") == "1"
 
 
 @pytest.mark.parametrize("refused", [OSError(errno.EIO, "Input/output error"), Py4JError("the gateway is gone")])
@@ -205,18 +135,18 @@ def test_a_commit_that_landed_stands_though_it_cannot_be_noted(
         raise refused
 
     other = KernelTable(SparkSession.active(), table.path)
-    table.commit(newest(table), domains={"place": "1"})
-    on = newest(table)
+    table.commit(table.existing(), domains={"place": "1"})
+    on = table.existing()
     with monkeypatch.context() as broken:
         broken.setattr(VersionFiles, "stamp", refuse)
         assert table.commit(on, domains={"place": "2"}) == 2
-        assert newest(table) is not newest(table)
+        assert table.existing() is not table.existing()
     assert repr(refused) in caplog.text
-    assert (newest(table).version, newest(table).domain("place")) == (2, "2")
-    other.commit(newest(other), domains={"place": "3"})
-    assert newest(table).domain("place") == "3"
-    assert table.commit(newest(table), domains={"place": "4"}) == 4
-    assert newest(table) is newest(table)
+    assert (table.existing().version, table.existing().domain("place")) == (2, "2")
+    other.commit(other.existing(), domains={"place": "3"})
+    assert table.existing().domain("place") == "3"
+    assert table.commit(table.existing(), domains={"place": "4"}) == 4
+    assert table.existing() is table.existing()
 
 
 def test_on_another_file_system_the_newest_version_is_known_as_well(
@@ -225,13 +155,13 @@ def test_on_another_file_system_the_newest_version_is_known_as_well(
     monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
     ensure_tables(spark, f"file://{tmp_path}")
     table, other = (KernelTable(spark, LOG.path(f"file://{tmp_path}")) for _ in range(2))
-    table.commit(newest(table), domains={"place": "1"})
-    assert newest(table) is newest(table)
-    assert newest(table).domain("place") == "1"
-    other.commit(newest(other), domains={"place": "2"})
-    assert (newest(table).version, newest(table).domain("place")) == (2, "2")
-    table.commit(newest(table), domains={"place": "3"})
-    assert newest(other).domain("place") == "3"
+    table.commit(table.existing(), domains={"place": "1"})
+    assert table.existing() is table.existing()
+    assert table.existing().domain("place") == "1"
+    other.commit(other.existing(), domains={"place": "2"})
+    assert (table.existing().version, table.existing().domain("place")) == (2, "2")
+    table.commit(table.existing(), domains={"place": "3"})
+    assert other.existing().domain("place") == "3"
     shutil.rmtree(tmp_path / "log")
     assert table.snapshot() is None
 
@@ -249,41 +179,9 @@ def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
 def test_a_checkpoint_is_written_once_and_not_where_a_hook_does(table: KernelTable) -> None:
     log = Path(f"{table.path}/_delta_log")
     for number in range(10):
-        table.commit(newest(table), transaction=("app", number + 1))
-    assert not table.checkpoint(newest(table))
-    table.commit(newest(table), transaction=("app", 11))
-    assert table.checkpoint(newest(table))
-    assert not table.checkpoint(newest(table))
+        table.commit(table.existing(), transaction=("app", number + 1))
+    assert not table.checkpoint(table.existing())
+    table.commit(table.existing(), transaction=("app", 11))
+    assert table.checkpoint(table.existing())
+    assert not table.checkpoint(table.existing())
     assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{11:020d}.checkpoint.parquet"]
-
-
-def test_domains_are_found_without_their_names(table: KernelTable) -> None:
-    table.commit(newest(table), domains={"place": "1", "elsewhere": "2"})
-    found = newest(table).domains()
-    assert {name: found[name] for name in ("place", "elsewhere")} == {"place": "1", "elsewhere": "2"}
-
-
-def test_an_exchange_steps_over_appends_only_where_it_may(table: KernelTable) -> None:
-    table.commit(newest(table), [file_of(table.path, 0, 5)])
-    old = newest(table)
-    files = table.files(old, {"log_id": "rocketmq/broker-a"})
-    table.commit(newest(table), [file_of(table.path, 5, 10)], domains={"stream": "1"})
-    with pytest.raises(KernelConflict):
-        table.replace(old, files, [], domains={"place": "1"})
-    table.replace(old, files, [], domains={"place": "1"}, over_appends=True)
-    assert len(table.files(newest(table), {"log_id": "rocketmq/broker-a"})) == 1
-    assert (newest(table).domain("stream"), newest(table).domain("place")) == ("1", "1")
-    with pytest.raises(KernelConflict):  # somebody removed them
-        table.replace(old, files, [], domains={}, over_appends=True)
-    with pytest.raises(KernelConflict):  # somebody wrote the domain
-        table.replace(old, [], [], domains={"place": "2"}, over_appends=True)
-
-
-def test_what_is_removed_leaves_no_statistics_behind(table: KernelTable) -> None:
-    table.commit(newest(table), [file_of(table.path, 0, 5)])
-    old = newest(table)
-    version = table.replace(old, table.files(old, {"log_id": "rocketmq/broker-a"}), [], domains={})
-    text = Path(f"{table.path}/_delta_log/{version:020d}.json").read_text()
-    (removed,) = [json.loads(line)["remove"] for line in text.splitlines() if '"remove"' in line]
-    assert removed["dataChange"] is True
-    assert "stats" not in removed

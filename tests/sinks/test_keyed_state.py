@@ -22,17 +22,13 @@ from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
 from tests.sinks.batches import ranges
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
+from tests.sinks.killed import Killed
 
-pytestmark = pytest.mark.spark
 TEST = LogId("dister", "test")
 
 
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def position(spark: SparkSession, lake: Path, log_id: LogId = TEST) -> MapPosition | None:
-    view = KeyValues(spark, str(lake), log_id).look()
+def position(plain: SparkSession, lake: Path, log_id: LogId = TEST) -> MapPosition | None:
+    view = KeyValues(plain, str(lake), log_id).look()
     return None if view is None else view.position
 
 
@@ -47,10 +43,10 @@ def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
 
 
-def test_2_the_map_follows_the_log_batch_by_batch(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_2_the_map_follows_the_log_batch_by_batch(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1", "b": "1"}, rnd=7)
     leader.remove(["a", "never there"], rnd=1)
-    replica = bring(spark, lake, leader)
+    replica = bring(plain, lake, leader)
     assert entries(lake) == {"a": (None, 20001, True), "b": ("1", 10007, False), "never there": (None, 20001, True)}
 
     start = leader.last_id + 1
@@ -59,22 +55,22 @@ def test_2_the_map_follows_the_log_batch_by_batch(spark: SparkSession, lake: Pat
     leader.append_act(999, b'{"b":"an act that nobody knows"}', rnd=9)
     replica(ranges(start, leader.last_id + 1, log_id="dister/test"))
     assert live(lake) == replayed(leader) == {"a": "2", "b": "1"}
-    assert position(spark, lake) == MapPosition(epoch=0, offset=Offset(90010))
+    assert position(plain, lake) == MapPosition(epoch=0, offset=Offset(90010))
 
     versions = table(lake).version()
-    assert not follow(spark, lake, leader)
+    assert not follow(plain, lake, leader)
     assert table(lake).version() == versions
 
 
-def test_8_a_batch_that_changes_no_key_moves_the_position(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_8_a_batch_that_changes_no_key_moves_the_position(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1"}, rnd=7)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     files = table(lake).file_uris()
     leader.append_act(999, b'["a"]', rnd=1)
-    bring(spark, lake, leader)
-    assert position(spark, lake) == MapPosition(epoch=0, offset=Offset(20002))
+    bring(plain, lake, leader)
+    assert position(plain, lake) == MapPosition(epoch=0, offset=Offset(20002))
     assert table(lake).file_uris() == files
-    newest = KernelTable(spark, str(lake / "dister_kv")).existing()
+    newest = KernelTable(plain, str(lake / "dister_kv")).existing()
     assert newest.transaction_version("logtwin/dister/test@0") == 20002
     assert live(lake) == {"a": "1"}
 
@@ -83,106 +79,105 @@ def test_8_a_batch_that_changes_no_key_moves_the_position(spark: SparkSession, l
     "step", [BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER], ids=lambda step: step.value
 )
 def test_5_killed_after_the_commit_of_the_log_the_next_start_catches_up(
-    spark: SparkSession, lake: Path, leader: LeaderLog, step: BatchStep
+    plain: SparkSession, lake: Path, leader: LeaderLog, step: BatchStep
 ) -> None:
     def die(reached: BatchStep) -> None:
         if reached is step:
             raise Killed
 
     leader.set({"a": "1", "b": "1"}, rnd=7)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     leader.set({"a": "2"}, rnd=1)
     leader.remove(["b"], rnd=1)
     with pytest.raises(Killed):
-        bring(spark, lake, leader, on_step=die)
+        bring(plain, lake, leader, on_step=die)
     assert live(lake) == ({"a": "2"} if step is BatchStep.LEDGER else {"a": "1", "b": "1"})
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert entries(lake) == {"a": ("2", 20001, False), "b": (None, 30001, True)}
 
 
 def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
-    spark: SparkSession, lake: Path, leader: LeaderLog
+    plain: SparkSession, lake: Path, leader: LeaderLog
 ) -> None:
     """DI-88."""
     leader.set({"kept": "1", "removed": "1", "overwritten": "1"}, rnd=7)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     leader.set({"overwritten": "2", "dirty": "2"}, rnd=1)
     leader.remove(["removed"], rnd=1)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert live(lake) == {"kept": "1", "overwritten": "2", "dirty": "2"}
 
     leader.truncate_to(10007)
     leader.set({"new": "3"}, rnd=2)
-    Repair(spark, str(lake), log_of(leader)).run()
+    Repair(plain, str(lake), log_of(leader)).run()
     before = table(lake).version()
-    assert follow(spark, lake, leader)
+    assert follow(plain, lake, leader)
     assert table(lake).version() == before + 1
     assert entries(lake) == dict.fromkeys(("kept", "removed", "overwritten"), ("1", 10007, False))
     assert table(lake).to_pyarrow_table(columns=["epoch"])["epoch"].unique().to_pylist() == [1]
 
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert live(lake) == replayed(leader) == {"kept": "1", "removed": "1", "overwritten": "1", "new": "3"}
-    assert position(spark, lake) == MapPosition(epoch=1, offset=Offset(40003))
+    assert position(plain, lake) == MapPosition(epoch=1, offset=Offset(40003))
 
 
-def test_10_values_of_5_mb_and_any_text(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_10_values_of_5_mb_and_any_text(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
     large = {f"{size}": "x" * size for size in (5_000, 70_000, 5_000_000)}
     leader.set({**large, "text": 'ключ "quoted" \\ line\nbreak <&> \u2028 \U0001f511', "empty": ""}, rnd=7)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert live(lake) == replayed(leader)
     leader.set({"5000000": "y" * 5_000_000}, rnd=1)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert live(lake) == replayed(leader)
-    found = spark.read.format("delta").load(str(lake / "dister_kv")).where("key = 'empty'").select("value", "id")
-    assert [tuple(row) for row in found.collect()] == [("", 10007)]
+    assert entries(lake)["empty"] == ("", 10007, False)
 
 
-def test_two_logs_share_the_table(spark: SparkSession, tmp_path: Path, lake: Path) -> None:
+def test_two_logs_share_the_table(plain: SparkSession, tmp_path: Path, lake: Path) -> None:
     with LeaderLog(tmp_path / "one") as one, LeaderLog(tmp_path / "other") as other:
         one.set({"a": "1"}, rnd=7)
         other.set({"a": "other's", "b": "other's"}, rnd=7)
-        bring(spark, lake, one, group="one")
-        bring(spark, lake, other, group="other")
+        bring(plain, lake, one, group="one")
+        bring(plain, lake, other, group="other")
         one.remove(["a"], rnd=1)
-        bring(spark, lake, one, group="one")
+        bring(plain, lake, one, group="one")
     assert entries(lake, "one") == {"a": (None, 20001, True)}
     assert live(lake, "other") == {"a": "other's", "b": "other's"}
 
 
-def test_only_the_buckets_that_change_are_written_anew(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
     leader.set({f"key-{number}": "1" for number in range(100)}, rnd=7)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     before = set(table(lake).file_uris())
     leader.set({"key-7": "2"}, rnd=1)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     gone = before - set(table(lake).file_uris())
     assert [f"part-{bucket_of('key-7')}-" in name for name in gone] == [True]
     assert live(lake) == replayed(leader)
 
 
-def test_a_lost_table_is_made_anew(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_a_lost_table_is_made_anew(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1", "b": "1"}, rnd=7)
     leader.remove(["a"], rnd=1)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     before = entries(lake)
     shutil.rmtree(lake / "dister_kv")
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert entries(lake) == before
 
 
-def test_a_table_that_is_ahead_of_the_log_is_refused(spark: SparkSession, lake: Path, leader: LeaderLog) -> None:
+def test_a_table_that_is_ahead_of_the_log_is_refused(plain: SparkSession, lake: Path, leader: LeaderLog) -> None:
     leader.set({"a": "1"}, rnd=7)
-    bring(spark, lake, leader)
-    map_of = KeyValues(spark, str(lake), TEST)
+    bring(plain, lake, leader)
+    map_of = KeyValues(plain, str(lake), TEST)
     view = map_of.look()
     assert view is not None
     map_of.exchange(view, {}, MapPosition(0, Offset(20008)), anew=False)
     with pytest.raises(ReplicaError, match=r"dister/test at offset 10008: .*ahead.*found epoch 0, offset 20008"):
-        follow(spark, lake, leader)
+        follow(plain, lake, leader)
 
 
-def test_of_two_that_change_one_map_the_second_is_refused(spark: SparkSession, lake: Path) -> None:
-    one, other = KeyValues(spark, str(lake), TEST), KeyValues(spark, str(lake), LogId("dister", "other"))
+def test_of_two_that_change_one_map_the_second_is_refused(plain: SparkSession, lake: Path) -> None:
+    one, other = KeyValues(plain, str(lake), TEST), KeyValues(plain, str(lake), LogId("dister", "other"))
     one.ensure()
     view = one.look()
     assert view is not None
@@ -195,20 +190,20 @@ def test_of_two_that_change_one_map_the_second_is_refused(spark: SparkSession, l
 
 
 def test_what_retention_deleted_is_not_replayed_as_if_it_had_never_been(
-    spark: SparkSession, lake: Path, leader: LeaderLog
+    plain: SparkSession, lake: Path, leader: LeaderLog
 ) -> None:
     leader.set({"a": "1"}, rnd=7)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     leader.set({"b": "1"}, rnd=1)
-    bring(spark, lake, leader)
-    retention, now = ReplicaRetention(spark, str(lake), TEST), datetime.now(UTC)
+    bring(plain, lake, leader)
+    retention, now = ReplicaRetention(plain, str(lake), TEST), datetime.now(UTC)
     retention.apply(retention.plan(Keep(size_bytes=1), now), now)
     leader.set({"b": "2"}, rnd=1)
-    bring(spark, lake, leader)
+    bring(plain, lake, leader)
     assert live(lake) == replayed(leader) == {"a": "1", "b": "2"}
 
     shutil.rmtree(lake / "dister_kv")
     with pytest.raises(
         ReplicaError, match=r"dister/test at offset 0: .*none in \[0, 10008\).*logtwin backfill --from 0"
     ):
-        follow(spark, lake, leader)
+        follow(plain, lake, leader)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,9 +15,10 @@ from sinks.books.ledger_row import LedgerRow
 from sinks.tables import LEDGER
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset, OffsetRange, Position
+from tests.sinks.at_once import at_once
 from tests.sinks.batches import ledger
 from tests.sinks.memory_master import BROKER_A
-from tests.sinks.test_position import BROKER_B, ROW, in_parallel
+from tests.sinks.test_position import BROKER_B, ROW
 from tests.sinks.unheard import lose_answers, missing_files
 
 
@@ -81,23 +82,15 @@ def test_a_new_epoch_starts_again(plain: SparkSession, path: str, tmp_path: Path
 
 def test_the_same_row_by_two_at_once_is_there_once(plain: SparkSession, path: str, tmp_path: Path) -> None:
     """The job that committed it, late, and the one that took over and restores it. And another log, undisturbed."""
-    together = threading.Barrier(3)
-    added: list[bool] = []
-
-    def append(at: Position) -> None:
-        mine = Ledger(plain, path)
-        together.wait()
-        added.append(mine.append(at, [row(0, 500)]))
-
     places = [position(500), position(500), Position(BROKER_B, 0, Offset(500))]
-    in_parallel([threading.Thread(target=append, args=(at,)) for at in places])
+    added = at_once([partial(Ledger(plain, path).append, at, [row(0, 500)]) for at in places])
     assert sorted(added) == [False, True, True]
     assert [entry["log_id"] for entry in ledger(tmp_path)] == ["rocketmq/broker-a", "rocketmq/broker-b"]
     assert missing_files(tmp_path) == []
 
 
 @pytest.mark.parametrize("by", ["append", "append_fill"])
-def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
+def test_rows_of_an_unheard_commit_keep_their_file(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     def append() -> bool:
@@ -113,7 +106,7 @@ def test_rows_whose_commit_landed_unheard_are_there_with_their_file(
     assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
 
 
-def test_rows_of_a_commit_that_landed_unheard_stay_when_others_come_later(
+def test_rows_of_an_unheard_commit_stay_when_others_follow(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = Ledger(plain, path), Position(BROKER_B, 0, Offset(300))

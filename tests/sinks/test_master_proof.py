@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from sinks.batch.continuity import Link, checksum_of
+from sinks.batch.continuity import Link
 from sinks.batch.master_proof import prove_master
 from sinks.books.ledger_row import LedgerRow
 from sources.errors import AboveMaximum, MasterUnreachable, Recreated, Rewritten
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
 from tests.sinks.memory_master import MemoryMaster, Overtaken, Rewriting, raw_bytes
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
@@ -95,21 +96,8 @@ def test_a_master_that_cannot_be_asked_is_neither() -> None:
 
 def ledger_of(*edges: tuple[int, int]) -> list[LedgerRow]:
     """Rows of `MASTER`'s records, from edge to edge."""
-    return [_row(start, end) for start, end in edges]
-
-
-def _row(start: int, end: int) -> LedgerRow:
-    raw = b"".join(raw_bytes(row) for row in MASTER.records() if start <= row["offset"] < end)
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=len(raw),
-        checksum=checksum_of(raw),
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=0,
-    )
+    whole = b"".join(map(raw_bytes, MASTER.records()))
+    return [ledger_row(start, end, whole[start:end]) for start, end in edges]
 
 
 LEDGERS = [

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import json
-import threading
+import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sinks.delta import retries
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.data_file import DataFile
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ReplicaError
 from sources.metadata import CONSUMER_OFFSETS, KINDS, TOPICS
 from sources.offsets import LogId
+from tests.sinks.at_once import at_once
+from tests.sinks.plain_session import make_plain
+from tests.sinks.unheard import lose_answers
 
 BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
 START = datetime(2024, 2, 29, 12, 0, 0, 123456, tzinfo=UTC)
@@ -69,8 +73,8 @@ def versions(warehouse: Path) -> list[tuple[str, int, datetime, datetime | None,
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> MetadataTable:
-    return MetadataTable(spark, str(tmp_path), BROKER_A, TOPICS)
+def table(plain: SparkSession, tmp_path: Path) -> MetadataTable:
+    return MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS)
 
 
 @pytest.mark.parametrize("spec", METADATA_TABLES, ids=lambda spec: spec.name)
@@ -88,17 +92,6 @@ def test_tables_have_names_of_their_own() -> None:
     assert len({"log", "ledger", *(kind.name for kind in KINDS)}) == 12
 
 
-@pytest.mark.spark
-def test_a_new_table_is_what_its_specification_says(spark: SparkSession, tmp_path: Path, table: MetadataTable) -> None:
-    table.record(topics(), NOON)
-    detail = spark.sql(f"DESCRIBE DETAIL delta.`{tmp_path}/topics`").collect()[0]
-    assert detail["partitionColumns"] == ["log_id", "is_current"]
-    assert detail["minReaderVersion"] == 1  # old readers read it
-    assert "deletionVectors" not in detail["tableFeatures"]
-    assert spark.read.format("delta").load(f"{tmp_path}/topics").schema == spark_schema(METADATA_TABLES[0].schema)
-
-
-@pytest.mark.spark
 def test_items_come_change_go_and_come_back(tmp_path: Path, table: MetadataTable) -> None:
     """MS-18."""
     assert table.record(topics(orders=6, payments=6), NOON) == 2
@@ -114,19 +107,17 @@ def test_items_come_change_go_and_come_back(tmp_path: Path, table: MetadataTable
     assert delta(tmp_path).version() == 3  # one commit a fetch
 
 
-@pytest.mark.spark
 def test_an_unchanged_fetch_commits_nothing_also_after_a_restart(
-    spark: SparkSession, tmp_path: Path, table: MetadataTable
+    plain: SparkSession, tmp_path: Path, table: MetadataTable
 ) -> None:
     table.record(topics(orders=6, payments=6), NOON)
     before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
     assert table.record(topics(payments=6, orders=6), LATER) == 0
-    again = MetadataTable(spark, str(tmp_path), BROKER_A, TOPICS)
+    again = MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS)
     assert again.record(topics(orders=6, payments=6), MUCH_LATER) == 0
     assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
 
 
-@pytest.mark.spark
 def test_everything_gone_closes_everything(tmp_path: Path, table: MetadataTable) -> None:
     assert table.record(topics(), NOON) == 0
     table.record(topics(orders=6), NOON)
@@ -134,7 +125,6 @@ def test_everything_gone_closes_everything(tmp_path: Path, table: MetadataTable)
     assert versions(tmp_path) == [("orders", 6, NOON, LATER, False)]
 
 
-@pytest.mark.spark
 def test_history_is_written_once(tmp_path: Path, table: MetadataTable) -> None:
     """A change exchanges the current file only."""
     for number in range(4):
@@ -149,29 +139,10 @@ def test_history_is_written_once(tmp_path: Path, table: MetadataTable) -> None:
     assert len(delta(tmp_path).file_uris()) == 4
 
 
-@pytest.mark.spark
-def test_other_engines_read_the_same(spark: SparkSession, tmp_path: Path, table: MetadataTable) -> None:
-    table.record(topics(orders=6, payments=6), NOON)
-    table.record(topics(orders=4, payments=6), LATER)
-    folder = str(tmp_path / "topics")
-    expected = [("orders", 4, True), ("orders", 6, False), ("payments", 6, True)]
-    frame = spark.read.format("delta").load(folder).select("topic", "perm", "is_current")
-    assert sorted(map(tuple, frame.collect())) == expected
-    assert sorted(polars.scan_delta(folder).select("topic", "perm", "is_current").collect().rows()) == expected
-    with duckdb.connect() as connection:
-        connection.register("topics", delta(tmp_path).to_pyarrow_dataset())
-        found = connection.execute("SELECT topic, perm, is_current FROM topics WHERE log_id = 'rocketmq/broker-a'")
-        assert sorted(found.fetchall()) == expected
-    (row,) = [row for row in rows(tmp_path) if row["perm"] == 4]
-    assert dict(row["attributes"]) == {"message.type": "FIFO"}
-    assert row["stored"] == '{"perm": 4}'
-
-
-@pytest.mark.spark
 def test_two_logs_in_one_table_know_nothing_of_each_other(
-    spark: SparkSession, tmp_path: Path, table: MetadataTable
+    plain: SparkSession, tmp_path: Path, table: MetadataTable
 ) -> None:
-    other = MetadataTable(spark, str(tmp_path), BROKER_B, TOPICS)
+    other = MetadataTable(plain, str(tmp_path), BROKER_B, TOPICS)
     table.record(topics(orders=6), NOON)
     other.record(topics(orders=2), LATER)
     table.record(topics(), MUCH_LATER)
@@ -179,38 +150,25 @@ def test_two_logs_in_one_table_know_nothing_of_each_other(
     assert [(row["perm"], row["is_current"]) for row in rows(tmp_path, log=BROKER_B)] == [(2, True)]
 
 
-@pytest.mark.spark
-def test_logs_of_a_job_that_write_at_once_all_get_through_at_the_first_attempt(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_logs_that_write_at_once_do_not_conflict(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retries, "ATTEMPTS", 1)
     logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abcd"]
-    together = threading.Barrier(len(logs))
-    failures: list[BaseException] = []
 
     def write(log_id: LogId) -> None:
-        mine = MetadataTable(spark, str(tmp_path), log_id, TOPICS)
-        together.wait()
-        try:
-            for number in range(5):
-                mine.record(topics(orders=number), START + number * MINUTE)
-        except ReplicaError as error:
-            failures.append(error)
+        mine = MetadataTable(plain, str(tmp_path), log_id, TOPICS)
+        for number in range(5):
+            mine.record(topics(orders=number), START + number * MINUTE)
 
-    threads = [threading.Thread(target=write, args=(log_id,)) for log_id in logs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=120)
-    assert failures == []
+    at_once([partial(write, log_id) for log_id in logs])
     for log_id in logs:
         found = sorted((row["perm"], row["is_current"]) for row in rows(tmp_path, log=log_id))
         assert found == [(0, False), (1, False), (2, False), (3, False), (4, True)]
 
 
-@pytest.mark.spark
 def test_somebody_who_commits_in_between_makes_it_look_again(
-    tmp_path: Path, spark: SparkSession, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other files are in the place of those that were compared; nothing may be lost or doubled."""
     table.record(topics(orders=6), NOON)
@@ -220,8 +178,8 @@ def test_somebody_who_commits_in_between_makes_it_look_again(
 
     def others_first(kernel: KernelTable, *args: Any, **named: Any) -> int:
         if not interrupted:
-            rewrite(spark, kernel.path)
             interrupted.append(kernel.path)
+            rewrite(KernelTable(plain, kernel.path))
         return replace(kernel, *args, **named)
 
     monkeypatch.setattr(KernelTable, "replace", others_first)
@@ -235,11 +193,12 @@ def test_somebody_who_commits_in_between_makes_it_look_again(
 
 
 @pytest.mark.spark
-def test_optimize_changes_files_and_no_version(tmp_path: Path, spark: SparkSession, table: MetadataTable) -> None:
+@pytest.mark.nightly
+def test_optimize_changes_files_and_no_version(spark: SparkSession, tmp_path: Path) -> None:
+    table = MetadataTable(spark, str(tmp_path), BROKER_A, TOPICS)
     for number in range(4):
         table.record(topics(orders=number, payments=6), START + number * MINUTE)
     before = versions(tmp_path)
-    rewrite(spark, f"{tmp_path}/topics")
     SparkDeltaTable.forPath(spark, f"{tmp_path}/topics").optimize().executeCompaction()
     assert versions(tmp_path) == before
     assert table.record(topics(orders=3, payments=6), START + 5 * MINUTE) == 0
@@ -249,21 +208,16 @@ def test_optimize_changes_files_and_no_version(tmp_path: Path, spark: SparkSessi
     ]
 
 
-@pytest.mark.spark
 def test_a_clock_that_goes_back_makes_no_overlap(tmp_path: Path, table: MetadataTable) -> None:
     table.record(topics(orders=6), LATER)
     table.record(topics(), MUCH_LATER)
     table.record(topics(orders=6), NOON)
     tick = timedelta(microseconds=1)
-    assert versions(tmp_path) == [
-        ("orders", 6, LATER, MUCH_LATER, False),
-        ("orders", 6, MUCH_LATER + tick, None, True),
-    ]
+    assert versions(tmp_path) == [("orders", 6, LATER, MUCH_LATER, False), ("orders", 6, MUCH_LATER + tick, None, True)]
 
 
-@pytest.mark.spark
 def test_a_kill_between_files_and_commit_leaves_the_table_as_it_was(
-    spark: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.record(topics(orders=6), NOON)
     before = versions(tmp_path)
@@ -271,69 +225,50 @@ def test_a_kill_between_files_and_commit_leaves_the_table_as_it_was(
         patched.setattr(KernelTable, "replace", _killed)
         table.record(topics(orders=4), LATER)
     assert versions(tmp_path) == before
-    MetadataTable(spark, str(tmp_path), BROKER_A, TOPICS).record(topics(orders=4), MUCH_LATER)
+    MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(orders=4), MUCH_LATER)
     assert versions(tmp_path) == [("orders", 6, NOON, MUCH_LATER, False), ("orders", 4, MUCH_LATER, None, True)]
 
 
-@pytest.mark.spark
 def test_a_kill_right_after_the_commit_is_not_done_twice(
-    spark: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.record(topics(orders=6), NOON)
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(KernelTable, "run_hooks", _killed)
         table.record(topics(orders=4), LATER)
-    assert MetadataTable(spark, str(tmp_path), BROKER_A, TOPICS).record(topics(orders=4), MUCH_LATER) == 0
+    assert MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(orders=4), MUCH_LATER) == 0
     assert versions(tmp_path) == [("orders", 6, NOON, LATER, False), ("orders", 4, LATER, None, True)]
 
 
-def rewrite(spark: SparkSession, path: str) -> None:
-    """The same rows in files of Spark's, the current ones too."""
-    spark.read.format("delta").load(path).write.format("delta").mode("overwrite").save(path)
+def rewrite(table: KernelTable) -> None:
+    """The same rows in other files, the current ones too."""
+    on = table.existing()
+    files = [file for is_current in (True, False) for file in table.files(on, {"is_current": is_current})]
+    copies = [(file.partition(), copied(Path(table.path), file)) for file in files]
+    table.rearrange(on, files, copies)
+
+
+def copied(folder: Path, file: StoredFile) -> DataFile:
+    name = f"copy-{file.path}"
+    shutil.copy(folder / file.path, folder / name)
+    records = int(file.statistics()["numRecords"])
+    return DataFile(name, file.size_bytes, file.modified_ms, records, file.action["stats"])
 
 
 def _killed(*_: Any, **__: Any) -> int:
     raise KeyboardInterrupt
 
 
-@pytest.mark.spark
-def test_a_commit_of_which_nobody_knows_whether_it_was_done_is_not_done_twice(
+def test_an_unheard_commit_is_not_done_twice(
     tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table.record(topics(orders=6), NOON)
-    replace = KernelTable.replace
-    done: list[int] = []
-
-    def unknown(kernel: KernelTable, *args: Any, **named: Any) -> int:
-        done.append(replace(kernel, *args, **named))
-        raise KernelConflict("CommitStateUnknownException")
-
-    monkeypatch.setattr(KernelTable, "replace", unknown)
+    lost = lose_answers(monkeypatch)
     table.record(topics(orders=4), LATER)
-    assert len(done) == 1
+    assert lost == {"topics": 1}
     assert versions(tmp_path) == [("orders", 6, NOON, LATER, False), ("orders", 4, LATER, None, True)]
 
 
-@pytest.mark.spark
-def test_conflicts_without_end_are_an_error(table: MetadataTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> int:
-        raise KernelConflict("no")
-
-    monkeypatch.setattr(KernelTable, "replace", refused)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
-    with pytest.raises(ReplicaError, match="topics") as caught:
-        table.record(topics(orders=6), NOON)
-    assert caught.value.log == "rocketmq/broker-a"
-
-
-@pytest.mark.spark
-def test_a_table_of_somebody_else_is_refused(spark: SparkSession, tmp_path: Path, table: MetadataTable) -> None:
-    spark.range(3).write.format("delta").save(f"{tmp_path}/topics")
-    with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
-        table.record(topics(orders=6), NOON)
-
-
-@pytest.mark.spark
 def test_a_file_that_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: MetadataTable) -> None:
     table.record(topics(orders=6), NOON)
     for path in (tmp_path / "topics").glob("*.parquet"):
@@ -347,17 +282,17 @@ KEYS = st.tuples(st.sampled_from(["orders", "%RETRY%CG"]), st.integers(0, 1))
 HISTORIES = st.lists(st.dictionaries(KEYS, st.integers(0, 2)), min_size=1, max_size=6)
 
 
-@pytest.mark.spark
-@settings(max_examples=5)
 @given(history=HISTORIES)
 def test_at_each_fetch_the_table_says_what_the_master_said(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, history: Sequence[dict[tuple[str, int], int]]
+    tmp_path_factory: pytest.TempPathFactory, history: Sequence[dict[tuple[str, int], int]]
 ) -> None:
     """The same property as of `metadata_versions`, through files, commits and restarts."""
     warehouse = tmp_path_factory.mktemp("warehouse")
-    for number, state in enumerate(history):
-        table = MetadataTable(spark, str(warehouse), BROKER_A, CONSUMER_OFFSETS)
-        table.record(offsets(state), START + number * MINUTE)
+    with pytest.MonkeyPatch.context() as patch:
+        plain = make_plain(patch)
+        for number, state in enumerate(history):
+            table = MetadataTable(plain, str(warehouse), BROKER_A, CONSUMER_OFFSETS)
+            table.record(offsets(state), START + number * MINUTE)
     found = rows(warehouse, "consumer_offsets")
     for number, state in enumerate(history):
         at = START + number * MINUTE

@@ -90,7 +90,7 @@ def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None
     assert job.tables.version() == 2  # 0 is the table, 1 who came first
 
 
-def test_one_that_is_in_repair_keeps_no_other_from_being_opened(plain: SparkSession, tmp_path: Path, job: Job) -> None:
+def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_path: Path, job: Job) -> None:
     open_together([Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())])
     table = LogTable(plain, LOG.path(str(tmp_path)), named("b"))
     held = table.read()
@@ -100,9 +100,7 @@ def test_one_that_is_in_repair_keeps_no_other_from_being_opened(plain: SparkSess
     assert [name for name, run in job.owners().items() if run == job.run] == ["a", "c", "d"]
 
 
-def test_opened_again_one_that_another_run_has_taken_is_alone_with_it(
-    plain: SparkSession, tmp_path: Path, job: Job
-) -> None:
+def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tmp_path: Path, job: Job) -> None:
     job.open()
     theirs = this_writer()
     LogTable(plain, LOG.path(str(tmp_path)), named("c")).claim(theirs)

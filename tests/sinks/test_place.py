@@ -142,7 +142,7 @@ def on_hdfs(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.spark
-def test_a_plain_path_where_hadoop_s_default_is_no_local_disk_is_refused(on_hdfs: SparkSession, tmp_path: Path) -> None:
+def test_a_plain_path_is_refused_on_a_hadoop_cluster(on_hdfs: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="ambiguous") as caught:
         ensure_tables(on_hdfs, f"{tmp_path}/lake")
     assert f"hdfs://nn:8020{tmp_path}/lake/log or file:{tmp_path}/lake/log" in str(caught.value.expected)

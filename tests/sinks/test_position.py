@@ -1,18 +1,17 @@
-"""Who owns a log, and who may move its position: real Kernel transactions on real tables."""
+"""Who owns a log, and who may move its position."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
-from sinks.books.incident import Action, Incident
-from sinks.books.ledger_row import LedgerRow
+from sinks.books.incident import Incident
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
@@ -29,32 +28,14 @@ from sources.errors import ReplicaError, TakenOver
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, LogId, Offset, OffsetRange
+from tests.sinks.accounts import incident, ledger_row
+from tests.sinks.at_once import at_once
 from tests.sinks.batches import offsets
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_files import table_rows
 
 BROKER_B = LogId("rocketmq", "broker-b")
-ROW = LedgerRow(
-    start=Offset(0),
-    end=Offset(500),
-    records=5,
-    bytes=500,
-    checksum="sha256:00",
-    first_store_timestamp=1,
-    last_store_timestamp=None,
-    committed_at=2,
-)
-
-
-def an_incident(start: int, end: int, condition: Condition = Condition.GAP) -> Incident:
-    return Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
-        cause="nothing there",
-        action=Action.SKIPPED,
-        detected_at=7,
-    )
+ROW = ledger_row(0, 500, records=5, first_store_timestamp=1, committed_at=2)
 
 
 def test_the_state_survives_its_json() -> None:
@@ -102,20 +83,18 @@ def test_what_no_version_wrote_is_refused(text: str) -> None:
 
 def test_what_a_commit_owes_survives_its_json() -> None:
     link = Link.of(OffsetRange(Offset(90), Offset(100)), b"the record")
-    incident = an_incident(100, 500)
+    lost = incident(100, 500)
     file = DataFile("part.parquet", 10, 20, 1, "{}")
     fresh = LogState(writer=this_writer(), commit="")
-    state = fresh.moved_to(
-        Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[incident], quarantined=[file]
-    )
+    state = fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[lost], quarantined=[file])
     found = LogState.from_json(state.as_json())
     assert found == state
-    assert (found.link, found.incidents, found.quarantined) == (link, (incident,), (file,))
+    assert (found.link, found.incidents, found.quarantined) == (link, (lost,), (file,))
     after = found.moved_to(Offset(900), first=Offset(0), ledger=[])
     assert (after.link, after.ledger, after.incidents, after.quarantined) == (None, (), (), ())
 
 
-@pytest.mark.parametrize("found", [None, an_incident(100, 500, Condition.REWRITTEN)])
+@pytest.mark.parametrize("found", [None, incident(100, 500, Condition.REWRITTEN)])
 @pytest.mark.parametrize("others", [(), (TakenOut(BROKER_B, 2, (OffsetRange(Offset(3), Offset(9)),)),)])
 def test_a_repair_survives_its_json(found: Incident | None, others: tuple[TakenOut, ...]) -> None:
     repair = PendingRepair(to=Offset(70), epoch=4, found=found, others=others)
@@ -145,14 +124,14 @@ def test_a_log_that_goes_back_loses_what_is_not_proven_to_be_of_it() -> None:
     assert PendingRepair(to=Offset(70), epoch=4).goes_back
     assert PendingRepair(to=Offset(70), epoch=4).out == OffsetRange(Offset(70), END)
     for start, out in ((60, 60), (70, 70), (80, 70)):
-        found = an_incident(start, 500, Condition.REWRITTEN)
+        found = incident(start, 500, Condition.REWRITTEN)
         repair = PendingRepair(to=Offset(70), epoch=4, found=found)
         assert repair.goes_back
         assert repair.out == OffsetRange(Offset(out), END)
 
 
 def test_a_log_whose_own_damage_is_taken_out_goes_nowhere() -> None:
-    damage = an_incident(60, 70, Condition.REPLICA_DAMAGED)
+    damage = incident(60, 70, Condition.REPLICA_DAMAGED)
     assert not PendingRepair(to=Offset(500), epoch=3, found=damage).goes_back
 
 
@@ -167,7 +146,7 @@ def test_a_claim_changes_the_writer_alone() -> None:
     assert claimed.commit
 
 
-def test_a_move_says_what_it_was_told_of_the_master_and_keeps_the_epochs_else() -> None:
+def test_a_move_keeps_the_epochs_unless_told_others() -> None:
     epochs = (Epoch(1, Offset(0)),)
     moved = LogState.fresh(this_writer()).moved_to(Offset(500), first=Offset(0), ledger=[], mark=3, epochs=epochs)
     assert moved.known == Known(None, Offset(500), 3, epochs)
@@ -176,7 +155,7 @@ def test_a_move_says_what_it_was_told_of_the_master_and_keeps_the_epochs_else() 
     assert later.moved_to(Offset(950), first=Offset(0), ledger=[], epochs=()).epochs == ()
 
 
-def test_a_table_that_says_nothing_of_holes_lacks_what_lies_before_the_beginning() -> None:
+def test_without_holes_all_before_the_beginning_is_missing() -> None:
     begun = LogState(writer=this_writer(), commit="", first=Offset(100))
     silent = LoggedVersion(0)
     assert holes_at(silent, BROKER_B, None) == Holes()
@@ -196,7 +175,7 @@ def test_a_move_keeps_where_the_replica_began() -> None:
     assert len({fresh.commit, begun.commit, later.commit}) == 3
 
 
-def test_what_is_at_the_position_was_not_stored_before_the_newest_that_is_committed() -> None:
+def test_newest_stored_time_is_the_latest_of_all_rows() -> None:
     fresh = LogState(writer=this_writer(), commit="")
     rows = [replace(ROW, last_store_timestamp=at_us) for at_us in (700, None, 900, 800)]
     assert fresh.moved_to(Offset(500), first=Offset(0), ledger=rows).newest_stored_us == 900
@@ -205,8 +184,8 @@ def test_what_is_at_the_position_was_not_stored_before_the_newest_that_is_commit
 
 
 @pytest.fixture
-def path(spark: SparkSession, tmp_path: Path) -> str:
-    ensure_tables(spark, str(tmp_path))
+def path(plain: SparkSession, tmp_path: Path) -> str:
+    ensure_tables(plain, str(tmp_path))
     return LOG.path(str(tmp_path))
 
 
@@ -217,9 +196,8 @@ def file_of(path: str, first: int, last: int) -> DataFile:
         return writer.finish()
 
 
-@pytest.mark.spark
-def test_a_claim_moves_no_position(spark: SparkSession, path: str) -> None:
-    table = LogTable(spark, path, BROKER_A)
+def test_a_claim_moves_no_position(plain: SparkSession, path: str) -> None:
+    table = LogTable(plain, path, BROKER_A)
     assert table.read().state is None
     first = table.claim(this_writer())
     assert (first.offset, first.epoch) == (None, 0)
@@ -232,26 +210,24 @@ def test_a_claim_moves_no_position(spark: SparkSession, path: str) -> None:
     assert snapshot.transaction_version("logtwin/rocketmq/broker-a@0") == 500
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("ends", [(500, 500), (500, 700), (700, 500)])
 def test_two_transactions_on_one_version_make_one_commit(
-    spark: SparkSession, path: str, tmp_path: Path, ends: tuple[int, int]
+    plain: SparkSession, path: str, tmp_path: Path, ends: tuple[int, int]
 ) -> None:
     """The same run twice, as after a network split: not even the writer tells them apart."""
-    table = LogTable(spark, path, BROKER_A)
+    table = LogTable(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     held = table.read()
     states = [mine.moved_to(Offset(end), first=Offset(0), ledger=[]) for end in ends]
     table.commit(held, states[0], [file_of(path, 0, ends[0] // 100)])
     with pytest.raises(TakenOver):
-        LogTable(spark, path, BROKER_A).commit(held, states[1], [file_of(path, 0, ends[1] // 100)])
+        LogTable(plain, path, BROKER_A).commit(held, states[1], [file_of(path, 0, ends[1] // 100)])
     assert table.read().state == states[0]
     assert offsets(tmp_path) == list(range(0, ends[0], 100))
 
 
-@pytest.mark.spark
-def test_a_claim_in_between_stops_the_commit(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    old, new = LogTable(spark, path, BROKER_A), LogTable(spark, path, BROKER_A)
+def test_a_claim_in_between_stops_the_commit(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    old, new = LogTable(plain, path, BROKER_A), LogTable(plain, path, BROKER_A)
     mine = old.claim(this_writer())
     held = old.read()
     theirs = new.claim(this_writer())
@@ -263,68 +239,25 @@ def test_a_claim_in_between_stops_the_commit(spark: SparkSession, path: str, tmp
     assert offsets(tmp_path) == []
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("_", range(5))  # a race: on a local disk two commits at once once broke a version's checksum
-def test_claims_at_once_leave_one_owner(spark: SparkSession, path: str, _: int) -> None:
-    tables = [LogTable(spark, path, BROKER_A) for _ in range(3)]
+def test_claims_at_once_leave_one_owner(plain: SparkSession, path: str) -> None:
+    tables = [LogTable(plain, path, BROKER_A) for _ in range(3)]
     writers = [this_writer() for _ in tables]
-    claims: list[LogState] = []
-    together = threading.Barrier(len(tables))
-
-    def claim(table: LogTable, writer: Writer) -> None:
-        together.wait()
-        claims.append(table.claim(writer))
-
-    in_parallel([threading.Thread(target=claim, args=pair) for pair in zip(tables, writers, strict=True)])
-    assert len(claims) == 3
-    owners = [claim for claim in claims if tables[0].read().state == claim]
-    assert len(owners) == 1
+    claims = at_once([partial(table.claim, writer) for table, writer in zip(tables, writers, strict=True)])
+    assert len([claim for claim in claims if tables[0].read().state == claim]) == 1
 
 
-@pytest.mark.spark
-def test_other_logs_commit_to_the_same_table_at_once(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    """Each builds its transaction on a version that the other has overtaken by then."""
-    together = threading.Barrier(2)
-
-    def run(log_id: LogId) -> None:
-        table = LogTable(spark, path, log_id)
-        state = table.claim(this_writer())
-        for number in range(5):
-            held = table.read()
-            file = file_of(path, number, number + 1)
-            together.wait()
-            state = state.moved_to(Offset(100 * number + 100), first=Offset(0), ledger=[])
-            table.commit(held, state, [file])
-
-    in_parallel([threading.Thread(target=run, args=(one,)) for one in (BROKER_A, BROKER_B)])
-    for one in (BROKER_A, BROKER_B):
-        state = LogTable(spark, path, one).read().state
-        assert state is not None
-        assert state.offset == 500
-    assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
-
-
-def in_parallel(threads: list[threading.Thread]) -> None:
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-
-
-@pytest.mark.spark
-def test_a_change_of_the_table_in_between_does_not_disturb(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    table = LogTable(spark, path, BROKER_A)
+def test_a_change_of_the_table_in_between_does_not_disturb(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    table = LogTable(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     held = table.read()
-    spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 8 days')")
+    KernelTable(plain, path).set_properties(held.snapshot, {"delta.logRetentionDuration": "interval 8 days"})
     table.commit(held, mine.moved_to(Offset(500), first=Offset(0), ledger=[]), [file_of(path, 0, 5)])
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
 
 
-@pytest.mark.spark
-def test_a_commit_that_landed_unheard_is_a_success(spark: SparkSession, path: str, tmp_path: Path) -> None:
+def test_a_commit_that_landed_unheard_is_a_success(plain: SparkSession, path: str, tmp_path: Path) -> None:
     """Kernel asks again after a lost answer, and finds the version taken: by itself."""
-    table = LogTable(spark, path, BROKER_A)
+    table = LogTable(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     held, state = table.read(), mine.moved_to(Offset(500), first=Offset(0), ledger=[])
     file = file_of(path, 0, 5)
@@ -339,10 +272,10 @@ def test_a_commit_that_landed_unheard_is_a_success(spark: SparkSession, path: st
 class Moving:
     """Logs of one run that are about to move from 0 to 500, by name, and the version that they were found at."""
 
-    def __init__(self, spark: SparkSession, path: str, *names: str) -> None:
+    def __init__(self, plain: SparkSession, path: str, *names: str) -> None:
         self.path = path
-        self.positions = Positions(KernelTable(spark, path))
-        self.tables = {name: LogTable(spark, path, LogId("rocketmq", name)) for name in names}
+        self.positions = Positions(KernelTable(plain, path))
+        self.tables = {name: LogTable(plain, path, LogId("rocketmq", name)) for name in names}
         claims = {name: table.claim(this_writer()) for name, table in self.tables.items()}
         self.on = self.positions.newest()
         self.moves = {name: self._move(self.tables[name], mine) for name, mine in claims.items()}
@@ -369,9 +302,8 @@ class Moving:
         return {name: None if state is None else state.offset for name, state in found.items()}
 
 
-@pytest.mark.spark
-def test_logs_that_nobody_disturbs_move_in_one_version(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    moving = Moving(spark, path, "a", "b", "c")
+def test_logs_that_nobody_disturbs_move_in_one_version(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    moving = Moving(plain, path, "a", "b", "c")
     moving.losing("c", OffsetRange(Offset(100), Offset(200)))
     assert moving.commit() == []
     newest = moving.positions.newest()
@@ -382,9 +314,8 @@ def test_logs_that_nobody_disturbs_move_in_one_version(spark: SparkSession, path
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 3)
 
 
-@pytest.mark.spark
-def test_what_another_run_took_stays_out_and_the_others_move(spark: SparkSession, path: str, tmp_path: Path) -> None:
-    moving = Moving(spark, path, "a", "b", "c")
+def test_what_another_run_took_stays_out_and_the_others_move(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    moving = Moving(plain, path, "a", "b", "c")
     moving.tables["b"].claim(this_writer())
     assert moving.commit() == ["b"]
     assert moving.states() == {"a": 500, "b": None, "c": 500}
@@ -392,9 +323,8 @@ def test_what_another_run_took_stays_out_and_the_others_move(spark: SparkSession
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
 
 
-@pytest.mark.spark
-def test_where_all_were_taken_there_is_no_commit(spark: SparkSession, path: str) -> None:
-    moving = Moving(spark, path, "a", "b")
+def test_where_all_were_taken_there_is_no_commit(plain: SparkSession, path: str) -> None:
+    moving = Moving(plain, path, "a", "b")
     for table in moving.tables.values():
         table.claim(this_writer())
     version = moving.positions.newest().version
@@ -402,11 +332,10 @@ def test_where_all_were_taken_there_is_no_commit(spark: SparkSession, path: str)
     assert moving.positions.newest().version == version
 
 
-@pytest.mark.spark
-def test_logs_that_are_taken_while_it_is_tried_again_leave_it_one_by_one(
-    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_log_lost_during_retries_leaves_the_commit(
+    plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moving = Moving(spark, path, "a", "b", "c")
+    moving = Moving(plain, path, "a", "b", "c")
     taken = iter("abc")
     attempt = Positions._attempt
 
@@ -421,11 +350,8 @@ def test_logs_that_are_taken_while_it_is_tried_again_leave_it_one_by_one(
     assert offsets(tmp_path) == [0, 100, 200, 300, 400]
 
 
-@pytest.mark.spark
-def test_a_commit_of_several_that_landed_unheard_is_a_success_whoever_came_after_it(
-    spark: SparkSession, path: str, tmp_path: Path
-) -> None:
-    moving = Moving(spark, path, "a", "b")
+def test_an_unheard_commit_of_several_logs_is_a_success(plain: SparkSession, path: str, tmp_path: Path) -> None:
+    moving = Moving(plain, path, "a", "b")
     assert moving.commit() == []
     moving.tables["b"].claim(this_writer())
     assert moving.commit() == []
@@ -433,11 +359,10 @@ def test_a_commit_of_several_that_landed_unheard_is_a_success_whoever_came_after
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 2)
 
 
-@pytest.mark.spark
-def test_other_runs_commits_are_stepped_over_and_a_table_that_only_refuses_is_an_error(
-    spark: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
+def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
+    plain: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moving, others = Moving(spark, path, "a", "b"), Moving(spark, path, "x", "y")
+    moving, others = Moving(plain, path, "a", "b"), Moving(plain, path, "x", "y")
     assert others.commit() == []
     assert moving.commit() == []
     assert (moving.states(), others.states()) == ({"a": 500, "b": 500}, {"x": 500, "y": 500})
@@ -445,20 +370,19 @@ def test_other_runs_commits_are_stepped_over_and_a_table_that_only_refuses_is_an
     def refuse(*_: object) -> None:
         raise KernelConflict("always")
 
-    left = Moving(spark, path, "c", "d")
+    left = Moving(plain, path, "c", "d")
     monkeypatch.setattr(Positions, "_attempt", refuse)
     monkeypatch.setattr(retries, "ATTEMPTS", 2)
     with pytest.raises(ReplicaError, match="refuses the commit"):
         left.commit()
 
 
-@pytest.mark.spark
-def test_a_table_that_contradicts_itself_is_refused(spark: SparkSession, path: str) -> None:
-    table = LogTable(spark, path, BROKER_A)
+def test_a_table_that_contradicts_itself_is_refused(plain: SparkSession, path: str) -> None:
+    table = LogTable(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     lying = replace(mine, offset=Offset(900))
     held: Held = table.read()
-    KernelTable(spark, path).commit(
+    KernelTable(plain, path).commit(
         held.snapshot,
         transaction=("logtwin/rocketmq/broker-a@0", 500),
         domains={"logtwin.rocketmq/broker-a": lying.as_json()},
@@ -468,15 +392,8 @@ def test_a_table_that_contradicts_itself_is_refused(spark: SparkSession, path: s
     assert (caught.value.log, caught.value.found) == ("rocketmq/broker-a", "900")
 
 
-@pytest.mark.spark
-def test_a_position_nobody_can_read_is_refused(spark: SparkSession, path: str) -> None:
-    table = LogTable(spark, path, BROKER_A)
-    KernelTable(spark, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
+def test_a_position_nobody_can_read_is_refused(plain: SparkSession, path: str) -> None:
+    table = LogTable(plain, path, BROKER_A)
+    KernelTable(plain, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()
-
-
-@pytest.mark.spark
-def test_a_table_that_is_gone_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ReplicaError, match="is gone"):
-        LogTable(spark, str(tmp_path / "nothing"), BROKER_A).read()

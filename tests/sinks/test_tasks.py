@@ -49,6 +49,7 @@ from tests.sinks.memory_master import (
     Short,
     raw_bytes,
 )
+from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 MASTER = MemoryMaster(SIZES)
@@ -98,10 +99,6 @@ def file_of(piece: WrittenStretch) -> str:
 
 def files(warehouse: Path) -> list[str]:
     return sorted(path.parent.name for path in warehouse.rglob("*.parquet"))
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def test_a_split_is_written_and_reported(warehouse: Path) -> None:
@@ -162,7 +159,7 @@ def test_the_last_of_several_files_is_short(warehouse: Path) -> None:
     assert covered[360] == [span(0, 200)]
 
 
-def test_a_split_that_was_cut_is_one_file_also_where_it_is_an_eighth_longer(warehouse: Path) -> None:
+def test_a_cut_split_is_one_file_up_to_an_eighth_longer(warehouse: Path) -> None:
     for master, ranges in (
         (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160, cuts_batches=True), [span(0, 180)]),
         (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160), [span(0, 80), span(80, 160), span(160, 180)]),
@@ -238,7 +235,7 @@ def test_rows_that_do_not_fill_the_chunk_are_refused(warehouse: Path) -> None:
     assert error.offset == 100
 
 
-def test_a_master_that_is_away_is_a_value_too_and_costs_other_logs_nothing(warehouse: Path) -> None:
+def test_an_absent_master_is_reported_as_a_value(warehouse: Path) -> None:
     error = failure(warehouse, splits((0, 500)), Failing(SIZES, error=MasterUnreachable("no connection")))
     assert isinstance(error, MasterUnreachable)
     assert error.log == "rocketmq/broker-a"
@@ -260,7 +257,7 @@ def link_at(start: int) -> Link:
 
 
 @pytest.mark.parametrize("pieces", [((0, 500),), ((0, 100), (100, 400), (400, 500)), ((0, 150), (150, 500))])
-def test_what_continues_the_position_is_read_with_the_record_before_and_written_without(
+def test_the_record_before_the_position_is_read_and_not_written(
     warehouse: Path, pieces: tuple[tuple[int, int], ...]
 ) -> None:
     found = reports(warehouse, splits(*pieces), position=100, link=link_at(10))
@@ -297,7 +294,7 @@ def test_what_is_wrong_behind_the_link_is_what_it_is(warehouse: Path) -> None:
     assert report.error.offset == 100
 
 
-def test_a_record_that_retention_took_proves_nothing_and_hinders_nothing(warehouse: Path) -> None:
+def test_a_link_that_retention_took_is_no_obstacle(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=100), position=100, link=link_at(10))
     assert [piece.covered.range for piece in report.written] == [span(100, 500)]
 
@@ -377,7 +374,7 @@ def test_what_has_come_in_time_is_reported_with_where_it_ends(warehouse: Path) -
     assert ([piece.covered.range for piece in report.written], report.until) == ([span(0, 500)], None)
 
 
-def test_a_batch_of_which_nothing_came_is_an_error_and_a_later_split_is_none(warehouse: Path) -> None:
+def test_nothing_of_a_batch_in_time_is_an_error(warehouse: Path) -> None:
     first, later = reports(warehouse, splits((100, 400), (400, 500), batch=(100, 500)), SLOW, 100, patience_s=0.01)
     assert isinstance(first.error, MasterSilent)
     assert (first.error.log, first.error.offset, first.error.expected) == (
@@ -389,13 +386,13 @@ def test_a_batch_of_which_nothing_came_is_an_error_and_a_later_split_is_none(war
     assert files(warehouse) == []
 
 
-def test_a_link_that_has_not_come_yet_proves_nothing_and_accuses_nobody(warehouse: Path) -> None:
+def test_a_link_that_is_late_is_silence_and_no_rewrite(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((100, 500), batch=(100, 500)), SLOW, 100, link_at(10), patience_s=0.5)
     assert isinstance(report.error, MasterSilent)
     assert files(warehouse) == []
 
 
-def test_who_ends_too_soon_without_being_late_is_held_to_what_was_asked(warehouse: Path) -> None:
+def test_a_short_read_that_is_not_late_has_no_early_end(warehouse: Path) -> None:
     """Only a reader knows whether its time was up: a master whose end was misread is short in a hurry, too."""
     (report,) = reports(warehouse, splits((0, 500)), Short(SIZES, stop=410), patience_s=1.0)
     assert ([piece.covered.range for piece in report.written], report.until) == ([span(0, 410)], None)
@@ -404,7 +401,7 @@ def test_who_ends_too_soon_without_being_late_is_held_to_what_was_asked(warehous
 # --- several logs
 
 
-def test_the_splits_of_several_logs_are_read_side_by_side_and_reported_in_order(warehouse: Path) -> None:
+def test_splits_are_read_side_by_side_and_reported_in_order(warehouse: Path) -> None:
     meeting = threading.Barrier(3)
     logs = {f"rocketmq/{name}": Meeting(SIZES, log_id=LogId("rocketmq", name), meeting=meeting) for name in "abc"}
     write = SplitWriter({log_id: LogWriter(log, 0, None, None, str(warehouse)) for log_id, log in logs.items()})
@@ -425,7 +422,7 @@ class Meeting(MemoryMaster):
         yield from MemoryMaster.read(self, owned, committed=committed, boundary=boundary)
 
 
-def test_a_defect_is_one_splits_and_the_tables_storage_is_everybodys(warehouse: Path) -> None:
+def test_a_defect_fails_one_split_and_the_storage_all(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, error=KeyError("a defect")))  # type: ignore[arg-type]
     assert type(report.error) is LogtwinError
     assert "KeyError: 'a defect'" in str(report.error.found)

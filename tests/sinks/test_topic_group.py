@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.books.incident import Action, Incident
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable, Positions
@@ -18,27 +16,25 @@ from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, Rewritten, TakenOver
 from sources.loss import Condition
 from sources.master_topic import PartitionPosition, partition_log
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
+from tests.sinks.accounts import incident
 from tests.sinks.batches import rows
+from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
     FailingPartition,
     MemoryPartition,
     ScriptedPartition,
-    SlowPartition,
     epoch_before,
     partitions,
 )
+from tests.sinks.spans import span
 from tests.sinks.topic_batches import Twin, expected
 
 CORES = 2  # of the session
 TOPIC = partitions(tuple(range(40)), (), (0, 1, 2, 7, 19, 20, 33), end=40)
 FULL = partitions(*[tuple(range(40))] * 3, end=40)
 """Of splits that are all as large the tasks of two cores have the first and the last, and the one between."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def at(offset: int) -> PartitionPosition:
@@ -86,29 +82,6 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
         (0, 0, 10, 10), (0, 10, 20, 10), (0, 20, 25, 5), (0, 25, 40, 15), (1, 0, 10, 0), (2, 0, 10, 4), (2, 10, 20, 1),
         (3, 0, 5, 2),
     ]  # fmt: skip
-
-
-def test_a_replay_commits_nothing_and_promises_again(plain: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(plain, tmp_path, TOPIC).opened()
-    twin.takes({0: (0, 10), 2: (0, 5)})
-    before = twin.version()
-    assert brought(twin.takes({0: (0, 10), 2: (0, 4)})) == {0: (10, 10), 2: (5, 5)}
-    assert twin.version() == before
-    assert {number: session.positions for number, session in twin.sessions.items()} == {
-        0: [at(10)] * 2, 1: [], 2: [at(5)] * 2,
-    }  # fmt: skip
-    assert twin.rows() == expected(TOPIC, {0: (0, 10), 2: (0, 5)})
-
-
-def test_who_does_not_send_in_time_goes_on_where_it_was(plain: SparkSession, tmp_path: Path) -> None:
-    """What tasks have read behind what came late is not committed, and its files are not there."""
-    twin = Twin(plain, tmp_path, {**FULL, 1: SlowPartition.like(FULL[1])}, patience_s=5.0).opened()
-    outcomes = twin.takes({0: (0, 40), 1: (0, 40)}, split=20)
-    assert brought(outcomes) == {0: (0, 40), 1: (0, 4)}
-    assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 4)})
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) == 3  # two of partition 0
-    assert brought(twin.takes({1: (4, 40)})) == {1: (4, 40)}  # alone it is waited for
-    assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 40)})
 
 
 # --- what one partition meets is its own
@@ -161,9 +134,7 @@ def test_another_history_before_the_position_is_refused(plain: SparkSession, tmp
 SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 
-def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_others_in_the_file_of_a_failed_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
     twin = Twin(plain, tmp_path, {**FULL, 0: SHORT}).opened()
     before = twin.version()
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
@@ -175,9 +146,7 @@ def test_who_shares_a_file_with_a_partition_that_failed_is_committed_without_it(
     assert twin.promises == {0: [], 1: [10], 2: [10]}
 
 
-def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_without_it(
-    plain: SparkSession, tmp_path: Path
-) -> None:
+def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
 
     def take(step: BatchStep) -> None:
@@ -198,10 +167,7 @@ def test_who_shares_a_file_with_a_partition_that_another_run_took_is_committed_w
 def test_what_is_passed_is_a_hole_with_an_incident(plain: SparkSession, tmp_path: Path) -> None:
     twin = Twin(plain, tmp_path, TOPIC).opened()
     twin.takes({0: (0, 10)})
-    lost = Incident(
-        condition=Condition.BELOW_MINIMUM, start=Offset(10), end=Offset(30), cause="gone", action=Action.SKIPPED,
-        detected_at=1,
-    )  # fmt: skip
+    lost = incident(10, 30, Condition.BELOW_MINIMUM)
     with pytest.raises(ValueError, match="does not begin at the position 0"):
         twin.replicas[1].skip(lost)
     twin.replicas[0].skip(lost)
@@ -217,61 +183,10 @@ def test_what_is_passed_is_a_hole_with_an_incident(plain: SparkSession, tmp_path
 # --- kills, and who owns them
 
 
-class Killed(BaseException):
-    """As a kill: nothing of ours handles it."""
-
-
-def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
-    def die(done: BatchStep) -> None:
-        if done is step:
-            raise Killed
-
-    return die
-
-
-@pytest.mark.parametrize(
-    ("step", "rows", "ledger"),
-    [(BatchStep.FILES, 10, 1), (BatchStep.COMMIT, 20, 1), (BatchStep.ACKNOWLEDGE, 20, 1), (BatchStep.LEDGER, 20, 3)],
-)
-def test_after_a_kill_there_is_one_copy_of_everything(
-    plain: SparkSession, tmp_path: Path, step: BatchStep, rows: int, ledger: int
-) -> None:
-    twin = Twin(plain, tmp_path, TOPIC).opened()
-    twin.takes({0: (0, 10)})
-    dying = Twin(plain, tmp_path, TOPIC, on_step=dying_after(step)).opened()
-    with pytest.raises(Killed):
-        dying.takes({0: (10, 20), 2: (0, 10)})
-    assert len(twin.rows()[0]) == rows
-    assert len(twin.ledger()) == ledger
-    assert bool(dying.promises[0]) == (step in (BatchStep.ACKNOWLEDGE, BatchStep.LEDGER))
-    again = Twin(plain, tmp_path, TOPIC).opened()
-    assert again.offsets == {0: rows, 1: 0, 2: 10 if rows == 20 else 0}  # all of the batch or nothing
-    again.takes({0: (10, 20), 1: (0, 10), 2: (0, 10)})
-    assert again.rows() == expected(TOPIC, {0: (0, 20), 1: (0, 10), 2: (0, 10)})
-    assert again.ledger() == [(0, 0, 10, 10), (0, 10, 20, 10), (1, 0, 10, 0), (2, 0, 10, 4)]
-
-
-def test_the_newest_start_owns_the_topic(plain: SparkSession, tmp_path: Path) -> None:
-    first = Twin(plain, tmp_path, TOPIC).opened()
-    first.takes({0: (0, 10)})
-    second = Twin(plain, tmp_path, TOPIC).opened()
-    outcomes = first.takes({0: (10, 20), 2: (0, 10)})
-    assert {number: type(one) for number, one in outcomes.items()} == {0: TakenOver, 2: TakenOver}
-    assert set(first.group.lost([first.replicas[1]])) == {"kafka/prod/orders/1"}
-    with pytest.raises(TakenOver):
-        first.opened()
-    second.takes({0: (10, 20)})
-    assert second.rows() == expected(TOPIC, {0: (0, 20)})
-    assert first.promises == {0: [10], 1: [], 2: []}
-
-
 def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that none begins elsewhere than the others, whenever a kill comes."""
-
-    def killed(*_: object) -> None:
-        raise Killed
 
     Twin(plain, tmp_path, {7: MemoryPartition(7, (), 40)}).opened()  # the table is there
     twin = Twin(plain, tmp_path, TOPIC)
@@ -291,18 +206,10 @@ def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
     }
 
 
-def test_who_lost_a_partition_begins_nothing_of_it(plain: SparkSession, tmp_path: Path) -> None:
+def test_a_lost_partition_is_not_begun(plain: SparkSession, tmp_path: Path) -> None:
     older = Twin(plain, tmp_path, TOPIC)
     open_together(list(older.replicas.values()))
     newer = Twin(plain, tmp_path, TOPIC).opened(begins_at=30)
     with pytest.raises(TakenOver):
         begin_together([(one, Offset(5)) for one in older.replicas.values()], "older")
     assert Twin(plain, tmp_path, TOPIC).opened().offsets == newer.offsets == {0: 30, 1: 30, 2: 30}
-
-
-def test_another_topic_of_the_same_name_is_refused(plain: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(plain, tmp_path, TOPIC).opened(identity="another")
-    outcomes = twin.takes({0: (0, 10), 2: (0, 10)})
-    assert errors(outcomes) == {0: (Recreated, "0", None), 2: (Recreated, "2", None)}
-    assert twin.rows() == {}
-    assert twin.offsets == {0: 0, 1: 0, 2: 0}

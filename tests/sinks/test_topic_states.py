@@ -24,6 +24,7 @@ from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, OffsetRange
 from tests.sinks.batches import rows
+from tests.sinks.killed import Killed
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
 from tests.sinks.topic_batches import Twin, expected
 
@@ -136,10 +137,6 @@ def test_a_topic_that_was_taken_apart_goes_on_where_it_was(lake: Lake, tmp_path:
     assert twin.ledger() == [(0, 30, 35, 5), (0, 35, 40, 5), (1, 0, 10, 10), (1, 10, 20, 10)]
 
 
-class Killed(BaseException):
-    """As a kill: nothing of ours handles it."""
-
-
 @pytest.mark.parametrize(
     ("owner", "name"),
     [(Ledger, "append_topic"), (IncidentsTable, "record"), (KernelTable, "commit")],
@@ -208,7 +205,7 @@ def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(plain: SparkSe
 
 
 @pytest.mark.parametrize("name", [f"{ORDERS}", f"{ORDERS}/0"], ids=["in one piece", "of a partition"])
-def test_what_no_version_wrote_is_an_error_that_names_it(lake: Lake, name: str) -> None:
+def test_a_state_that_cannot_be_read_is_an_error_that_names_the_log(lake: Lake, name: str) -> None:
     lake.table.commit(lake.table.existing(), domains={f"logtwin.{name}": f'{{"of": "{uuid.UUID(int=1)}"}}'})
     with pytest.raises(ReplicaError, match="cannot be read") as caught:
         topics_held(lake.path)

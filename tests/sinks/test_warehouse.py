@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable
+from deltalake import write_deltalake
 from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelTable
 from sinks.spark_schemas import spark_schema
-from sinks.tables import LEDGER, LOG, QUARANTINE, TableSpec
+from sinks.tables import LEDGER, LOG, METADATA_TABLES, QUARANTINE, TableSpec
 from sinks.warehouse import absolute, ensure_table, ensure_tables
 from sources.errors import ConfigurationError
-
-SPECS = (LOG, LEDGER)
+from tests.sinks.at_once import at_once
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [LOG, METADATA_TABLES[0]], ids=lambda spec: spec.name)
 def test_a_new_table_is_what_its_specification_says(spark: SparkSession, tmp_path: Path, spec: TableSpec) -> None:
-    ensure_tables(spark, str(tmp_path))
+    ensure_table(KernelTable(spark, spec.path(str(tmp_path))), spec)
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{spec.path(str(tmp_path))}`").collect()[0]
     assert detail["clusteringColumns"] == list(spec.clustering)
-    assert detail["partitionColumns"] == []
-    assert {"appendOnly", "clustering", "domainMetadata"} <= set(detail["tableFeatures"])
+    assert detail["partitionColumns"] == list(spec.partitioning)
+    assert {"appendOnly", "domainMetadata"} <= set(detail["tableFeatures"])
+    assert "deletionVectors" not in detail["tableFeatures"]
     assert detail["minReaderVersion"] == 1  # old readers read it
     assert detail["properties"]["delta.dataSkippingStatsColumns"] == ",".join(spec.statistics)
     schema = spark.read.format("delta").load(spec.path(str(tmp_path))).schema
@@ -34,72 +35,48 @@ def test_a_new_table_is_what_its_specification_says(spark: SparkSession, tmp_pat
     assert all(field.metadata["comment"] for field in schema)
 
 
-@pytest.mark.spark
-def test_again_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(spark, str(tmp_path))
-    ensure_tables(spark, str(tmp_path))
-    for spec in SPECS:
-        snapshot = KernelTable(spark, spec.path(str(tmp_path))).snapshot()
-        assert snapshot is not None
-        assert snapshot.version == 0
+def test_again_changes_nothing(plain: SparkSession, tmp_path: Path) -> None:
+    ensure_tables(plain, str(tmp_path))
+    ensure_tables(plain, str(tmp_path))
+    assert [KernelTable(plain, spec.path(str(tmp_path))).existing().version for spec in (LOG, LEDGER)] == [0, 0]
 
 
-@pytest.mark.spark
-def test_jobs_that_start_at_once_find_the_same_tables(spark: SparkSession, tmp_path: Path) -> None:
-    together = threading.Barrier(4)
-    failures: list[Exception] = []
-
-    def start() -> None:
-        together.wait()
-        try:
-            ensure_tables(spark, str(tmp_path))
-        except ConfigurationError as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=start) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=60)
-    assert failures == []
+def test_jobs_that_start_at_once_find_the_same_tables(plain: SparkSession, tmp_path: Path) -> None:
+    at_once([lambda: ensure_tables(plain, str(tmp_path))] * 4)
     assert len(list((tmp_path / "log/_delta_log").glob("*.json"))) == 1
 
 
-@pytest.mark.spark
-def test_a_table_of_somebody_else_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    spark.range(3).withColumnRenamed("id", "offset").write.format("delta").save(f"{tmp_path}/log")
+def test_a_table_of_somebody_else_is_refused(plain: SparkSession, tmp_path: Path) -> None:
+    write_deltalake(f"{tmp_path}/log", pa.table({"offset": [0, 1, 2]}))
     with pytest.raises(ConfigurationError, match="not one that this version of logtwin made") as caught:
-        ensure_tables(spark, str(tmp_path))
+        ensure_tables(plain, str(tmp_path))
     assert "log_id string" in (caught.value.expected or "")
     assert "warehouse" in (caught.value.hint or "")
 
 
-@pytest.mark.spark
-def test_a_table_with_a_column_more_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(spark, str(tmp_path))
-    spark.sql(f"ALTER TABLE delta.`{tmp_path}/ledger` ADD COLUMNS (mood STRING)")
+@pytest.fixture
+def log(plain: SparkSession, tmp_path: Path) -> KernelTable:
+    ensure_tables(plain, str(tmp_path))
+    return KernelTable(plain, LOG.path(str(tmp_path)))
+
+
+def test_a_table_with_a_column_more_is_refused(plain: SparkSession, tmp_path: Path, log: KernelTable) -> None:
+    schema = spark_schema(LOG.schema).add("mood", "string")
+    log.replace(log.existing(), [], [], domains={}, schema=schema)
     with pytest.raises(ConfigurationError) as caught:
-        ensure_tables(spark, str(tmp_path))
+        ensure_tables(plain, str(tmp_path))
     assert "mood string" in (caught.value.found or "")
 
 
-@pytest.mark.spark
-def test_positions_that_would_expire_are_refused(spark: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(spark, str(tmp_path))
-    spark.sql(
-        f"ALTER TABLE delta.`{tmp_path}/log` "
-        "SET TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 7 days')"
-    )
+def test_positions_that_would_expire_are_refused(plain: SparkSession, tmp_path: Path, log: KernelTable) -> None:
+    log.set_properties(log.existing(), {"delta.setTransactionRetentionDuration": "interval 7 days"})
     with pytest.raises(ConfigurationError, match="setTransactionRetentionDuration"):
-        ensure_tables(spark, str(tmp_path))
+        ensure_tables(plain, str(tmp_path))
 
 
-@pytest.mark.spark
-def test_an_operator_may_keep_the_log_longer(spark: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(spark, str(tmp_path))
-    longer = "SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 99 days')"
-    spark.sql(f"ALTER TABLE delta.`{tmp_path}/log` {longer}")
-    ensure_tables(spark, str(tmp_path))
+def test_an_operator_may_keep_the_log_longer(plain: SparkSession, tmp_path: Path, log: KernelTable) -> None:
+    log.set_properties(log.existing(), {"delta.logRetentionDuration": "interval 99 days"})
+    ensure_tables(plain, str(tmp_path))
 
 
 @pytest.mark.spark

@@ -9,7 +9,6 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.batch.continuity import checksum_of
 from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
@@ -17,6 +16,7 @@ from sinks.proof.stored_log import StoredLog, StoredRecord
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
 
 Rows = Sequence[Sequence[StoredRecord]]
 """The records of each row of a ledger."""
@@ -65,16 +65,7 @@ class Table:
 
 def row_of(records: Sequence[StoredRecord]) -> LedgerRow:
     raw = b"".join(record.raw for record in records)
-    return LedgerRow(
-        start=records[0].range.start,
-        end=records[-1].range.end,
-        records=len(records),
-        bytes=len(raw),
-        checksum=checksum_of(raw),
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=0,
-    )
+    return ledger_row(records[0].range.start, records[-1].range.end, raw, records=len(records))
 
 
 def compared(rows: Rows, position: int, master: Bytes) -> Comparison:
@@ -135,7 +126,7 @@ ROWS = [laid_out([3] * 8)[at : at + 2] for at in (0, 2, 4, 6)]
 LOG = b"".join(record.raw for row in ROWS for record in row)
 
 
-def test_a_row_that_differs_in_the_middle_is_found_only_where_it_is_in_doubt() -> None:
+def test_a_difference_in_the_middle_is_found_only_where_asked() -> None:
     master = Bytes(LOG[:10] + b"\xff" + LOG[11:], 0)
     comparison = compared(ROWS, len(LOG), master)
     assert comparison.find() is None

@@ -16,6 +16,7 @@ from sources.kafka.format.columns import canonical
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
 from tests.sinks.compacted_log import CompactedLog, Row, checksum, records, row
 
 COUNT, A_ROW = 40, 8
@@ -34,10 +35,7 @@ class Ledger:
 
     def _row(self, at: int) -> LedgerRow:
         mine = ROWS[at : at + A_ROW]
-        return LedgerRow(
-            start=Offset(at), end=Offset(at + A_ROW), records=A_ROW, bytes=len(canonical(records(mine))),
-            checksum=checksum(mine), first_store_timestamp=None, last_store_timestamp=None, committed_at=0,
-        )  # fmt: skip
+        return ledger_row(at, at + A_ROW, canonical(records(mine)), records=A_ROW, checksum=checksum(mine))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 from sinks.healing.free_ids import free_at_end
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import MemoryMaster
+from tests.sinks.spans import span
 
 DISTER = LogId("dister", "a")
 IDS = (100, 250, 260, 700, 5000)
@@ -26,22 +27,18 @@ class Entries(MemoryMaster):
         return Offset(min(ends[bisect_left(ends, offset)], maximum))
 
 
-def between(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
-HELD = between(0, 5001)
+HELD = span(0, 5001)
 
 
 @pytest.mark.parametrize(
     ("hole", "free"),
     [
-        (between(101, 700), between(261, 700)),  # 250 and 260 were lost, and nobody knew which was the last
-        (between(101, 261), between(261, 261)),  # it ends with an entry
-        (between(251, 260), between(251, 260)),  # nothing was lost: there was a line too many
-        (between(0, 100), between(0, 100)),
-        (between(101, 699), between(699, 699)),  # the source has no entry there: it is another log
-        (between(261, 5001), between(5001, 5001)),  # it does not know what comes behind
+        (span(101, 700), span(261, 700)),  # 250 and 260 were lost, and nobody knew which was the last
+        (span(101, 261), span(261, 261)),  # it ends with an entry
+        (span(251, 260), span(251, 260)),  # nothing was lost: there was a line too many
+        (span(0, 100), span(0, 100)),
+        (span(101, 699), span(699, 699)),  # the source has no entry there: it is another log
+        (span(261, 5001), span(5001, 5001)),  # it does not know what comes behind
     ],
 )
 def test_the_ids_behind_the_last_lost_entry(hole: OffsetRange, free: OffsetRange) -> None:
@@ -49,8 +46,8 @@ def test_the_ids_behind_the_last_lost_entry(hole: OffsetRange, free: OffsetRange
 
 
 def test_a_source_that_begins_in_the_hole() -> None:
-    assert free_at_end(between(101, 700), Entries(()), between(251, 5001)) == between(261, 700)
+    assert free_at_end(span(101, 700), Entries(()), span(251, 5001)) == span(261, 700)
 
 
 def test_bytes_are_never_free() -> None:
-    assert free_at_end(between(101, 700), Entries((), log_id=LogId("rocketmq", "a")), HELD) == between(700, 700)
+    assert free_at_end(span(101, 700), Entries((), log_id=LogId("rocketmq", "a")), HELD) == span(700, 700)

@@ -11,26 +11,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
-from sinks.books.incident import Action, Incident
 from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
 from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
-from sources.loss import Condition
 from sources.master import MasterLog
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
+from tests.sinks.accounts import incident
 from tests.sinks.batches import ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
+from tests.sinks.spans import span
 from tests.sinks.unheard import lose_answers, missing_files
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 HOLE = span(500, 1000)
@@ -42,15 +38,7 @@ def lake(plain: SparkSession, tmp_path: Path) -> Path:
     """[0, 500), a hole, [1000, 1500)."""
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(0, 500))
-    lost = Incident(
-        condition=Condition.GAP,
-        start=HOLE.start,
-        end=HOLE.end,
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
-    )
-    replica.skip(lost)
+    replica.skip(incident(HOLE.start, HOLE.end))
     replica(ranges(1000, 1500))
     return tmp_path
 
@@ -127,19 +115,11 @@ def test_damage_in_the_source_stays_a_hole(plain: SparkSession, lake: Path) -> N
 def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Path) -> None:
     """The stream makes a hole of its own: the same metadata, and the fill is made anew on top of it."""
     replica = opened(plain, lake, MASTER)
-    lost = Incident(
-        condition=Condition.GAP,
-        start=Offset(1500),
-        end=Offset(1600),
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
-    )
     done: list[FillStep] = []
 
     def lose(step: FillStep) -> None:
         if not done:
-            replica.skip(lost)
+            replica.skip(incident(1500, 1600))
         done.append(step)
 
     filler = HoleFiller(plain, str(lake), BROKER_A, lose)

@@ -25,9 +25,8 @@ from sinks.warehouse import ensure_tables
 from sources.errors import TakenOver
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import BROKER_A
+from tests.sinks.merged import merge_all
 from tests.sinks.test_files import table_rows
-
-pytestmark = pytest.mark.spark
 
 BROKER_B = LogId("rocketmq", "broker-b")
 FROM_12 = OffsetRange(Offset(1200), Offset(2**63 - 1))
@@ -53,15 +52,15 @@ def numbers(path: str, log_id: LogId) -> list[int]:
 
 
 @pytest.fixture
-def path(spark: SparkSession, tmp_path: Path) -> str:
-    ensure_tables(spark, str(tmp_path))
+def path(plain: SparkSession, tmp_path: Path) -> str:
+    ensure_tables(plain, str(tmp_path))
     return LOG.path(str(tmp_path))
 
 
 @pytest.fixture
-def table(spark: SparkSession, path: str) -> LogTable:
+def table(plain: SparkSession, path: str) -> LogTable:
     """Log A at 2500, in files that lie below 1200, across it, above it, and one that both logs share."""
-    table = LogTable(spark, path, BROKER_A)
+    table = LogTable(plain, path, BROKER_A)
     state = table.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     files = [
         file_of(path, rows_of(BROKER_A, 0, 8)),
@@ -83,9 +82,9 @@ def below_12(holes: Holes) -> Holes:
     return holes.below(Offset(1200))
 
 
-def test_only_files_that_hold_such_rows_are_exchanged(spark: SparkSession, path: str, table: LogTable) -> None:
+def test_only_files_that_hold_such_rows_are_exchanged(plain: SparkSession, path: str, table: LogTable) -> None:
     held = table.read()
-    exchange = TakingOut(KernelTable(spark, path), LOG, RowSelection.of_log(BROKER_A, FROM_12)).on(held.snapshot)
+    exchange = TakingOut(KernelTable(plain, path), LOG, RowSelection.of_log(BROKER_A, FROM_12)).on(held.snapshot)
     assert (len(exchange.removed), len(exchange.added), exchange.rows) == (3, 2, 13)
     assert [file.records for file in exchange.added] == [4, 14]
 
@@ -105,32 +104,32 @@ def test_a_cut_takes_the_rows_and_moves_the_log_at_once(path: str, table: LogTab
     assert numbers(path, BROKER_A) == list(range(13))
 
 
-def other_log_commits(spark: SparkSession, path: str) -> None:
-    other = LogTable(spark, path, BROKER_B)
+def other_log_commits(plain: SparkSession, path: str) -> None:
+    other = LogTable(plain, path, BROKER_B)
     state = other.claim(this_writer()).moved_to(Offset(100), first=Offset(0), ledger=())
     other.commit(other.read(), state, [])
 
 
-def files_are_merged(spark: SparkSession, path: str) -> None:
-    spark.sql(f"OPTIMIZE delta.`{path}`")
+def files_are_merged(plain: SparkSession, path: str) -> None:
+    merge_all(KernelTable(plain, path), LOG)
 
 
 @pytest.mark.parametrize("interfere", [other_log_commits, files_are_merged])
 def test_others_may_come_between(
-    spark: SparkSession, path: str, table: LogTable, interfere: Callable[[SparkSession, str], None]
+    plain: SparkSession, path: str, table: LogTable, interfere: Callable[[SparkSession, str], None]
 ) -> None:
     held = table.read()
-    interfere(spark, path)
+    interfere(plain, path)
     table.cut(held, back_to_12(held), FROM_12, below_12)
     assert numbers(path, BROKER_A) == list(range(12))
     assert numbers(path, BROKER_B) == list(range(25))
 
 
 def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(
-    spark: SparkSession, path: str, table: LogTable
+    plain: SparkSession, path: str, table: LogTable
 ) -> None:
     held = table.read()
-    LogTable(spark, path, BROKER_A).claim(this_writer())
+    LogTable(plain, path, BROKER_A).claim(this_writer())
     with pytest.raises(TakenOver):
         table.cut(held, back_to_12(held), FROM_12, below_12)
     with pytest.raises(TakenOver):
@@ -141,21 +140,21 @@ def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(
 LONG, ITS_TWIN = (LogId("rocketmq", "a" * 40 + end) for end in "bc")
 
 
-@pytest.mark.parametrize("is_optimized", [False, True])
-def test_ids_that_begin_alike_are_told_apart(spark: SparkSession, path: str, is_optimized: bool) -> None:
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_ids_that_begin_alike_are_told_apart(plain: SparkSession, path: str, is_merged: bool) -> None:
     """By statistics where logtwin wrote the file; Delta's own are cut, and there the rows say it."""
-    table = LogTable(spark, path, LONG)
+    table = LogTable(plain, path, LONG)
     state = table.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     files = [file_of(path, rows_of(one, *part)) for one in (LONG, ITS_TWIN) for part in ((0, 12), (12, 25))]
     table.commit(table.read(), state, files)
-    if is_optimized:
-        files_are_merged(spark, path)
+    if is_merged:
+        files_are_merged(plain, path)
     else:
         (Path(path) / files[1].name).unlink()  # what it would have to read: all of it goes, and nobody looks
         (Path(path) / files[3].name).rename(Path(path) / "kept")
     held = table.read()
     table.cut(held, back_to_12(held), FROM_12, below_12)
-    if not is_optimized:
+    if not is_merged:
         (Path(path) / "kept").rename(Path(path) / files[3].name)
     assert numbers(path, LONG) == list(range(12))
     assert numbers(path, ITS_TWIN) == list(range(25))

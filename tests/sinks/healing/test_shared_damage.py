@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action, Incident
+from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
@@ -22,20 +22,21 @@ from sources.loss import Condition
 from sources.master_topic import partition_log
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.repair_bench import spoil
-from tests.sinks.groups import span
+from tests.sinks.accounts import incident
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
+from tests.sinks.spans import span
 from tests.sinks.topic_batches import Twin
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 OFFSETS = (0, 2, 3, 7, 9, 12)
 
 
 @pytest.fixture
-def topic(spark: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
+def topic(plain: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
     """Of three partitions, of which [0, 5) and [5, 15) were committed; the files of the first batch are damaged."""
     made = partitions(OFFSETS, OFFSETS, OFFSETS, end=15)
-    twin = Twin(spark, tmp_path, made).opened()
+    twin = Twin(plain, tmp_path, made).opened()
     twin.takes(dict.fromkeys(made, (0, 5)))
     first = list((tmp_path / "kafka_log").glob("*.parquet"))
     assert len(first) < len(made)
@@ -45,42 +46,35 @@ def topic(spark: SparkSession, tmp_path: Path) -> dict[int, MemoryPartition]:
     return made
 
 
-def repaired(spark: SparkSession, lake: Path, master: MemoryPartition) -> Repaired:
-    found = Incident(
-        condition=Condition.REPLICA_DAMAGED,
-        start=Offset(0),
-        end=Offset(5),
-        cause="other bytes",
-        action=Action.REPORTED,
-        detected_at=1,
-    )
-    IncidentsTable(spark, str(lake), master.log_id).record(0, [found])
-    return Repair(spark, str(lake), master).run()
+def repaired(plain: SparkSession, lake: Path, master: MemoryPartition) -> Repaired:
+    found = incident(0, 5, Condition.REPLICA_DAMAGED, action=Action.REPORTED)
+    IncidentsTable(plain, str(lake), master.log_id).record(0, [found])
+    return Repair(plain, str(lake), master).run()
 
 
-def holes_of(spark: SparkSession, lake: Path, number: int) -> tuple[OffsetRange, ...]:
-    return LogTable(spark, KAFKA_LOG.path(str(lake)), partition_log(ORDERS, number)).read().holes.ranges
+def holes_of(plain: SparkSession, lake: Path, number: int) -> tuple[OffsetRange, ...]:
+    return LogTable(plain, KAFKA_LOG.path(str(lake)), partition_log(ORDERS, number)).read().holes.ranges
 
 
 def test_each_partition_with_rows_in_it_has_a_hole(
-    spark: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition]
+    plain: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition]
 ) -> None:
     for master in topic.values():
-        repaired(spark, tmp_path, master)
-    assert [holes_of(spark, tmp_path, number) for number in topic] == [(span(0, 5),)] * 3
-    twin = Twin(spark, tmp_path, topic)
+        repaired(plain, tmp_path, master)
+    assert [holes_of(plain, tmp_path, number) for number in topic] == [(span(0, 5),)] * 3
+    twin = Twin(plain, tmp_path, topic)
     assert twin.rows() == {number: [7, 9, 12] for number in topic}
     assert twin.ledger() == [(number, 5, 15, 3) for number in topic]
 
 
 def test_a_file_of_which_nobody_knows_the_offsets_is_left_to_a_person(
-    spark: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition], monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, tmp_path: Path, topic: dict[int, MemoryPartition], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(damage, "offsets_of", lambda file: None)
     with pytest.raises(ReplicaError, match="which offsets it has is not known") as caught:
-        repaired(spark, tmp_path, topic[0])
+        repaired(plain, tmp_path, topic[0])
     assert "Restore the file" in str(caught.value.hint)
-    assert holes_of(spark, tmp_path, 0) == ()
+    assert holes_of(plain, tmp_path, 0) == ()
 
 
 def test_what_was_taken_out_is_written_and_read_back() -> None:
@@ -92,7 +86,7 @@ def test_what_was_taken_out_is_written_and_read_back() -> None:
     assert LogState.from_json(state.as_json()) == state
 
 
-def test_what_is_filled_or_gone_back_over_was_not_taken_out_any_more() -> None:
+def test_filled_ranges_are_no_longer_taken_out() -> None:
     holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
     assert holes.with_lost([span(0, 10)]).taken_out == holes.taken_out
     assert holes.filled([span(10, 15)], ()).taken_out == (span(15, 20), span(30, 40))

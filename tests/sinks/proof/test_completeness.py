@@ -11,20 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.incident import Action, Incident, IncidentRow, State
+from sinks.books.incident import IncidentRow, State
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason, stretches
 from sinks.state.holes import Holes, joined
 from sinks.tables import LEDGER_SCHEMA
 from sources.errors import CoverageError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.accounts import incident as found
+from tests.sinks.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 SCHEMA = pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def row(start: int, end: int, first_us: int | None = None, last_us: int | None = None, *, deleted: bool = False) -> Any:
@@ -37,15 +35,7 @@ def ledger(*rows: Any) -> pa.Table:
 
 
 def incident(start: int, end: int, state: State = State.OPEN, condition: Condition = Condition.GAP) -> IncidentRow:
-    found = Incident(
-        condition=condition,
-        start=Offset(start),
-        end=Offset(end),
-        cause="",
-        action=Action.SKIPPED,
-        detected_at=1,
-    )
-    return IncidentRow(id=f"{start}-{end}", epoch=0, found=found, state=state)
+    return IncidentRow(id=f"{start}-{end}", epoch=0, found=found(start, end, condition), state=state)
 
 
 def account(
@@ -153,7 +143,7 @@ def test_one_offset_alone_is_explained_as_many_are() -> None:
     assert reasons(found) == [(span(10, 11), Reason.INCIDENT)]
 
 
-def test_a_row_that_a_repair_took_out_claims_nothing_until_the_ledger_has_followed() -> None:
+def test_a_row_taken_out_by_a_repair_claims_nothing() -> None:
     rows, hole = [row(0, 10), row(10, 20), row(20, 30)], [span(10, 20)]
     damage = [incident(10, 20, condition=Condition.REPLICA_DAMAGED)]
     found = account(*rows, position=30, holes=hole, incidents=damage, taken_out=hole)
@@ -190,7 +180,7 @@ def test_what_is_claimed_twice_is_a_problem(rows: list[Any], holes: list[OffsetR
     assert f"claims {overlap} twice" in str(found.problem(LOG))
 
 
-def test_a_row_across_the_position_is_a_problem_and_one_above_it_is_a_newer_commit() -> None:
+def test_a_row_across_the_position_is_a_problem_one_above_is_not() -> None:
     assert account(row(0, 30), row(30, 50), position=30).problem(LOG) is None
     found = account(row(0, 20), row(20, 50), position=30)
     assert found.beyond == span(30, 50)

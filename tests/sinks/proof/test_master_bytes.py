@@ -7,13 +7,10 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from sinks.proof.master_bytes import MasterBytes, RangedBytes, StreamedBytes
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import OffsetRange
+from tests.sinks.spans import span
 
 LOG = bytes(range(200))
-
-
-def between(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def reused(size: int) -> Iterator[memoryview]:
@@ -43,9 +40,9 @@ def view(start: int, end: int) -> memoryview:
 
 
 def test_equal_ranges_pass_one_after_the_other(master: MasterBytes) -> None:
-    assert master.passes(between(0, 50), view(0, 50))
-    assert master.passes(between(50, 50), view(50, 50))
-    assert master.passes(between(50, 200), view(50, 200))
+    assert master.passes(span(0, 50), view(0, 50))
+    assert master.passes(span(50, 50), view(50, 50))
+    assert master.passes(span(50, 200), view(50, 200))
 
 
 @pytest.mark.parametrize("flipped", [0, 30, 99])
@@ -53,25 +50,25 @@ def test_what_differs_is_not_taken_and_can_be_asked_for_in_parts(master: MasterB
     expected = bytearray(LOG[:100])
     expected[flipped] ^= 1
     whole = memoryview(expected)
-    assert not master.passes(between(0, 100), whole)
-    assert master.passes(between(0, 50), whole[:50]) is (flipped >= 50)
+    assert not master.passes(span(0, 100), whole)
+    assert master.passes(span(0, 50), whole[:50]) is (flipped >= 50)
     if flipped < 50:
-        assert not master.passes(between(0, 25), whole[:25]) or flipped >= 25
-        rest = between(25 if flipped >= 25 else 0, 50)
+        assert not master.passes(span(0, 25), whole[:25]) or flipped >= 25
+        rest = span(25 if flipped >= 25 else 0, 50)
         assert taken(master, rest) == LOG[rest.start : rest.end]
-    assert master.passes(between(50, 100), whole[50:]) is (flipped < 50)
+    assert master.passes(span(50, 100), whole[50:]) is (flipped < 50)
     if flipped >= 50:
-        assert taken(master, between(50, 100)) == LOG[50:100]
-    assert master.passes(between(100, 200), view(100, 200))
+        assert taken(master, span(50, 100)) == LOG[50:100]
+    assert master.passes(span(100, 200), view(100, 200))
 
 
 @pytest.mark.parametrize("end", [9, 11])
 def test_other_lengths_are_not_equal(master: MasterBytes, end: int) -> None:
-    assert not master.passes(between(0, 10), view(0, end))
-    assert taken(master, between(0, 200)) == LOG
+    assert not master.passes(span(0, 10), view(0, end))
+    assert taken(master, span(0, 200)) == LOG
 
 
 def test_a_log_that_has_ended_gives_what_is_left(master: MasterBytes) -> None:
-    assert not master.passes(between(0, 300), memoryview(LOG + bytes(100)))
-    assert taken(master, between(0, 300)) == LOG
-    assert taken(master, between(300, 310)) == b""
+    assert not master.passes(span(0, 300), memoryview(LOG + bytes(100)))
+    assert taken(master, span(0, 300)) == LOG
+    assert taken(master, span(300, 310)) == b""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,22 +14,14 @@ from sinks.proof.proven import Proof, check_joined, proven_ranges
 from sinks.state.holes import Holes
 from sources.errors import CoverageError, Divergent
 from sources.offsets import LogId, Offset, OffsetRange
+from tests.sinks.accounts import ledger_row
 
 BROKER_A = LogId("rocketmq", "broker-a")
 LOG = bytes(range(256)) * 4
 
 
 def row(start: int, end: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=1,
-        bytes=end - start,
-        checksum="sha256:" + hashlib.sha256(LOG[start:end]).hexdigest(),
-        first_store_timestamp=None,
-        last_store_timestamp=None,
-        committed_at=0,
-    )
+    return ledger_row(start, end, LOG[start:end])
 
 
 def holes(*ranges: tuple[int, int]) -> Holes:
@@ -48,7 +39,7 @@ class TestRanges:
     def test_what_the_newest_commits_owe_counts_where_the_ledger_lacks_it(self) -> None:
         assert proven([row(0, 10)], [row(0, 10), row(10, 20)], holes(), 20) == [row(0, 10), row(10, 20)]
 
-    def test_what_was_owed_once_does_not_count_where_the_ledger_has_other_ranges_by_now(self) -> None:
+    def test_owed_rows_do_not_count_where_the_ledger_has_other_ranges(self) -> None:
         assert proven([row(0, 15), row(15, 30)], [row(10, 20)], holes(), 30) == [row(0, 15), row(15, 30)]
 
     def test_what_was_owed_and_deleted_since_does_not_count(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.tables import LOG
 from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
@@ -66,31 +66,25 @@ def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
+def table(plain: SparkSession, tmp_path: Path) -> KernelTable:
     """Records 0 to 40 of a log, in eight commits."""
-    ensure_tables(spark, str(tmp_path))
-    table = KernelTable(spark, LOG.path(str(tmp_path)))
+    ensure_tables(plain, str(tmp_path))
+    table = KernelTable(plain, LOG.path(str(tmp_path)))
     for first in range(0, 40, 5):
         commit(table, file_of(table.path, first, first + 5))
     return table
 
 
 def commit(table: KernelTable, *files: DataFile) -> None:
-    table.commit(newest(table), files)
+    table.commit(table.existing(), files)
 
 
-def newest(table: KernelTable) -> Snapshot:
-    found = table.snapshot()
-    assert found is not None
-    return found
-
-
-def compactor(spark: SparkSession, table: KernelTable, sizes: Sizes = MANY, log_id: LogId = BROKER_A) -> Compactor:
-    return Compactor(spark, LOG, table.path, log_id, sizes)
+def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY, log_id: LogId = BROKER_A) -> Compactor:
+    return Compactor(plain, LOG, table.path, log_id, sizes)
 
 
 def names(table: KernelTable) -> set[str]:
-    return {file.path for file in table.files(newest(table), {"log_id": str(BROKER_A)})}
+    return {file.path for file in table.files(table.existing(), {"log_id": str(BROKER_A)})}
 
 
 def rows(table: KernelTable) -> list[dict[str, object]]:
@@ -99,94 +93,71 @@ def rows(table: KernelTable) -> list[dict[str, object]]:
     return sorted(found, key=lambda row: str(row["offset"]).zfill(20))
 
 
-@pytest.mark.spark
-def test_rows_and_columns_stay_and_the_second_run_changes_nothing(spark: SparkSession, table: KernelTable) -> None:
+def test_rows_and_columns_stay_and_the_second_run_changes_nothing(plain: SparkSession, table: KernelTable) -> None:
     before = rows(table)
-    planned = compactor(spark, table).plan()
-    done = compactor(spark, table).run()
+    planned = compactor(plain, table).plan()
+    done = compactor(plain, table).run()
     assert (planned.files, planned.into) == (done.files, done.into) == (8, 1)
     assert rows(table) == before
-    version = newest(table).version
-    (file,) = table.files(newest(table), {"log_id": str(BROKER_A)})
+    version = table.existing().version
+    (file,) = table.files(table.existing(), {"log_id": str(BROKER_A)})
     assert file.size_bytes == done.bytes_after < done.bytes
-    statistics = file.statistics()
-    assert (statistics["numRecords"], statistics["minValues"]["offset"], statistics["maxValues"]["offset"]) == (
-        40,
-        0,
-        3900,
-    )
-    assert compactor(spark, table).run() == Compaction()
-    assert newest(table).version == version
+    said = file.statistics()
+    assert (said["numRecords"], said["minValues"]["offset"], said["maxValues"]["offset"]) == (40, 0, 3900)
+    assert compactor(plain, table).run() == Compaction()
+    assert table.existing().version == version
 
 
-@pytest.mark.spark
-def test_who_streams_the_table_sees_no_change(spark: SparkSession, table: KernelTable) -> None:
-    compactor(spark, table).run()
-    text = Path(f"{table.path}/_delta_log/{newest(table).version:020d}.json").read_text()
+def test_merging_is_no_change_of_data(plain: SparkSession, table: KernelTable) -> None:
+    compactor(plain, table).run()
+    text = Path(f"{table.path}/_delta_log/{table.existing().version:020d}.json").read_text()
     actions = [json.loads(line) for line in text.splitlines()]
     changed = [one for action in actions for name, one in action.items() if name in ("add", "remove")]
     assert len(changed) == 9
     assert not any(one["dataChange"] for one in changed)
-    seen = spark.readStream.format("delta").option("startingVersion", 0).load(table.path).select("offset")
-    query = seen.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert sorted(row["offset"] for row in spark.table("seen").collect()) == list(range(0, 4000, 100))
 
 
-@pytest.mark.spark
-def test_other_logs_are_left_alone(spark: SparkSession, table: KernelTable) -> None:
-    assert compactor(spark, table, log_id=LogId("rocketmq", "broker-b")).run() == Compaction()
+def test_other_logs_are_left_alone(plain: SparkSession, table: KernelTable) -> None:
+    assert compactor(plain, table, log_id=LogId("rocketmq", "broker-b")).run() == Compaction()
     assert len(names(table)) == 8
 
 
-@pytest.mark.spark
 def test_commits_in_between_are_stepped_over(
-    spark: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
+    plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stream that commits all the time, on a local disk, while files are merged: nothing is lost or doubled."""
-    stop, committed = threading.Event(), [40]
-
-    def stream() -> None:
-        own = KernelTable(spark, table.path)
-        while not stop.is_set():
-            first = committed[-1]
-            commit(own, file_of(own.path, first, first + 1))
-            committed.append(first + 1)
-
-    thread = threading.Thread(target=stream)
-    thread.start()
-    try:
-        merged = [compactor(spark, table).run().files for _ in range(3)]
-    finally:
-        stop.set()
-        thread.join()
-    assert merged[0] >= 8
-    assert len(committed) > 2
-    assert offsets(Path(table.path).parent) == [at * 100 for at in range(committed[-1])]
-    assert spark.read.format("delta").load(table.path).count() == committed[-1]
-
-
-@pytest.mark.spark
-def test_files_that_somebody_else_took_are_left_to_him(
-    spark: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken = table.files(newest(table), {"log_id": str(BROKER_A)})[3]
+    """A stream commits while files are merged: nothing is lost or doubled."""
     merge = Compactor._merge
 
-    def meanwhile(self: Compactor, part: object) -> list[DataFile]:
-        written = merge(self, part)  # type: ignore[arg-type]
-        table.replace(newest(table), [taken], [], domains={"place": "1"})
+    def meanwhile(self: Compactor, part: Any) -> list[DataFile]:
+        written = merge(self, part)
+        commit(KernelTable(plain, table.path), file_of(table.path, 40, 41))
+        return written
+
+    monkeypatch.setattr(Compactor, "_merge", meanwhile)
+    assert compactor(plain, table).run().files == 8
+    assert len(names(table)) == 2
+    assert offsets(Path(table.path).parent) == [at * 100 for at in range(41)]
+
+
+def test_files_that_somebody_else_took_are_left_to_him(
+    plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = table.files(table.existing(), {"log_id": str(BROKER_A)})[3]
+    merge = Compactor._merge
+
+    def meanwhile(self: Compactor, part: Any) -> list[DataFile]:
+        written = merge(self, part)
+        table.replace(table.existing(), [taken], [], domains={"place": "1"})
         return written
 
     monkeypatch.setattr(Compactor, "_merge", meanwhile)
     before = names(table) - {taken.path}
-    assert compactor(spark, table).run() == Compaction()
+    assert compactor(plain, table).run() == Compaction()
     assert names(table) == before
 
 
-@pytest.mark.spark
 def test_a_refused_exchange_changes_nothing(table: KernelTable) -> None:
-    old = newest(table)
+    old = table.existing()
     files = table.files(old, {"log_id": str(BROKER_A)})
     table.rearrange(old, files, [({}, file_of(table.path, 0, 40))])
     with pytest.raises(KernelConflict):
@@ -194,27 +165,23 @@ def test_a_refused_exchange_changes_nothing(table: KernelTable) -> None:
     assert len(names(table)) == 1
 
 
-@pytest.mark.spark
-def test_a_damaged_file_is_named_and_nothing_changes(spark: SparkSession, table: KernelTable) -> None:
+def test_a_damaged_file_is_named_and_nothing_changes(plain: SparkSession, table: KernelTable) -> None:
     before = names(table)
     damaged = sorted(before)[2]
     Path(f"{table.path}/{damaged}").write_bytes(b"no parquet")
     with pytest.raises(ReplicaError, match=damaged):
-        compactor(spark, table).run()
+        compactor(plain, table).run()
     assert names(table) == before
 
 
-@pytest.mark.spark
-def test_each_commit_takes_its_part(spark: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_commit_takes_its_part(plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "_GROUPS_A_COMMIT", 1)
-    size_bytes = max(file.size_bytes for file in table.files(newest(table), {"log_id": str(BROKER_A)}))
-    version = newest(table).version
-    done = compactor(spark, table, Sizes(target_bytes=4 * size_bytes, min_files=4)).run()
+    size_bytes = max(file.size_bytes for file in table.files(table.existing(), {"log_id": str(BROKER_A)}))
+    version = table.existing().version
+    done = compactor(plain, table, Sizes(target_bytes=4 * size_bytes, min_files=4)).run()
     assert (done.files, done.into) == (8, 2)
-    assert newest(table).version == version + 2
+    assert table.existing().version == version + 2
     assert offsets(Path(table.path).parent) == list(range(0, 4000, 100))
-    found = [file.statistics() for file in table.files(newest(table), {"log_id": str(BROKER_A)})]
-    assert sorted((one["minValues"]["offset"], one["maxValues"]["offset"]) for one in found) == [
-        (0, 1900),
-        (2000, 3900),
-    ]
+    found = [file.statistics() for file in table.files(table.existing(), {"log_id": str(BROKER_A)})]
+    bounds = [(one["minValues"]["offset"], one["maxValues"]["offset"]) for one in found]
+    assert sorted(bounds) == [(0, 1900), (2000, 3900)]

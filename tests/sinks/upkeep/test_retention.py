@@ -73,7 +73,7 @@ def test_a_range_without_a_message_goes_with_what_is_around_it() -> None:
     assert below(ages(9, 1, None, 1), days=7) == 100
 
 
-def test_records_whose_clock_gave_no_time_that_a_table_takes_are_as_old_as_their_commit() -> None:
+def test_records_without_a_valid_time_are_as_old_as_their_commit() -> None:
     """They may have been written a minute ago, whatever is around them."""
     old_us, committed = NOW_US - 9 * 86_400_000_000, [NOW_US - age * 86_400_000_000 for age in (9, 8, 1, 1)]
     assert below(ledger_of([None, old_us, None, None], committed, records=10), days=7) == 200

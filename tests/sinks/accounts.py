@@ -1,0 +1,26 @@
+"""Rows of the ledger and incidents, of which a test says only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sinks.batch.continuity import checksum_of
+from sinks.books.incident import Action, Incident
+from sinks.books.ledger_row import LedgerRow
+from sources.loss import Condition
+from sources.offsets import Offset
+
+
+def ledger_row(start: int, end: int, raw: bytes | None = None, **said: Any) -> LedgerRow:
+    """A row of one record; its checksum is that of `raw`, if that is given."""
+    values: dict[str, Any] = {
+        "records": 1, "bytes": end - start if raw is None else len(raw),
+        "checksum": "sha256:00" if raw is None else checksum_of(raw),
+        "first_store_timestamp": None, "last_store_timestamp": None, "committed_at": 0,
+    }  # fmt: skip
+    return LedgerRow(start=Offset(start), end=Offset(end), **{**values, **said})
+
+
+def incident(start: int, end: int, condition: Condition = Condition.GAP, **said: Any) -> Incident:
+    values: dict[str, Any] = {"cause": "nothing there", "action": Action.SKIPPED, "detected_at": 7}
+    return Incident(condition=condition, start=Offset(start), end=Offset(end), **{**values, **said})
