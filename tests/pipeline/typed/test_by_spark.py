@@ -17,8 +17,8 @@ from tests.pipeline.typed.world import InFiles, bring, fields
 pytestmark = pytest.mark.spark
 
 
-def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles) -> None:
-    """The queries of `PreparedMessages`, each for two steps; the other tests of this folder have none."""
+def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queries of `PreparedMessages`, each for two steps. What stands for them in other tests makes the same."""
     junk = b"no stream of zlib"
     tagged = by_spark.follower(name="tagged", tags=("a", "b"), where="tags <> 'b'")
     notes = by_spark.follower(name="notes", topics=("notes",), reading=Reading(format="text"))
@@ -38,6 +38,10 @@ def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles) -> None:
     ] * 2
     with pytest.raises(ConfigurationError, match="where"):
         by_spark.follower(name="wrong", where="no_such_column > 1").prepare()
+    monkeypatch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+    bring(by_spark.follower(name="in_process", topics=("notes",), reading=Reading(format="text")))
+    assert by_spark.rows("in_process") == by_spark.rows("notes")
+    assert [row["table"] for row in by_spark.unfit()].count("in_process") == 2
 
 
 def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
