@@ -115,30 +115,20 @@ def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
     assert (json.loads(made) if kind == "json" else made) == value
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (None, "no_body"),
-        (b"", "not_json"),
-        (b"   ", "not_json"),
-        (b"{", "not_json"),
-        (b'{"a":1} {"b":2}', "not_json"),
-        (b"{'a':1}", "not_json"),
-        (b'{"a":NaN}', "not_json"),
-        (b'{"a":01}', "not_json"),
-        (b'{"a":1.}', "not_json"),
-        (b'{"a":"\\ud800"}', "not_json"),
-        (b'{"a":"\x01"}', "not_json"),
-        (b'\xef\xbb\xbf{"a":1}', "not_json"),
-        (b'{"a":"\xff"}', "not_utf8"),
-        (b"[1]", "no_object"),
-        (b"12", "no_object"),
-        (b"null", "no_object"),
-        (b'{"a":' + b"[" * 101 + b"]" * 101 + b"}", "too_deep"),
-        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too_deep"),
+NO_OBJECTS: dict[str, list[bytes | None]] = {
+    "no_body": [None],
+    "not_json": [
+        *(b"", b"   ", b"{", b'{"a":1} {"b":2}', b"{'a':1}", b'{"a":NaN}', b'{"a":01}', b'{"a":1.}'),
+        *(b'{"a":"\\ud800"}', b'{"a":"\x01"}', b'\xef\xbb\xbf{"a":1}'),
     ],
-)
-def test_what_is_no_object(body: bytes | None, reason: str) -> None:
+    "not_utf8": [b'{"a":"\xff"}'],
+    "no_object": [b"[1]", b"12", b"null"],
+    "too_deep": [b'{"a":' + b"[" * deep + b"]" * deep + b"}" for deep in (101, 100_000)],
+}
+
+
+@pytest.mark.parametrize(("reason", "body"), [(reason, one) for reason, bodies in NO_OBJECTS.items() for one in bodies])
+def test_what_is_no_object(reason: str, body: bytes | None) -> None:
     with pytest.raises(NoObject) as caught:
         fields_of(body)
     assert caught.value.reason == reason
@@ -258,7 +248,7 @@ def test_what_fits_into_a_column(kind: str, value: object, expected: object) -> 
 
 
 def test_null_is_null_in_each() -> None:
-    for kind in (
+    kinds = (
         "boolean",
         "int",
         "bigint",
@@ -269,7 +259,8 @@ def test_null_is_null_in_each() -> None:
         "date",
         "decimal(9,2)",
         "json",
-    ):
+    )
+    for kind in kinds:
         assert values_of(kind, None) == ([None], [])
 
 
