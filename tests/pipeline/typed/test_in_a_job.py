@@ -22,7 +22,7 @@ from pipeline.operate.maintain import Maintenance
 from pipeline.operate.typed_tables import checked
 from sinks.delta.data_file import DataFile
 from sinks.tables import SCHEMA_CHANGES, UNFIT
-from sinks.typed.table import TypedTable
+from sinks.typed.table import TypedTable, typed_specs
 from sinks.views.registration import register as register_tables
 from sinks.warehouse import ensure_tables
 from sources.errors import LogtwinError
@@ -30,8 +30,6 @@ from tests.patience import wait_until
 from tests.pipeline.running import job_config, replicate_now
 from tests.pipeline.typed.in_process import jobs_in_process
 from tests.pipeline.typed.world import InFiles, Served, World, bring, fields
-
-pytestmark = pytest.mark.spark
 
 TABLES = """
 [[tables]]
@@ -70,6 +68,7 @@ def written(world: World, folder: Path, tables: str = TABLES) -> Path:
     return file
 
 
+@pytest.mark.spark
 def test_beside_its_log_and_by_its_verbs(
     served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +126,7 @@ def add_a_copy_of_its_file(table: TypedTable) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.spark
 def test_in_the_catalog_by_their_names(
     served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +170,7 @@ def test_in_the_catalog_by_their_names(
         spark.sql("DROP SCHEMA IF EXISTS typed_lake CASCADE")
 
 
+@pytest.mark.spark
 def test_a_definition_written_for_what_there_is(
     by_spark: InFiles, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +192,7 @@ def test_a_definition_written_for_what_there_is(
     assert '# without a column, in _rest: "bad name"' in text
 
 
+@pytest.mark.spark
 def test_a_running_job_brings_its_tables_on_beside_one_that_fails(
     served: Served, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -249,6 +251,7 @@ tags = ["none"]
 
 
 @pytest.mark.nightly
+@pytest.mark.spark
 def test_topics_without_messages_are_told(
     served: Served,
     spark: SparkSession,
@@ -284,13 +287,15 @@ def test_topics_without_messages_are_told(
     ]
 
 
-def test_the_catalog_is_asked_again_for_each_new_table(
-    world: InFiles, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_catalog_is_asked_again_for_each_new_table(world: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     registered: list[str] = []
     monkeypatch.setattr("pipeline.job.catalog.register", lambda _spark, _place, schema: registered.append(schema))
+    monkeypatch.setattr(
+        "pipeline.job.catalog.table_names",
+        lambda spark, place: {"log", *(one.name for one in typed_specs(spark, place))},
+    )
     config = job_config(world.lake, **world.options)
-    catalogued = Catalogued(spark, config.model_copy(update={"catalog": CatalogConfig(schema_="typed_lake")}))
+    catalogued = Catalogued(world.spark, config.model_copy(update={"catalog": CatalogConfig(schema_="typed_lake")}))
     assert catalogued.bring() is None
     assert registered == []  # there is no log yet
     world.send({"id": "a"})
@@ -305,14 +310,14 @@ def test_the_catalog_is_asked_again_for_each_new_table(
     assert registered == ["typed_lake"] * 2
 
 
-def test_maintain_merges_its_files(world: InFiles, spark: SparkSession) -> None:
+def test_maintain_merges_its_files(world: InFiles) -> None:
     for number in range(3):
         world.send({"id": number, f"only_{number}": 1})
         world.follow()
     before = world.rows()
     config = job_config(world.lake, **world.options)
     config = config.model_copy(update={"maintain": MaintainConfig(min_files=2)})
-    steps = Maintenance(spark, config, dry_run=False).run()
+    steps = Maintenance(world.spark, config, dry_run=False).run()
     merged = next(one for one in steps if (one.table, one.step) == ("orders", "merge"))
     assert (merged.files_before, merged.files_after) == (3, 1)
     assert world.rows() == before
