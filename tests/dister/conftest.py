@@ -1,4 +1,7 @@
-"""One warehouse for the scenarios of a module, a log in it for each test: tables are made once."""
+"""One warehouse for the scenarios of a module, a log in it for each test: tables are made once.
+
+Jobs run in this process, without Spark; `spark_twin` is for the few that show the same with it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.dister.twin import Twin
+from tests.pipeline.typed.in_process import jobs_in_process
+from tests.sinks.plain_session import make_plain
 
 
 @pytest.fixture(scope="module")
@@ -17,9 +22,24 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def twin(spark: SparkSession, lake: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Twin:
+def session(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """What stands for one, also in jobs."""
+    jobs_in_process(monkeypatch)
+    return make_plain(monkeypatch)
+
+
+@pytest.fixture
+def twin(session: SparkSession, lake: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Twin:
     """A leader without entries, and nothing of it in the warehouse."""
-    folder = tmp_path / "leader"
-    folder.mkdir()
-    name = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).removeprefix("test-").strip("-")
-    return Twin(spark, folder, lake, name)
+    return twin_of(session, lake, tmp_path, request.node.name)
+
+
+@pytest.fixture
+def spark_twin(spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest) -> Twin:
+    return twin_of(spark, tmp_path / "lake", tmp_path, request.node.name)
+
+
+def twin_of(spark: SparkSession, lake: Path, folder: Path, test: str) -> Twin:
+    (folder / "leader").mkdir()
+    name = re.sub(r"[^a-z0-9]+", "-", test.lower()).removeprefix("test-").strip("-")
+    return Twin(spark, folder / "leader", lake, name)

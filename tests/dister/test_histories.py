@@ -19,9 +19,8 @@ from tests.dister.twin import Twin
 
 _NUMBERS = itertools.count()
 PROFILE = settings.get_profile(settings.get_current_profile_name())
-REPEATABLE = settings(
+UNSHRUNK = settings(
     deadline=None,
-    derandomize=True,
     phases=(Phase.explicit, Phase.generate),  # shrinking would take minutes: the history is told as it was
     suppress_health_check=list(HealthCheck),
 )
@@ -38,20 +37,19 @@ def run(spark: SparkSession, folder: Path, moves: Sequence[Move]) -> None:
         History(twin, one, other).run(moves)
 
 
-@pytest.mark.spark
-@settings(REPEATABLE, max_examples=2)
+@settings(UNSHRUNK, max_examples=5)
 @given(moves=histories(8))
-def test_the_replica_ends_as_the_leader(spark: SparkSession, lake: Path, moves: list[Move]) -> None:
+def test_the_replica_ends_as_the_leader(session: SparkSession, lake: Path, moves: list[Move]) -> None:
     """DI-22."""
-    run(spark, lake, moves)
+    run(session, lake, moves)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@settings(REPEATABLE, max_examples=100)
+@pytest.mark.nightly
+@pytest.mark.timeout(1800)
+@settings(UNSHRUNK, max_examples=20)
 @given(moves=histories(25))
-def test_long_histories(spark: SparkSession, lake: Path, moves: list[Move]) -> None:
-    run(spark, lake, moves)
+def test_long_histories(session: SparkSession, lake: Path, moves: list[Move]) -> None:
+    run(session, lake, moves)
 
 
 # --- the two rules alone, over many histories

@@ -11,8 +11,6 @@ from sources.errors import CorruptRecord, Gap
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log
 
-pytestmark = pytest.mark.spark
-
 
 def test_scenario_01_of_an_empty_leader_nothing_comes_and_a_file_may_come_later(twin: Twin) -> None:
     """No file is no error."""

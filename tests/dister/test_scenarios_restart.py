@@ -11,8 +11,6 @@ from sinks.batch.result import BatchStep
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, leader, write_log
 
-pytestmark = pytest.mark.spark
-
 
 def test_scenario_50_killed_at_any_step_the_table_alone_tells(twin: Twin) -> None:
     """DI-34: the position in the table alone keeps every entry from coming in twice, or not at all."""

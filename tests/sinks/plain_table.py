@@ -165,7 +165,10 @@ class PlainTable:
             raise KernelConflict(f"ConcurrentTransactionException: {transaction[0]}")
         if gone := [name for name, text in domains.items() if text is None and on.domain(name) is None]:
             raise ReplicaError(f"no domain {gone[0]} of the table {self.path} is there to remove")
-        named = [_domain(name, text or on.domain(name) or "", text is None) for name, text in domains.items()]
+        named = [
+            _domain(name, (on.domain(name) or "") if text is None else text, text is None)
+            for name, text in domains.items()
+        ]
         own = [*([] if transaction is None else [_version(*transaction)]), *named, *actions]
         version = on.version + 1
         while not self._put(version, own):

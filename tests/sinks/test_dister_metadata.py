@@ -86,7 +86,7 @@ def registry(last: int, **types: str) -> ServiceRegistry:
 
 
 def test_45_a_newer_registry_replaces_and_an_older_one_is_refused(replica: Replica) -> None:
-    """DI-114, DI-116, D-26."""
+    """DI-114, DI-116, DI-117, DI-120, D-26."""
     assert replica.services(registry(100, web="web", db="mysql")) == 2
     assert replica.services(registry(200, web="tcp")) == 3  # web anew, db gone
     assert replica.current("dister_services", "type") == ["tcp"]

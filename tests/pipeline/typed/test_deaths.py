@@ -10,44 +10,56 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.parsing import OfStep, Parsing, Told
 from sinks.typed.table import TypedTable
 from sources.errors import UnfitMessage, WorkerLost
+from tests.pipeline.typed.in_process import WorkerDies
 from tests.pipeline.typed.test_steps import kill
-from tests.pipeline.typed.world import World, bring, fields
-
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+from tests.pipeline.typed.world import InFiles, World, bring, fields
 
 BAD = {"id": "bad"}
 MOST_TRIES = 60
 
 
+def is_bad(messages: pa.RecordBatch) -> bool:
+    return any(b"bad" in (body or b"") for body in messages["body"].to_pylist())
+
+
 class Deadly(Parsing):
-    """Kills its process at a message that has the word bad in it, as a defect of native code does."""
+    """Ends the worker at a message that has the word bad in it, as a defect of native code does."""
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        if any(b"bad" in (body or b"") for body in messages["body"].to_pylist()):
+        if is_bad(messages):
+            raise WorkerDies
+        return super().rows(messages, told)
+
+
+class ReallyDeadly(Parsing):
+    """Kills its process there."""
+
+    def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        if is_bad(messages):
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().rows(messages, told)
 
 
 class Hungry(Parsing):
-    """Runs out of memory at such a message."""
+    """Runs out of memory there."""
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        if any(b"bad" in (body or b"") for body in messages["body"].to_pylist()):
+        if is_bad(messages):
             raise MemoryError
         return super().rows(messages, told)
 
 
 class Dead(Parsing):
-    """Kills its process whatever it is given: the machine is at fault."""
+    """Ends the worker whatever it is given: the machine is at fault."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
-        os.kill(os.getpid(), signal.SIGSEGV)
-        yield from ()
+        raise WorkerDies
 
 
 @pytest.fixture
@@ -63,10 +75,19 @@ def letters(world: World) -> list[tuple[str | None, str, bytes]]:
     return [(row["column"], row["reason"], row["body"]) for row in world.unfit()]
 
 
-def test_a_message_at_which_workers_die_is_left_out_and_named_and_the_others_are_rows(
-    world: World, parsed_by: Any
-) -> None:
+def test_a_deadly_message_is_left_out_and_named(world: World, parsed_by: Any) -> None:
     parsed_by(Deadly)
+    is_found_among_others(world)
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_a_message_that_really_kills_workers_is_found_among_others(by_spark: InFiles, parsed_by: Any) -> None:
+    parsed_by(ReallyDeadly)
+    is_found_among_others(by_spark)
+
+
+def is_found_among_others(world: World) -> None:
     world.send(*numbered(0, 1, 2), BAD, *numbered(3, 4))
     world.replicate()
     bring(world.follower(), MOST_TRIES)
@@ -80,7 +101,20 @@ def test_a_message_at_which_workers_die_is_left_out_and_named_and_the_others_are
     assert fields(world.rows())[-1:] == numbered(5)
 
 
-def test_killed_in_the_search_and_between_dead_letter_and_rows_each_message_is_there_once(
+@pytest.mark.spark
+def test_a_message_that_really_kills_workers_is_left_out(by_spark: InFiles, parsed_by: Any) -> None:
+    """By Spark's own workers."""
+    parsed_by(ReallyDeadly)
+    follower = by_spark.follower()
+    for one in (*numbered(0), BAD, *numbered(1)):
+        by_spark.send(one)
+        by_spark.replicate()
+        bring(follower, MOST_TRIES)
+    assert fields(by_spark.rows()) == numbered(0, 1)
+    assert letters(by_spark) == [(None, "worker_died", b'{"id": "bad"}')]
+
+
+def test_a_search_that_is_killed_leaves_each_message_once(
     world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two bad messages; the first restart is in the search, the second behind the dead letter of the first."""
@@ -98,6 +132,7 @@ def test_killed_in_the_search_and_between_dead_letter_and_rows_each_message_is_t
     assert fields(world.rows()) == numbered(0, 1, 2)
     assert [reason for _, reason, _ in letters(world)] == ["worker_died", "worker_died"]
     assert len({row["offset"] for row in world.unfit()}) == 2
+    assert all("MemoryError" in row["found"] for row in world.unfit())
 
 
 def bring_to_a_letter(world: World, follower: TypedFollower, patched: pytest.MonkeyPatch) -> None:
@@ -115,17 +150,7 @@ def bring_to_a_letter(world: World, follower: TypedFollower, patched: pytest.Mon
     raise AssertionError(there)
 
 
-def test_a_message_that_takes_all_memory_is_left_out_as_well(world: World, parsed_by: Any) -> None:
-    parsed_by(Hungry)
-    world.send(*numbered(0), BAD, *numbered(1))
-    world.replicate()
-    bring(world.follower(), MOST_TRIES)
-    assert fields(world.rows()) == numbered(0, 1)
-    assert letters(world) == [(None, "worker_died", b'{"id": "bad"}')]
-    assert "MemoryError" in world.unfit()[0]["found"]
-
-
-def test_a_table_that_stops_at_what_is_unfit_names_the_message(world: World, parsed_by: Any) -> None:
+def test_stops_at_unfit_names_the_deadly_message(world: World, parsed_by: Any) -> None:
     parsed_by(Hungry)
     world.send(*numbered(0), BAD, *numbered(1))
     world.replicate()
@@ -133,13 +158,13 @@ def test_a_table_that_stops_at_what_is_unfit_names_the_message(world: World, par
     for _ in range(2):  # it goes on saying so, without another search
         with pytest.raises(UnfitMessage) as raised:
             bring(follower, MOST_TRIES)
-    at = sorted(row["offset"] for row in world.spark.read.format("delta").load(f"{world.lake}/log").collect())[1]
+    at = sorted(DeltaTable(f"{world.lake}/log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist())[1]
     assert (raised.value.log, raised.value.offset) == ("rocketmq/test", at)
     assert "worker_died" in str(raised.value)
     assert fields(world.rows()) == numbered(0)
 
 
-def test_names_that_are_very_long_do_not_become_columns(world: World) -> None:
+def test_very_long_names_become_no_columns(world: World) -> None:
     names = [f"{number}{'n' * 600_000}" for number in range(12)]
     world.send(*({name: 1, "id": "x"} for name in names))
     world.follow()
@@ -149,9 +174,7 @@ def test_names_that_are_very_long_do_not_become_columns(world: World) -> None:
     assert [one[0] for one in world.changes()] == ["id"]
 
 
-def test_what_fits_after_all_is_a_row_after_a_retry(
-    world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retry_makes_a_row_of_what_fits_now(world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr("sinks.typed.step.follower.Parsing", Hungry)
         world.send(*numbered(0), BAD)
@@ -164,7 +187,7 @@ def test_what_fits_after_all_is_a_row_after_a_retry(
     assert world.unfit() == []
 
 
-def test_where_workers_die_at_anything_no_message_is_blamed(world: World, parsed_by: Any) -> None:
+def test_no_message_is_blamed_where_workers_die_at_anything(world: World, parsed_by: Any) -> None:
     world.send(*numbered(0))
     world.replicate()
     parsed_by(Dead)

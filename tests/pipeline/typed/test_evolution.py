@@ -7,7 +7,7 @@ expected is what docs/typed-tables.md says, in the values that were given to jso
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -21,16 +21,13 @@ from deltalake import DeltaTable
 from google.protobuf import descriptor_pb2, timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
-from pyspark.sql import SparkSession
 
 from sinks.typed.formats.reading import Reading
-from sources.datasource import register
-from tests.pipeline.typed.world import World, bring, world_of
+from tests.pipeline.typed.in_process import world_in_process
+from tests.pipeline.typed.world import World, bring
 from tests.sinks.typed.formats.test_avro import encoded
 from tests.sinks.typed.formats.test_protobuf import field, in_base64, message
 from tests.sinks.typed.served_schemas import Served, frame
-
-pytestmark = pytest.mark.spark
 
 ABSENT: Final = object()
 """The message does not have the field, or its schema does not."""
@@ -243,12 +240,11 @@ class Read:
 
 
 @pytest.fixture(scope="module")
-def read(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Read]]:
+def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
     """Each table is brought on once for each message."""
-    register(spark)
     served = Served()
     try:
-        with world_of(spark, tmp_path_factory.mktemp("evolution")) as world:
+        with world_in_process(tmp_path_factory.mktemp("evolution")) as world:
             how: dict[str, dict[str, Any]] = {
                 "found": {},
                 "declared": {"schema": {one.name: one.declared for one in DECLARED if one.declared is not None}},
@@ -268,7 +264,7 @@ def read(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
                 world.replicate()
                 for one in followers.values():
                     bring(one)
-            yield {name: as_read(world, name) for name in followers}
+            return {name: as_read(world, name) for name in followers}
     finally:
         served.close()
 
@@ -280,7 +276,7 @@ def as_read(world: World, name: str) -> Read:
     unfit = [
         (row["column"], row["reason"], offsets.index(row["offset"])) for row in world.unfit() if row["table"] == name
     ]
-    changes = world.spark.read.format("delta").load(f"{world.lake}/schema_changes").where(f"`table` = '{name}'")
+    changes = DeltaTable(f"{world.lake}/schema_changes").to_pyarrow_table(filters=[("table", "=", name)])
     return Read(
         schema=table.schema,
         rows={
@@ -289,7 +285,9 @@ def as_read(world: World, name: str) -> Read:
             "DuckDB": duckdb.from_arrow(table).to_arrow_table().to_pylist(),
         },
         unfit=unfit,
-        changes=[(row["column"], row["change"], row["was"], row["type"]) for row in changes.collect()],
+        changes=[
+            (row["column"], row["change"], row["was"], row["type"]) for row in changes.sort_by("number").to_pylist()
+        ],
     )
 
 

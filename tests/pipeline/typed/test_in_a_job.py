@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -14,22 +15,21 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from pipeline.cli import app as cli
-from pipeline.config.configuration import Config, load
+from pipeline.config.configuration import CatalogConfig, MaintainConfig, load, parse
 from pipeline.job.catalog import Catalogued
 from pipeline.job.replicate import Job
 from pipeline.operate.maintain import Maintenance
 from pipeline.operate.typed_tables import checked
-from pipeline.system.ports import free_port
+from sinks.delta.data_file import DataFile
 from sinks.tables import SCHEMA_CHANGES, UNFIT
-from sinks.typed.table import TypedTable
+from sinks.typed.table import TypedTable, typed_specs
 from sinks.views.registration import register as register_tables
 from sinks.warehouse import ensure_tables
 from sources.errors import LogtwinError
 from tests.patience import wait_until
-from tests.pipeline.running import replicate_now
-from tests.pipeline.typed.world import World, bring, fields
-
-pytestmark = pytest.mark.spark
+from tests.pipeline.running import job_config, replicate_now
+from tests.pipeline.typed.in_process import jobs_in_process
+from tests.pipeline.typed.world import InFiles, Served, World, bring, fields
 
 TABLES = """
 [[tables]]
@@ -54,86 +54,95 @@ class Verbs:
     def __call__(self, verb: str, *arguments: str, of: tuple[str, ...] = ("tables",)) -> tuple[int, str]:
         result = CliRunner().invoke(cli.app, [*of, verb, *arguments, "--config", str(self._file)])
         if isinstance(result.exception, LogtwinError):
-            return result.exception.exit_code, str(result.exception)
+            return result.exception.exit_code, f"{result.stdout}{result.exception}"
         return result.exit_code, result.stdout
 
 
 def written(world: World, folder: Path, tables: str = TABLES) -> Path:
     """A configuration file."""
-    master = world.master.options
+    reached = "".join(f'{key} = "{value}"\n' for key, value in world.options.items())
     file = folder / "job.toml"
     file.write_text(
-        f'warehouse = "{world.lake}"\ntrigger_interval_s = 0.1\n'
-        f'[[logs]]\nid = "rocketmq/test"\nmaster = "{master["master"]}"\nremoting = "{master["remoting"]}"\n{tables}'
+        f'warehouse = "{world.lake}"\ntrigger_interval_s = 0.1\n[[logs]]\nid = "rocketmq/test"\n{reached}{tables}'
     )
     return file
 
 
+@pytest.mark.spark
 def test_beside_its_log_and_by_its_verbs(
-    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = written(world, tmp_path)
+    file = written(served, tmp_path)
     monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
     says = Verbs(file)
     not_yet = "  not created yet: logtwin replicate creates it\n"
     assert says("list") == (0, f"orders: upsert, from orders\n{not_yet}strict: append, from orders\n{not_yet}")
-    world.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2})
+    served.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2})
     replicate_now(spark, load(file))
-    assert fields(world.rows()) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}]
-    assert says("check") == (
-        0,
-        "orders: equal, 3 messages: 2 rows, 0 unfit\nstrict: equal, 3 messages: 3 rows, 0 unfit\n",
-    )
-    world.send(b"broken", {"id": "c", "n": 1.5})
+    assert fields(served.rows()) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}]
+    served.send(b"broken", {"id": "c", "n": 1.5})
     with pytest.raises(LogtwinError, match="typed table strict"):
         replicate_now(spark, load(file))
-    assert fields(world.rows()) == [{"id": "b", "n": 1.0}, {"id": "a", "n": 2.0}, {"id": "c", "n": 1.5}]
+    assert fields(served.rows()) == [{"id": "b", "n": 1.0}, {"id": "a", "n": 2.0}, {"id": "c", "n": 1.5}]
     code, text = says("list", "--json")
     orders, strict = json.loads(text)["tables"]
     assert (code, orders["rows"], orders["unfit"], strict["rows"]) == (0, 3, 1, 3)
     assert [one["behind"] for one in orders["logs"]] == [0]
     assert strict["logs"][0]["behind"] > 0
-    log = DeltaTable(f"{world.lake}/log").to_pyarrow_table(columns=["store_timestamp"])
+    log = DeltaTable(f"{served.lake}/log").to_pyarrow_table(columns=["store_timestamp"])
     newest: datetime = max(log["store_timestamp"].to_pylist())
     (whole,) = orders["logs"]
-    assert (whole["complete_to"], whole["position"]) == (world.master.end, world.master.end)
+    assert (whole["complete_to"], whole["position"]) == (served.master.end, served.master.end)
     assert datetime.fromisoformat(whole["complete_through"]) == newest
     assert json.loads(says("coverage", "--json", of=())[1])["tables"] == [orders, strict]
     assert f"up to date, complete through {newest:%Y-%m-%d %H:%M:%S} UTC" in says("coverage", of=())[1]
     assert [(one["name"], one["type"]) for one in orders["columns"]] == [("id", "string"), ("n", "double")]
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
-    rows_before = world.rows()
+    rows_before = served.rows()
     assert says("retry", "orders") == (0, "orders: 1 messages tried again, 1 dead letters are left\n")
-    assert world.rows() == rows_before
-    register_tables(spark, world.lake)
+    assert served.rows() == rows_before
+    register_tables(spark, served.lake, views=(), tables=["orders"])
     assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
-    assert says("rebuild", "orders") == (0, f"orders: rebuilt, generation 2; rocketmq/test at {world.master.end:,}\n")
-    assert says("check", "orders")[0] == 0
-    doubled = spark.read.format("delta").load(f"{world.lake}/tables/strict").limit(1)
-    doubled.write.format("delta").mode("append").save(f"{world.lake}/tables/strict")
+    assert says("rebuild", "orders") == (0, f"orders: rebuilt, generation 2; rocketmq/test at {served.master.end:,}\n")
+    add_a_copy_of_its_file(TypedTable(spark, served.lake, "strict"))
     code, text = says("check")
     assert (code, "typed tables that are not what their logs make: strict" in text) == (5, True)
+    assert text.startswith(
+        "orders: equal, 5 messages: 3 rows, 1 unfit\nstrict: NOT EQUAL, 3 messages: 6 rows, 0 unfit, 3 repeated\n"
+    )
     assert says("drop", "strict", "--yes") == (0, "strict: deleted\n")
     assert says("drop", "strict", "--yes") == (0, "strict: there is none\n")
 
 
+def add_a_copy_of_its_file(table: TypedTable) -> None:
+    view = table.look()
+    assert view is not None
+    (file,) = table.files(view)
+    shutil.copy(f"{table.path}/{file.path}", f"{table.path}/copy.parquet")
+    records = file.statistics()["numRecords"]
+    copy = DataFile("copy.parquet", file.size_bytes, file.modified_ms, records, file.action["stats"])
+    table.kernel.commit(view.snapshot, [copy])
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
 def test_in_the_catalog_by_their_names(
-    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session's own catalog is in memory here; with a metastore of Hive `make soak` does the same."""
     monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
-    file = written(world, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
-    world.send({"id": "a"})
-    world.replicate()
+    file = written(served, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
+    served.send({"id": "a"})
+    served.replicate()
     catalogued = Catalogued(spark, load(file))
     strict = {"name": "strict", "stops_at_unfit": True}
     try:
-        ensure_tables(spark, world.lake, UNFIT, SCHEMA_CHANGES)
-        TypedTable(spark, world.lake, "strict").make(())  # as its first step does, long before it has a row
+        ensure_tables(spark, served.lake, UNFIT, SCHEMA_CHANGES)
+        TypedTable(spark, served.lake, "strict").make(())  # as its first step does, long before it has a row
         assert catalogued.bring() is None
         assert not spark.catalog.tableExists("typed_lake.strict")
-        bring(world.follower(**strict))
+        bring(served.follower(**strict))
         assert catalogued.bring() is None
         assert spark.catalog.tableExists("typed_lake.strict")
 
@@ -150,10 +159,10 @@ def test_in_the_catalog_by_their_names(
         assert Verbs(file)("drop", "strict", "--yes") == (0, "strict: deleted\n")
         assert not spark.catalog.tableExists("typed_lake.strict")
         spark.sql("CREATE TABLE typed_lake.strict (mine INT) USING delta")
-        world.send({"id": "b"})
+        served.send({"id": "b"})
         with pytest.raises(LogtwinError, match=r"name typed_lake\.strict is taken"):
             replicate_now(spark, load(file))
-        assert [row["id"] for row in world.rows("strict")] == ["a", "b"]
+        assert [row["id"] for row in served.rows("strict")] == ["a", "b"]
         assert spark.table("typed_lake.orders").count() == 2
         assert Verbs(file)("drop", "strict", "--yes") == (0, "strict: deleted\n")
         assert spark.table("typed_lake.strict").columns == ["mine"]
@@ -161,18 +170,19 @@ def test_in_the_catalog_by_their_names(
         spark.sql("DROP SCHEMA IF EXISTS typed_lake CASCADE")
 
 
+@pytest.mark.spark
 def test_a_definition_written_for_what_there_is(
-    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    by_spark: InFiles, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
-    file = written(world, tmp_path, "")
+    file = written(by_spark, tmp_path, "")
     says = Verbs(file)
     assert says("add", "--from", "new-orders")[1].splitlines() == [
         "[[tables]]", 'name = "new_orders"', 'from = ["new-orders"]', 'schema = "infer"',
     ]  # fmt: skip
     assert says("add", "--from", "orders", "--infer")[0] == 2
-    world.send({"id": "a", "amount": 1, "bad name": 1}, {"amount": 2.5, "offset": 7}, [1])
-    replicate_now(spark, load(file))
+    by_spark.send({"id": "a", "amount": 1, "bad name": 1}, {"amount": 2.5, "offset": 7}, [1])
+    by_spark.replicate()
     code, text = says("add", "--from", "orders", "--infer")
     assert code == 0
     with file.open("a") as opened:
@@ -180,42 +190,39 @@ def test_a_definition_written_for_what_there_is(
     (table,) = load(file).tables
     assert table.schema_ == {"id": "string", "amount": "double", "offset": "bigint"}
     assert '# without a column, in _rest: "bad name"' in text
-    replicate_now(spark, load(file))
-    assert fields(world.rows()) == [
-        {"id": "a", "amount": 1.0, "_rest": '{"bad name":1}'},
-        {"amount": 2.5, "offset_": 7},
-    ]
 
 
-def test_a_running_job_brings_it_on_and_a_table_that_fails_keeps_nobody(
-    world: World, spark: SparkSession, tmp_path: Path
+@pytest.mark.spark
+def test_a_running_job_brings_its_tables_on_beside_one_that_fails(
+    served: Served, spark: SparkSession, tmp_path: Path
 ) -> None:
-    world.send(b"broken")
-    job = Job(spark, load(written(world, tmp_path)), available_now=False)
+    served.send(b"broken")
+    job = Job(spark, load(written(served, tmp_path)), available_now=False)
     job.start()
     try:
         wait_until(lambda: _look(job)["strict"].error is not None, "the strict table to stop")
-        for number in range(3):
-            world.send({"id": str(number)})
+        for number in range(2):
+            served.send({"id": str(number)})
             wait_until(partial(_has_rows, job, number + 1), "the next row")
         assert all(one.error is None for one in job.logs)
         assert _look(job)["strict"].lag_s > _look(job)["orders"].lag_s
     finally:
         job.close()
-    assert [row["id"] for row in world.rows()] == ["0", "1", "2"]
+    assert [row["id"] for row in served.rows()] == ["0", "1"]
 
 
 def test_the_errors_of_all_logs_and_tables_are_told(
-    world: World, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    world: InFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run to the end raises the first one, which its caller prints; the others are in its log."""
+    jobs_in_process(monkeypatch)
     world.send(b"broken")
     world.replicate()
-    stricter = TABLES.replace('name = "strict"', 'name = "stricter"').partition("\n\n")[2]
-    nobody = f"127.0.0.1:{free_port()}"
-    away = f'[[logs]]\nid = "rocketmq/away"\nmaster = "{nobody}"\nremoting = "{nobody}"\n'
+    logs = [{"id": "rocketmq/test", **world.options}, {"id": "rocketmq/away", "path": str(tmp_path / "away")}]
+    tables = [{"name": name, "from": ["orders"], "on_bad": "stop"} for name in ("strict", "stricter")]
+    config = parse({"warehouse": world.lake, "metadata": {"enabled": False}, "logs": logs, "tables": tables}, where="")
     with pytest.raises(LogtwinError) as raised:
-        replicate_now(spark, load(written(world, tmp_path, TABLES + stricter + away)))
+        replicate_now(world.spark, config)
     told = [str(raised.value), *(one.getMessage() for one in caplog.records if one.levelname == "ERROR")]
     assert raised.value.log == "rocketmq/away"
     of_tables = [one for one in told if "a message does not fit into the typed table" in one]
@@ -243,17 +250,23 @@ tags = ["none"]
 """
 
 
-def test_a_topic_named_like_the_log_is_a_topic_and_one_without_messages_is_told(
-    world: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.nightly
+@pytest.mark.spark
+def test_topics_without_messages_are_told(
+    served: Served,
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log is rocketmq/test."""
-    file = written(world, tmp_path, UNMATCHED)
+    file = written(served, tmp_path, UNMATCHED)
     monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
     says = Verbs(file)
-    world.send({"id": "a"}, topic="test")
-    world.send({"id": "b"}, {"id": "c"}, topic="SELF_TEST_TOPIC")
+    served.send({"id": "a"}, topic="test")
+    served.send({"id": "b"}, {"id": "c"}, topic="SELF_TEST_TOPIC")
     replicate_now(spark, load(file))
-    assert fields(world.rows()) == [{"id": "a"}]
+    assert fields(served.rows()) == [{"id": "a"}]
     told = [one.message for one in caplog.records if "so far" in one.message]
     assert len(told) == 2
     assert "SELF_TEST_TOPIC, typo" in told[0]
@@ -274,12 +287,37 @@ def test_a_topic_named_like_the_log_is_a_topic_and_one_without_messages_is_told(
     ]
 
 
-def test_maintain_keeps_it_small(world: World, spark: SparkSession, tmp_path: Path) -> None:
-    config: Config = load(written(world, tmp_path, TABLES + "[maintain]\nmin_files = 2\n"))
+def test_the_catalog_is_asked_again_for_each_new_table(world: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[str] = []
+    monkeypatch.setattr("pipeline.job.catalog.register", lambda _spark, _place, schema: registered.append(schema))
+    monkeypatch.setattr(
+        "pipeline.job.catalog.table_names",
+        lambda spark, place: {"log", *(one.name for one in typed_specs(spark, place))},
+    )
+    config = job_config(world.lake, **world.options)
+    catalogued = Catalogued(world.spark, config.model_copy(update={"catalog": CatalogConfig(schema_="typed_lake")}))
+    assert catalogued.bring() is None
+    assert registered == []  # there is no log yet
+    world.send({"id": "a"})
+    world.replicate()
+    TypedTable(world.spark, world.lake, "strict").make(())  # as its first step does, long before it has a row
+    for _ in range(2):
+        assert catalogued.bring() is None
+    assert registered == ["typed_lake"]
+    world.follow()
+    for _ in range(2):
+        assert catalogued.bring() is None
+    assert registered == ["typed_lake"] * 2
+
+
+def test_maintain_merges_its_files(world: InFiles) -> None:
     for number in range(3):
         world.send({"id": number, f"only_{number}": 1})
-        replicate_now(spark, config)
-    before = world.rows("strict")
-    steps = [one for one in Maintenance(spark, config, dry_run=False).run() if one.table == "strict"]
-    assert [(one.files_before, one.files_after) for one in steps if one.step == "merge"] == [(3, 1)]
-    assert world.rows("strict") == before
+        world.follow()
+    before = world.rows()
+    config = job_config(world.lake, **world.options)
+    config = config.model_copy(update={"maintain": MaintainConfig(min_files=2)})
+    steps = Maintenance(world.spark, config, dry_run=False).run()
+    merged = next(one for one in steps if (one.table, one.step) == ("orders", "merge"))
+    assert (merged.files_before, merged.files_after) == (3, 1)
+    assert world.rows() == before

@@ -1,10 +1,9 @@
-"""Typed tables, step by step, on a real replica: what of a message becomes what, once, whatever happens."""
+"""Typed tables, step by step: what of a message becomes what, once, whatever happens."""
 
 from __future__ import annotations
 
 import json
 import random
-import zlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -15,18 +14,16 @@ from typing import Any
 
 import deltalake
 import polars
+import pyarrow as pa
 import pytest
 
 from sinks.typed.dead_letters import DeadLetters
-from sinks.typed.formats.reading import Reading
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.schema_changes import SchemaChanges
-from sinks.typed.table import TypedTable, typed_specs
+from sinks.typed.table import TypedTable
 from sources.errors import ConfigurationError, UnfitMessage
 from tests.pipeline.typed.world import World, bring, definition, fields
 from tests.sinks.unheard import lose_answers, missing_files
-
-pytestmark = pytest.mark.spark
 
 COMMON = ("log_id", "offset", "batch_index", "stored_at", "_rest")
 
@@ -55,30 +52,7 @@ def test_fields_become_columns_and_what_comes_later_more(world: World) -> None:
     ]
 
 
-def test_an_integer_that_a_double_has_not_keeps_its_column_also_where_statistics_end(world: World) -> None:
-    """The Delta log has bounds of the first 32 columns or so; of these two it has none."""
-    large = (1 << 53) + 1
-    world.send({**{f"c{number}": number for number in range(40)}, "small": 7, "large": large})
-    world.follow()
-    world.send({"small": 1.5, "large": 2.5})
-    world.follow()
-    rows = world.rows()
-    assert [(row["small"], row["large"]) for row in rows] == [(7.0, large), (1.5, None)]
-    assert [(row["column"], row["reason"]) for row in world.unfit()] == [("large", "not_bigint")]
-
-
-def test_a_body_that_cannot_be_decompressed_is_told_and_kept(world: World) -> None:
-    junk = b"no stream of zlib"
-    world.send(zlib.compress(b'{"id": "a"}'), sys_flag=1)
-    world.send(junk, sys_flag=1)
-    world.follow()
-    assert fields(world.rows()) == [{"id": "a"}]
-    assert [(row["reason"], row["found"], row["body"]) for row in world.unfit()] == [
-        ("not_decompressed", "sys_flag 1, 17 bytes that cannot be decompressed, or are too many then", junk)
-    ]
-
-
-def test_exponents_and_times_beyond_all_bounds_are_dead_letters_and_every_engine_reads_the_table(world: World) -> None:
+def test_numbers_and_times_out_of_bounds_are_dead_letters(world: World) -> None:
     sound = {"amount": 12.5, "at": "9999-12-31T15:59:59.999999999-08:00"}
     world.send(b'{"amount": 1e-999999999}', b'{"amount": 1e-41}', {"amount": "1_000.50"}, sound)
     world.send({"at": "9999-12-31T23:59:59-08:00"}, {"at": "0001-01-01T00:00:00+08:00"})
@@ -98,44 +72,7 @@ def test_exponents_and_times_beyond_all_bounds_are_dead_letters_and_every_engine
     ]
 
 
-def test_digits_are_not_lost_by_a_number_however_long_it_is(world: World) -> None:
-    beyond = (1 << 256) - 1
-    world.send({"wei": 5}, {"wei": beyond}, {"wei": 7})
-    world.follow()
-    assert fields(world.rows()) == [{"wei": 5}, {}, {"wei": 7}]
-    assert [(row["column"], row["reason"], row["found"]) for row in world.unfit()] == [
-        ("wei", "not_bigint", str(beyond))
-    ]
-
-
-def test_what_does_not_fit_is_kept_apart_and_the_rest_of_its_message_is_a_row(world: World) -> None:
-    world.send({"id": "a", "amount": 1}, b"{broken", {"id": "c", "amount": "much"}, [1, 2], b"\xff")
-    world.follow()
-    assert fields(world.rows()) == [{"id": "a", "amount": 1}, {"id": "c"}]
-    found = [(row["column"], row["reason"], row["found"], row["body"]) for row in world.unfit()]
-    assert found == [
-        (None, "not_json", "JSON is malformed: object keys must be strings (byte 1)", b"{broken"),
-        ("amount", "not_bigint", '"much"', b'{"id": "c", "amount": "much"}'),
-        (None, "no_object", "Expected `object`, got `array`", b"[1, 2]"),
-        (None, "not_utf8", "byte 0xff at 0", b"\xff"),
-    ]
-
-
-@pytest.mark.soak  # test_where_steps_end_does_not_decide_what_a_table_has says more
-def test_many_steps_give_what_one_does(world: World) -> None:
-    follower = world.follower()
-    for number in range(4):
-        world.send({"id": number, f"only_{number}": "x"})
-        world.replicate()
-        bring(follower)
-    world.replicate()
-    other = world.follower(name="at_once")
-    bring(other)
-    assert fields(world.rows()) == fields(world.rows("at_once"))
-    assert bring(world.follower()) == 0
-
-
-def test_a_step_that_is_killed_anywhere_is_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_step_is_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before its dead letters, between them and its rows, and after its rows; the log goes on meanwhile."""
     sent = 0
     for at in ("bring", "commit", "changes"):
@@ -157,9 +94,7 @@ def test_a_step_that_is_killed_anywhere_is_done_once(world: World, monkeypatch: 
     assert [change[0] for change in world.changes()] == ["id", "came_bring", "came_commit", "came_changes"]
 
 
-def test_dead_letters_of_a_step_that_was_killed_after_it_had_looked_in_vain_are_there_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dead_letters_are_there_once_after_idle_steps_and_a_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A follower that nothing came for stands further than its table says, for some seconds."""
     monkeypatch.setattr("sinks.typed.step.follower._IDLE_S", 1e9)
     follower = world.follower()
@@ -180,9 +115,7 @@ def test_dead_letters_of_a_step_that_was_killed_after_it_had_looked_in_vain_are_
     assert fields(world.rows()) == [{"id": 1}]
 
 
-def test_a_retry_lets_a_step_end_that_is_between_its_dead_letters_and_its_rows(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retry_waits_for_a_step_under_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows of the step come when the retry, which began meanwhile, is about to commit."""
     world.send({"id": 1}, b"broken")
     world.follow()
@@ -220,9 +153,7 @@ def kill(patched: pytest.MonkeyPatch, at: str) -> None:
     patched.setattr(kind, "commit" if at == "commit" else "bring", killed)
 
 
-def test_commits_that_land_unheard_are_done_once_and_their_files_are_there(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_that_land_unheard_are_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.send({"id": "a"}, b"{broken", {"id": "c"})
     lost = lose_answers(monkeypatch)
     world.follow()
@@ -235,7 +166,7 @@ def test_commits_that_land_unheard_are_done_once_and_their_files_are_there(
     assert [row["reason"] for row in world.unfit()] == ["not_json"]
 
 
-def test_of_two_that_follow_at_once_each_message_is_taken_by_one(world: World) -> None:
+def test_two_followers_take_each_message_once(world: World) -> None:
     one, other = world.follower(), world.follower()
     for number in range(3):
         world.send({"id": number}, b"broken")
@@ -246,7 +177,7 @@ def test_of_two_that_follow_at_once_each_message_is_taken_by_one(world: World) -
     assert len(world.unfit()) == 3
 
 
-def test_one_row_a_key_the_newest_by_offset_unless_it_deletes(world: World) -> None:
+def test_by_key_there_is_one_row_the_newest(world: World) -> None:
     how = {"key": ("id",), "name": "by_key", "deleted": {"op": ("d",)}}
     expected: dict[str, dict[str, object]] = {}
     chance = random.Random(5)
@@ -270,7 +201,7 @@ def test_one_row_a_key_the_newest_by_offset_unless_it_deletes(world: World) -> N
     assert len(world.unfit()) == 6
 
 
-def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(world: World) -> None:
+def test_a_rebuilt_table_equals_the_streamed_one_and_takes_another_definition(world: World) -> None:
     follower = world.follower()
     for number in range(3):
         world.send({"id": number, f"only_{number}": number}, {"id": "text"}, b"broken")
@@ -304,7 +235,7 @@ def test_a_table_made_anew_is_what_was_streamed_and_takes_another_definition(wor
     assert len(world.changes()) == told + len([*world.rows()[0]]) - len(COMMON)
 
 
-def test_where_it_is_told_to_stop_it_stops_there_and_names_it(world: World) -> None:
+def test_stops_at_unfit_names_the_message(world: World) -> None:
     world.send({"id": 1}, b"broken")
     with pytest.raises(UnfitMessage, match="not_json") as caught:
         world.follow(stops_at_unfit=True)
@@ -312,47 +243,7 @@ def test_where_it_is_told_to_stop_it_stops_there_and_names_it(world: World) -> N
     assert world.rows() == []
 
 
-def test_a_condition_tags_and_text(world: World) -> None:
-    for tag in ("a", "b", "c"):
-        world.send({"id": tag}, properties={"TAGS": tag})
-    world.send(b"plain \xff", "plain", topic="notes")
-    world.follow(name="tagged", tags=("a", "b"), where="tags <> 'b'")
-    world.follow(name="notes", topics=("notes",), reading=Reading(format="text"))
-    assert fields(world.rows("tagged")) == [{"id": "a"}]
-    assert fields(world.rows("notes")) == [{"text": '"plain"'}]
-    assert [row["reason"] for row in world.unfit()] == ["not_utf8"]
-    with pytest.raises(ConfigurationError, match="where"):
-        world.follow(name="wrong", where="no_such_column > 1")
-
-
-def test_columns_that_are_computed_of_the_others(world: World) -> None:
-    how: dict[str, Any] = {
-        "schema": {"id": "string", "price": "double", "card": "string"},
-        "masks": {"card": "redact"},
-        "computed": {
-            "cents": ("bigint", "round(price * 100)"),
-            "at": ("date", "CAST(stored_at AS DATE)"),
-            "seen": ("string", "concat(id, card)"),
-        },
-    }
-    for price in (1.25, 2.5):
-        world.send({"id": "a", "price": price, "card": "4711"}, {"id": "b", "price": price})
-        world.follow(**how)
-        world.follow(name="by_key", key=("id",), **how)
-    rows = world.rows()
-    assert [(row["id"], row["cents"], row["seen"]) for row in rows] == [
-        ("a", 125, "a***"), ("b", 125, None), ("a", 250, "a***"), ("b", 250, None),
-    ]  # fmt: skip
-    assert [row["at"] for row in rows] == [row["stored_at"].date() for row in rows]  # the session's zone is UTC
-    assert world.rows("by_key") == rows[2:]
-    files = {path.name for path in Path(world.lake, "tables", "orders").glob("*.parquet")}
-    assert files == {Path(uri).name for uri in deltalake.DeltaTable(f"{world.lake}/tables/orders").file_uris()}
-    for sql, said in (("no_such_column", "no_such_column"), ("rand()", "another value each time")):
-        with pytest.raises(ConfigurationError, match=said):
-            world.follow(name="wrong", **{**how, "computed": {"x": ("double", sql)}})
-
-
-def test_what_would_lose_a_digit_or_be_a_column_too_many_is_kept_as_it_was(world: World) -> None:
+def test_lost_digits_and_too_many_columns_are_kept_apart(world: World) -> None:
     world.send({"n": 1 << 60})
     world.follow(max_columns=3)
     bomb = {f"key_{number}": number for number in range(10_000)}
@@ -370,7 +261,7 @@ def test_what_would_lose_a_digit_or_be_a_column_too_many_is_kept_as_it_was(world
     ]
 
 
-def test_where_steps_end_does_not_decide_what_a_table_has(world: World) -> None:
+def test_a_table_does_not_depend_on_where_steps_end(world: World) -> None:
     """Integers that would lose a digit, or might, and fractions: whichever came first says what the column is."""
     large = {"new": (1 << 53) + 1, "old": 1 << 60}
     at_once, steps = ({one: world.follower(name=f"{one}_{way}", topics=(one,)) for one in large} for way in "as")
@@ -401,11 +292,13 @@ def test_where_steps_end_does_not_decide_what_a_table_has(world: World) -> None:
         assert unfit == [("n", "not_bigint"), *([("m", "not_double")] if one % 2 else [])]
 
 
-def test_a_table_that_is_somebody_elses_is_left_alone(world: World) -> None:
+def test_a_table_of_others_is_left_alone(world: World) -> None:
     world.send({"id": 1})
     path = f"{world.lake}/tables/orders"
-    world.spark.createDataFrame([("mine",)], "id string").write.format("delta").save(path)
+    deltalake.write_deltalake(path, pa.table({"id": ["mine"]}))
     with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
         world.follow()
-    assert [row["id"] for row in world.spark.read.format("delta").load(path).collect()] == ["mine"]
-    assert typed_specs(world.spark, world.lake) == []
+    assert deltalake.DeltaTable(path).to_pyarrow_table()["id"].to_pylist() == ["mine"]
+    view = TypedTable(world.spark, world.lake, "orders").look()
+    assert view is not None
+    assert view.state is None

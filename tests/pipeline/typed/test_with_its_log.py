@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.inspect.selection import OneLog
@@ -20,23 +20,40 @@ from sinks.typed.formats.reading import Reading
 from sinks.typed.rebuild import TypedRebuild, rebuild
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.table import TypedTable
-from sources.datasource import register
 from sources.errors import ReplicaError
 from sources.offsets import Offset
 from sources.options import parse_options
-from tests.pipeline.repair_bench import TEST, Bench
+from sources.registry import open_log
+from tests.pipeline.repair_bench import BATCH_BYTES, TEST, Bench
+from tests.pipeline.typed.in_process import in_process
 from tests.pipeline.typed.world import bring, definition
+from tests.sinks.batches import opened, ranges
 
-pytestmark = pytest.mark.spark
+
+class InProcessBench(Bench):
+    """Its batches are given to the sink by hand."""
+
+    def replicate(self) -> None:
+        log = open_log(self.config.logs[0])
+        replica = opened(self.spark, self.lake, log)
+        at, end = replica.position() or log.bounds().start, log.bounds().end
+        while at < end:
+            to = log.end_of_batch(at, end, BATCH_BYTES)
+            replica(ranges(at, to, log_id=str(TEST)))
+            at = to
 
 
 @pytest.fixture
-def bench(spark: SparkSession, tmp_path: Path) -> Bench:
-    register(spark)
-    bench = Bench(spark, tmp_path)
-    bench.log.append(random.Random(1), 80, body)
-    bench.replicate()
-    return bench
+def empty(tmp_path: Path) -> Iterator[Bench]:
+    with in_process() as session:
+        yield InProcessBench(session, tmp_path)
+
+
+@pytest.fixture
+def bench(empty: Bench) -> Bench:
+    empty.log.append(random.Random(1), 80, body)
+    empty.replicate()
+    return empty
 
 
 def body(number: int) -> bytes:
@@ -74,7 +91,7 @@ def test_a_log_that_went_back_takes_its_tables_along(bench: Bench) -> None:
     assert_is_the_log(bench)
 
 
-def test_what_retention_deletes_goes_and_what_comes_back_comes(bench: Bench) -> None:
+def test_retention_and_backfill_are_followed(bench: Bench) -> None:
     tables = followers(bench)
     for one in tables:
         bring(one)
@@ -112,8 +129,8 @@ def assert_is_the_newest_of_each(bench: Bench) -> None:
     assert [row["offset"] for row in bench.rows("unfit") if row["table"] == "by_key"] == no_text
 
 
-def test_with_a_key_what_a_log_that_went_back_had_replaced_is_there_again(spark: SparkSession, tmp_path: Path) -> None:
-    bench = Bench(spark, tmp_path)
+def test_by_key_the_rows_that_a_log_took_back_had_replaced_return(empty: Bench) -> None:
+    bench = empty
     bench.log.append(random.Random(1), 80, lambda at: b"\xff" if at % 9 == 4 else b"key %d" % (at % 7))
     bench.replicate()
     tables = keyed(bench)
@@ -132,7 +149,7 @@ def test_with_a_key_what_a_log_that_went_back_had_replaced_is_there_again(spark:
     assert_is_the_newest_of_each(bench)
 
 
-def test_what_somebody_else_has_made_anew_meanwhile_stays(bench: Bench, tmp_path: Path) -> None:
+def test_a_rebuild_that_another_overtook_is_refused(bench: Bench, tmp_path: Path) -> None:
     lake, wanted = str(bench.lake), definition(name="notes", reading=Reading(format="text"))
     bring(TypedFollower(bench.spark, lake, wanted))
     late = TypedRebuild.begun(bench.spark, lake, wanted)

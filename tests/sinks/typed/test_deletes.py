@@ -55,7 +55,7 @@ def test_a_field_says_so(body: dict[str, Any], deletes: bool) -> None:
         (b'{"id": 7, "shard": 1}', "bigint", 7),
     ],
 )
-def test_a_record_without_a_value_has_its_key_in_the_record_s(record_key: bytes, kind: str | None, value: Any) -> None:
+def test_a_tombstone_takes_its_key_from_the_record_key(record_key: bytes, kind: str | None, value: Any) -> None:
     deletes = Deletes(key=("id",), tombstones=True)
     found = deletes.tombstone(record_key, {} if kind is None else {"id": kind})
     assert found is not None
@@ -93,7 +93,7 @@ def test_a_key_that_is_just_not_too_deep_is_a_value(record_key: bytes) -> None:
     assert as_value(found["id"]) == record_key.decode().strip('"')
 
 
-def test_the_time_to_look_how_deep_a_key_is_grows_as_the_key() -> None:
+def test_the_depth_of_a_key_is_found_in_linear_time() -> None:
     """A quote that nothing closes, and then pairs that look like others."""
 
     def taken_s(pairs: int) -> float:
@@ -121,7 +121,7 @@ def test_a_key_that_is_a_number_keeps_its_digits(record_key: bytes, kind: str) -
     assert bytes(found["id"]) == record_key.strip()
 
 
-def test_a_record_whose_key_is_nested_too_deep_is_named_and_the_others_are_rows() -> None:
+def test_a_key_that_is_nested_too_deep_is_a_dead_letter() -> None:
     parsing = Parsing(
         "orders", (DELETED, Column("id", "id", "string")), "rows", "unfit", finds=False, key=("id",),
         epochs={"k/0": 0}, deletes=Deletes(key=("id",), tombstones=True),

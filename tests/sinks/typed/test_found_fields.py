@@ -53,7 +53,7 @@ def test_a_task_tells_of_as_many_fields_as_can_get_a_column(tmp_path: Path) -> N
     assert len(task.rows) == 20
 
 
-def test_what_a_task_tells_does_not_grow_with_the_names_that_it_sees(tmp_path: Path) -> None:
+def test_a_report_does_not_grow_with_the_length_of_names(tmp_path: Path) -> None:
     name = "n" * 100_000
     task = Task(tmp_path, definition(**JSON), *(b'{"%d%s":1,"n":2}' % (number, name.encode()) for number in range(20)))
     assert len(pickle.dumps(task.report)) < 20 * MOST_CHARACTERS + 4_000

@@ -24,7 +24,7 @@ NUMBERS = pa.record_batch({"n": pa.array(range(40))})
 
 
 @pytest.mark.parametrize("bad", [(), (0,), (39,), (7, 8, 30), tuple(range(40))])
-def test_each_message_that_fails_is_a_part_of_its_own_and_all_are_there_in_order(bad: tuple[int, ...]) -> None:
+def test_failing_messages_are_parts_of_their_own_in_order(bad: tuple[int, ...]) -> None:
     def work(batch: pa.RecordBatch) -> list[int]:
         found = batch["n"].to_pylist()
         if any(one in bad for one in found):
@@ -69,7 +69,7 @@ def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fails_at_b")
-def test_a_body_that_makes_its_reader_fail_is_a_dead_letter_and_the_others_are_rows(tmp_path: Path) -> None:
+def test_a_body_that_breaks_its_reader_is_a_dead_letter(tmp_path: Path) -> None:
     task = Task(tmp_path, definition(**JSON), b'{"a":1}', b'{"b":1}', b'{"c":"x"}', b"broken")
     assert [(row["offset"], row["_rest"]) for row in task.rows] == [(0, '{"a":1}'), (2, '{"c":"x"}')]
     assert [(row["offset"], row["column"], row["reason"], row["body"]) for row in task.unfit] == [
@@ -83,7 +83,7 @@ def test_a_body_that_makes_its_reader_fail_is_a_dead_letter_and_the_others_are_r
 
 
 @pytest.mark.usefixtures("fails_at_b")
-def test_a_look_at_the_fields_of_messages_passes_such_a_body() -> None:
+def test_a_field_survey_passes_a_body_that_breaks_its_reader() -> None:
     batch = messages(b'{"a":1}', b'{"b":1}', b'{"c":1}')
     (report,) = reported(_rows(FieldSurvey(Reading())([batch])))
     assert (report.messages, report.rows, set(report.seen)) == (3, 2, {"a", "c"})

@@ -94,7 +94,7 @@ def _is_exact(value: int) -> bool:
 
 
 @pytest.mark.parametrize("digits", [18, 19, 20, 39, 40, 41, 309, 310, 4300, 4301, 100_000])
-def test_an_integer_that_loses_a_digit_asks_for_no_column_however_long_it_is(digits: int) -> None:
+def test_integers_too_long_for_a_column_ask_for_none(digits: int) -> None:
     """Such a number next to integers must not make their column double."""
     text = b"9" * digits
     is_long = digits == 18
@@ -115,30 +115,20 @@ def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
     assert (json.loads(made) if kind == "json" else made) == value
 
 
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        (None, "no_body"),
-        (b"", "not_json"),
-        (b"   ", "not_json"),
-        (b"{", "not_json"),
-        (b'{"a":1} {"b":2}', "not_json"),
-        (b"{'a':1}", "not_json"),
-        (b'{"a":NaN}', "not_json"),
-        (b'{"a":01}', "not_json"),
-        (b'{"a":1.}', "not_json"),
-        (b'{"a":"\\ud800"}', "not_json"),
-        (b'{"a":"\x01"}', "not_json"),
-        (b'\xef\xbb\xbf{"a":1}', "not_json"),
-        (b'{"a":"\xff"}', "not_utf8"),
-        (b"[1]", "no_object"),
-        (b"12", "no_object"),
-        (b"null", "no_object"),
-        (b'{"a":' + b"[" * 101 + b"]" * 101 + b"}", "too_deep"),
-        (b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too_deep"),
+NO_OBJECTS: dict[str, list[bytes | None]] = {
+    "no_body": [None],
+    "not_json": [
+        *(b"", b"   ", b"{", b'{"a":1} {"b":2}', b"{'a':1}", b'{"a":NaN}', b'{"a":01}', b'{"a":1.}'),
+        *(b'{"a":"\\ud800"}', b'{"a":"\x01"}', b'\xef\xbb\xbf{"a":1}'),
     ],
-)
-def test_what_is_no_object(body: bytes | None, reason: str) -> None:
+    "not_utf8": [b'{"a":"\xff"}'],
+    "no_object": [b"[1]", b"12", b"null"],
+    "too_deep": [b'{"a":' + b"[" * deep + b"]" * deep + b"}" for deep in (101, 100_000)],
+}
+
+
+@pytest.mark.parametrize(("reason", "body"), [(reason, one) for reason, bodies in NO_OBJECTS.items() for one in bodies])
+def test_what_is_no_object(reason: str, body: bytes | None) -> None:
     with pytest.raises(NoObject) as caught:
         fields_of(body)
     assert caught.value.reason == reason
@@ -175,130 +165,79 @@ def test_of_a_name_given_twice_the_last_counts() -> None:
     ].to_pylist() == [2]
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "expected"),
-    [
-        ("timestamp", "2026-11-25T10:00:00Z", datetime(2026, 11, 25, 10, tzinfo=UTC)),
-        ("timestamp", "2026-11-25T10:00:00.123456+02:00", datetime(2026, 11, 25, 8, 0, 0, 123456, tzinfo=UTC)),
-        ("timestamp", "2026-11-25T10:00:00", None),  # of which zone?
-        ("timestamp", "yesterday", None),
-        ("timestamp", 1795640244933, None),
-        ("timestamp_ms", 1795640244933, datetime(2026, 11, 25, 20, 57, 24, 933000, tzinfo=UTC)),
-        ("timestamp_ms", -1, datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
-        ("timestamp_ms", 1 << 62, None),
-        ("timestamp_ms", -62135596800000, datetime(1, 1, 1, tzinfo=UTC)),
-        ("timestamp_ms", -62135596800001, None),
-        ("timestamp_ms", 253402300799999, datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
-        ("timestamp_ms", 253402300800000, None),  # the year 10000
-        ("timestamp", "2024-12-31T23:59:59.999999999Z", datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
-        ("timestamp", "1969-12-31T23:59:59.9999999Z", datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
-        (
-            "timestamp",
-            "2024-12-31T23:59:59." + "9" * 5000 + "Z",
-            datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-        ),
-        ("timestamp", "2024-12-31t23:59:59.5z", datetime(2024, 12, 31, 23, 59, 59, 500000, tzinfo=UTC)),
-        (
-            "timestamp",
-            b'"2024-12-31T23:59:59.99999999\\u0039Z"',
-            datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
-        ),
-        ("timestamp", "0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
-        ("timestamp", "0001-01-01T08:00:00+08:00", datetime(1, 1, 1, tzinfo=UTC)),
-        ("timestamp", "0001-01-01T00:00:00+08:00", None),  # the year 0
-        ("timestamp", "9999-12-31T15:59:59.999999999-08:00", datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
-        ("timestamp", "9999-12-31T23:59:59-08:00", None),  # the year 10000
-        ("timestamp", "0000-12-31T23:59:59-08:00", None),
-        ("timestamp", "10000-01-01T00:00:00Z", None),
-        ("timestamp", "2024-02-30T00:00:00Z", None),
-        ("timestamp", "2024-12-31T24:00:00Z", None),
-        ("timestamp", "2024-12-31T23:59:60Z", None),
-        ("timestamp", "2024-12-31T23:59Z", None),
-        ("timestamp", "2024-12-31T23:59:59,5Z", None),
-        ("timestamp", "2024-12-31T23:59:59.Z", None),
-        ("timestamp", "2024-12-31T23:59:59+24:00", None),
-        ("timestamp", "2024-12-31T23:59:59+05:60", None),
-        ("timestamp", "\u0662\u0660\u0662\u0664-12-31T23:59:59Z", None),  # Arabic digits
-        ("timestamp", "2024-12-31T23:59:59Z\n", None),
-        ("date", "0001-01-01", date(1, 1, 1)),
-        ("date", "9999-12-31", date(9999, 12, 31)),
-        ("date", "0000-12-31", None),
-        ("date", "20261125", None),
-        ("date", "2026-W01-1", None),
-        ("date", "\u0662\u0660\u0662\u0664-12-31", None),
-        ("date", "2026-11-25\n", None),
-        ("timestamp_ms", 1.5, None),
-        ("date", "2026-11-25", date(2026, 11, 25)),
-        ("date", "2026-02-30", None),
-        ("date", 20260225, None),
-        ("decimal(5,2)", b"123.45", Decimal("123.45")),
-        ("decimal(5,2)", b"1e2", Decimal("100.00")),
-        ("decimal(5,2)", "12.30", Decimal("12.30")),
-        ("decimal(5,2)", b"0.001", None),  # a digit would go
-        ("decimal(5,2)", b"1234.5", None),
-        ("decimal(5,2)", "NaN", None),
-        ("decimal(5,2)", " 1", None),
-        ("decimal(12,2)", b"1e-41", None),
-        ("decimal(12,2)", b"1e-5000000", None),
-        ("decimal(12,2)", b"1e-999999999", None),
-        ("decimal(12,2)", b"1e999999999", None),
-        ("decimal(12,2)", b"1e-" + b"9" * 5000, None),
-        ("decimal(12,2)", b"1e" + b"9" * 5000, None),
-        ("decimal(12,2)", b"1e" + b"0" * 5000 + b"1", Decimal(10)),
-        ("decimal(12,2)", b"0e-" + b"9" * 5000, Decimal(0)),
-        ("decimal(12,2)", b"-0.000e999999999", Decimal(0)),
-        ("decimal(12,2)", b"0." + b"0" * 5000 + b"125e5002", Decimal("12.5")),
-        ("decimal(12,2)", b"125" + b"0" * 5000 + b"e-5001", Decimal("12.5")),
-        ("decimal(12,2)", b"1.50" + b"0" * 5000, Decimal("1.5")),
-        ("decimal(12,2)", b"1.5" + b"0" * 5000 + b"1", None),
-        ("decimal(12,2)", b"9999999999.99", Decimal("9999999999.99")),
-        ("decimal(12,2)", b"-9999999999.99", Decimal("-9999999999.99")),
-        ("decimal(12,2)", b"10000000000", None),
-        ("decimal(12,2)", "1e2", Decimal(100)),
-        ("decimal(12,2)", "1_000.50", None),
-        ("decimal(12,2)", "\u0663", None),  # an Arabic digit
-        ("decimal(12,2)", "007", None),
-        ("decimal(12,2)", "+7", None),
-        ("decimal(12,2)", "1.", None),
-        ("decimal(12,2)", ".5", None),
-        ("decimal(12,2)", "1\n", None),
-        ("decimal(12,2)", "", None),
-        ("decimal(12,2)", "Infinity", None),
-        ("decimal(12,2)", "sNaN123", None),
-        ("decimal(12,2)", b'"1\\u0030"', Decimal(10)),
-        ("decimal(12,2)", True, None),
-        ("decimal(12,2)", [1], None),
-        ("decimal(38,38)", b"0." + b"9" * 38, Decimal("0." + "9" * 38)),
-        ("decimal(38,38)", b"1", None),
-        ("decimal(38,0)", b"1e37", Decimal(10) ** 37),
-        ("decimal(38,0)", b"1e38", None),
-        ("decimal(38,0)", b"12345678901234567890123456789012345678", Decimal("12345678901234567890123456789012345678")),
-        ("double", b"1e400", None),
-        ("double", (1 << 53) + 1, None),
-        ("double", 1 << 53, float(1 << 53)),
-        ("double", 1 << 256, float(1 << 256)),
-        ("double", (1 << 256) - 1, None),
-        ("double", 10**42 + 1, None),
-        ("double", 1 << 1023, float(1 << 1023)),
-        ("double", b"9" * 309, None),
-        ("double", b"9" * 5000, None),
-        ("double", b"-" + b"9" * 5000, None),
-        ("bigint", -(1 << 63), -(1 << 63)),
-        ("bigint", (1 << 256) - 1, None),
-        ("bigint", b"9" * 5000, None),
-        ("int", b"9" * 5000, None),
-        ("timestamp_ms", b"9" * 5000, None),
-        ("bigint", b"1.0", None),
-        ("bigint", b"1e3", None),
-        ("bigint", "1", None),
-        ("bigint", True, None),
-        ("bigint", 1 << 63, None),
-        ("int", 1 << 31, None),
-        ("boolean", 1, None),
-        ("string", 1, None),
-        ("json", {"a": [1, None]}, '{"a": [1, null]}'),
-        ("json", 1.50, "1.5"),
+FITS = [
+    ("timestamp", "2026-11-25T10:00:00Z", datetime(2026, 11, 25, 10, tzinfo=UTC)),
+    ("timestamp", "2026-11-25T10:00:00.123456+02:00", datetime(2026, 11, 25, 8, 0, 0, 123456, tzinfo=UTC)),
+    ("timestamp", "2024-12-31T23:59:59.999999999Z", datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ("timestamp", "1969-12-31T23:59:59.9999999Z", datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ("timestamp", f"2024-12-31T23:59:59.{'9' * 5000}Z", datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ("timestamp", "2024-12-31t23:59:59.5z", datetime(2024, 12, 31, 23, 59, 59, 500000, tzinfo=UTC)),
+    ("timestamp", b'"2024-12-31T23:59:59.99999999\\u0039Z"', datetime(2024, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ("timestamp", "0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
+    ("timestamp", "0001-01-01T08:00:00+08:00", datetime(1, 1, 1, tzinfo=UTC)),
+    ("timestamp", "9999-12-31T15:59:59.999999999-08:00", datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)),
+    ("timestamp_ms", 1795640244933, datetime(2026, 11, 25, 20, 57, 24, 933000, tzinfo=UTC)),
+    ("timestamp_ms", -1, datetime(1969, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
+    ("timestamp_ms", -62135596800000, datetime(1, 1, 1, tzinfo=UTC)),
+    ("timestamp_ms", 253402300799999, datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
+    ("date", "0001-01-01", date(1, 1, 1)),
+    ("date", "9999-12-31", date(9999, 12, 31)),
+    ("date", "2026-11-25", date(2026, 11, 25)),
+    ("decimal(5,2)", b"123.45", Decimal("123.45")),
+    ("decimal(5,2)", b"1e2", Decimal("100.00")),
+    ("decimal(5,2)", "12.30", Decimal("12.30")),
+    ("decimal(12,2)", b"1e" + b"0" * 5000 + b"1", Decimal(10)),
+    ("decimal(12,2)", b"0e-" + b"9" * 5000, Decimal(0)),
+    ("decimal(12,2)", b"-0.000e999999999", Decimal(0)),
+    ("decimal(12,2)", b"0." + b"0" * 5000 + b"125e5002", Decimal("12.5")),
+    ("decimal(12,2)", b"125" + b"0" * 5000 + b"e-5001", Decimal("12.5")),
+    ("decimal(12,2)", b"1.50" + b"0" * 5000, Decimal("1.5")),
+    ("decimal(12,2)", b"9999999999.99", Decimal("9999999999.99")),
+    ("decimal(12,2)", b"-9999999999.99", Decimal("-9999999999.99")),
+    ("decimal(12,2)", "1e2", Decimal(100)),
+    ("decimal(12,2)", b'"1\\u0030"', Decimal(10)),
+    ("decimal(38,38)", b"0." + b"9" * 38, Decimal("0." + "9" * 38)),
+    ("decimal(38,0)", b"1e37", Decimal(10) ** 37),
+    ("decimal(38,0)", b"12345678901234567890123456789012345678", Decimal("12345678901234567890123456789012345678")),
+    ("double", 1 << 53, float(1 << 53)),
+    ("double", 1 << 256, float(1 << 256)),
+    ("double", 1 << 1023, float(1 << 1023)),
+    ("bigint", -(1 << 63), -(1 << 63)),
+    ("json", {"a": [1, None]}, '{"a": [1, null]}'),
+    ("json", 1.50, "1.5"),
+]
+NINES = b"9" * 5000
+UNFIT: dict[str, list[object]] = {
+    "timestamp": [
+        *("2026-11-25T10:00:00", "yesterday", 1795640244933, "10000-01-01T00:00:00Z", "2024-02-30T00:00:00Z"),
+        *("0001-01-01T00:00:00+08:00", "9999-12-31T23:59:59-08:00", "0000-12-31T23:59:59-08:00"),  # by UTC
+        *("2024-12-31T24:00:00Z", "2024-12-31T23:59:60Z", "2024-12-31T23:59Z", "2024-12-31T23:59:59,5Z"),
+        *("2024-12-31T23:59:59.Z", "2024-12-31T23:59:59+24:00", "2024-12-31T23:59:59+05:60"),
+        *("\u0662\u0660\u0662\u0664-12-31T23:59:59Z", "2024-12-31T23:59:59Z\n"),  # Arabic digits
     ],
+    "timestamp_ms": [1 << 62, -62135596800001, 253402300800000, 1.5, NINES],
+    "date": [
+        *("0000-12-31", "20261125", "2026-W01-1", "\u0662\u0660\u0662\u0664-12-31", "2026-11-25\n", "2026-02-30"),
+        20260225,
+    ],
+    "decimal(5,2)": [b"0.001", b"1234.5", "NaN", " 1"],  # of the first a digit would go
+    "decimal(12,2)": [
+        *(b"1e-41", b"1e-5000000", b"1e-999999999", b"1e999999999", b"1e-" + NINES, b"1e" + NINES, b"10000000000"),
+        *(b"1.5" + b"0" * 5000 + b"1", "1_000.50", "\u0663", "007", "+7", "1.", ".5", "1\n", "", "Infinity", "sNaN123"),
+        *(True, [1]),
+    ],
+    "decimal(38,38)": [b"1"],
+    "decimal(38,0)": [b"1e38"],
+    "double": [b"1e400", (1 << 53) + 1, (1 << 256) - 1, 10**42 + 1, b"9" * 309, NINES, b"-" + NINES],
+    "bigint": [(1 << 256) - 1, NINES, b"1.0", b"1e3", "1", True, 1 << 63],
+    "int": [NINES, 1 << 31],
+    "boolean": [1],
+    "string": [1],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"), [*FITS, *((kind, one, None) for kind, several in UNFIT.items() for one in several)]
 )
 def test_what_fits_into_a_column(kind: str, value: object, expected: object) -> None:
     """Alone, beside others that fit, and beside one that does not."""
@@ -309,7 +248,7 @@ def test_what_fits_into_a_column(kind: str, value: object, expected: object) -> 
 
 
 def test_null_is_null_in_each() -> None:
-    for kind in (
+    kinds = (
         "boolean",
         "int",
         "bigint",
@@ -320,7 +259,8 @@ def test_null_is_null_in_each() -> None:
         "date",
         "decimal(9,2)",
         "json",
-    ):
+    )
+    for kind in kinds:
         assert values_of(kind, None) == ([None], [])
 
 

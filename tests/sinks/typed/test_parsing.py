@@ -82,7 +82,7 @@ def test_rows_and_dead_letters(tmp_path: Path) -> None:
     ]
 
 
-def test_a_message_whose_body_cannot_be_read_says_why_and_keeps_what_is_stored(tmp_path: Path) -> None:
+def test_an_unreadable_body_says_why_and_is_kept_as_stored(tmp_path: Path) -> None:
     text = definition(reading=Reading(format="text"), schema=None)
     given: list[dict[str, Any]] = [
         {"body": b"sound", "sys_flag": 1},
@@ -100,13 +100,13 @@ def test_a_message_whose_body_cannot_be_read_says_why_and_keeps_what_is_stored(t
     ]  # fmt: skip
 
 
-def test_what_is_stored_is_not_shown_by_a_table_that_hides_something(tmp_path: Path) -> None:
+def test_a_table_with_masks_keeps_no_stored_body(tmp_path: Path) -> None:
     hiding = definition(reading=Reading(format="text"), schema=None, masks={"text": "hash"})
     made = Task(tmp_path, hiding, {"sys_flag": 1, "stored_body": b"junk"})
     assert [(row["reason"], row["body"]) for row in made.unfit] == [("not_decompressed", None)]
 
 
-def test_a_time_of_a_record_outside_the_years_that_readers_have_is_null(tmp_path: Path) -> None:
+def test_record_times_outside_the_years_1_to_9999_are_null(tmp_path: Path) -> None:
     """A producer of Kafka that gives microseconds, or nanoseconds, for milliseconds."""
     text = definition(reading=Reading(format="text"), schema=None)
     last_us = 253_402_300_799_999_999

@@ -159,7 +159,7 @@ def test_a_worker_that_dies_less_than_three_times_costs_no_message(deaths: int) 
     assert (table.rows, table.unfit) == ([(A, 0, 0), (A, 10, 0), (A, 20, 0)], [])
 
 
-def test_what_dies_of_many_messages_at_once_only_is_taken_in_smaller_steps() -> None:
+def test_too_many_messages_at_once_are_taken_in_smaller_steps() -> None:
     """As where memory does not suffice for all of them."""
     table = Table({A: list(range(64))}, {A: 64}, set())
     while table.plan().ways:
@@ -180,14 +180,14 @@ def test_without_a_message_nobody_is_suspected() -> None:
     assert suspects.narrowed(table.plan(), table.state) == table.plan()
 
 
-def test_where_even_an_unread_message_lets_a_worker_die_nobody_is_suspected_any_more() -> None:
+def test_suspicion_ends_if_the_worker_dies_without_the_message() -> None:
     suspects, alone = Suspects(), spans((4, 5))
     tried = [spans((0, 10)), alone, alone, alone]
     assert [suspects.died({A: one}, {A: alone[0]}, 1, "died") for one in tried] == [True, True, True, False]
     assert suspects.unread is None
 
 
-def test_a_killed_step_is_not_repeated_as_a_whole_and_its_dead_letters_go() -> None:
+def test_of_a_killed_step_a_part_is_repeated_and_its_dead_letters_go() -> None:
     """It was announced: its dead letters are there, and its rows are not. A worker dies in it now."""
     announced = TypedState("made", number=1, logs={A: Followed(0, Offset(100))})
     table = Table({A: list(range(0, 100, 10))}, {A: 100}, {(A, 70, 0)}, announced=announced)

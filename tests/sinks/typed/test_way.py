@@ -57,7 +57,7 @@ def test_the_table_has_what_its_log_has(history: list[tuple[int, set[int], bool,
         assert followed == Followed(epoch, Offset(end), holes)
 
 
-def test_a_table_that_is_there_is_asked_nothing() -> None:
+def test_a_table_at_the_end_of_its_log_has_nothing_to_do() -> None:
     holes = ranges({0, 1, 5})
     followed = Followed(2, Offset(9), holes)
     found = way(followed, 2, Offset(9), holes, None)
@@ -77,7 +77,7 @@ def test_what_is_whole_goes_to_the_first_gap(missing: set[int], end: int) -> Non
     assert list(range(whole.start, whole.end)) == first_run
 
 
-def test_a_state_is_what_it_was() -> None:
+def test_a_state_survives_json() -> None:
     state = TypedState("made", 2, 3, {LOG: Followed(1, Offset(7), ranges({2, 3}))})
     assert TypedState.from_json(state.as_json()) == state
     assert TypedState.from_json(state.moved({LOG: Followed(1, Offset(9))}).as_json()).number == 4

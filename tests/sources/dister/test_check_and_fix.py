@@ -52,7 +52,7 @@ TABLE = {
 
 @pytest.mark.parametrize("scenario", TABLE)
 def test_the_table(scenario: str) -> None:
-    """DI-83."""
+    """DI-80, DI-83."""
     replica, count, faithful, safe, checks = TABLE[scenario]
     theirs = leader(count)
     assert walk_back(theirs, replica) == Walk(faithful * 10_000 + RND if faithful else None, checks)

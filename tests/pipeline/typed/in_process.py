@@ -1,0 +1,108 @@
+"""Typed tables without Spark: tasks run in this process, on tables that need no JVM.
+
+What the views make of a record is left out: a message here is one record, not compressed, of no inner batch, and there
+is no condition. `test_by_spark.py` has these.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sinks.delta.kernel import KernelTable, Overlap, Snapshot
+from sinks.typed.definition import Definition
+from sinks.typed.step.log_rows import LogRows, Share, shares
+from sinks.typed.step.messages import topic_names
+from sinks.typed.step.parsing import MESSAGES
+from sources.offsets import LogId, OffsetRange
+from tests.pipeline import group_in_process
+from tests.pipeline.typed.world import InFiles
+from tests.sinks.plain_session import make_plain
+
+
+class WorkerDies(BaseException):
+    """What a task raises where a worker would be killed."""
+
+
+class PlainMessages:
+    """Stands for `PreparedMessages`."""
+
+    def __init__(self, _spark: object, log: KernelTable, wanted: Definition, work: Any, _ddl: str) -> None:
+        assert wanted.where is None
+        assert not wanted.tags
+        self._log = log
+        self._work = work
+        self._reading = LogRows(wanted.source, log.path, topic_names(wanted))
+
+    def prepare(self) -> None:
+        """There is nothing to plan."""
+
+    def run(
+        self, on: Snapshot, ranges: Mapping[LogId, Sequence[OffsetRange]], _share_size: int, given: Any
+    ) -> list[dict[str, Any]]:
+        """In two tasks. Raises PySparkException as Spark does, with the text of what ended one."""
+        files = {
+            log_id: self._log.files(
+                on,
+                {"log_id": str(log_id)},
+                Overlap(OffsetRange(min(one.start for one in several), max(one.end for one in several)), "offset"),
+            )
+            for log_id, several in ranges.items()
+        }
+        try:
+            return [row for one in shares(files, ranges, 2) for row in self._task(one, given)]
+        except WorkerDies as error:
+            raise PySparkException("Python worker exited unexpectedly (crashed)") from error
+        except Exception:  # noqa: BLE001
+            raise PySparkException(traceback.format_exc()) from None
+
+    def _task(self, share: Share, given: Any) -> Iterator[dict[str, Any]]:
+        work = cloudpickle.loads(cloudpickle.dumps(self._work))  # type: ignore[no-untyped-call]
+        for batch in work(self._messages(share), given):
+            yield from batch.to_pylist()
+
+    def _messages(self, share: Share) -> Iterator[pa.RecordBatch]:
+        for batch in self._reading(share, self._reading.spec.schema.names):
+            rows = batch.filter(pc.equal(batch["kind"], "message"))
+            found = {name: rows[name] for name in ("log_id", "offset", "body", "sys_flag")}
+            found |= {"stored_at": rows["store_timestamp"], "source": rows["topic"]}
+            columns = [found.get(one.name, pa.nulls(rows.num_rows, one.type)).cast(one.type) for one in MESSAGES]
+            yield pa.RecordBatch.from_arrays(columns, schema=MESSAGES)
+
+
+def jobs_in_process(patch: pytest.MonkeyPatch) -> None:
+    """Jobs run like this, too; their session is a plain one."""
+    group_in_process.use(patch)
+    for name in ("pipeline.job.replicate.prepare_for_many_files", "tests.pipeline.running.register"):
+        patch.setattr(name, lambda spark: None)
+
+
+@contextmanager
+def in_process() -> Iterator[SparkSession]:
+    """What stands for a session, as long as the `with` lasts."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+        for module in (
+            "pipeline.job.catalog",
+            "pipeline.operate.maintain",
+            "sinks.typed.table",
+            "sinks.views.registration",
+        ):
+            patch.setattr(f"{module}.names_in", lambda _, place: {one.name for one in Path(place).glob("*/")})
+        yield make_plain(patch)
+
+
+@contextmanager
+def world_in_process(folder: Path) -> Iterator[InFiles]:
+    with in_process() as session, closing(InFiles(session, folder)) as world:
+        yield world

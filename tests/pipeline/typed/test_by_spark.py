@@ -1,0 +1,72 @@
+"""What of a typed table Spark alone does: the views make messages of records, and conditions choose among them."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pytest
+
+from sinks.typed.formats.reading import Reading
+from sources.errors import ConfigurationError
+from tests.pipeline.typed.in_process import PlainMessages
+from tests.pipeline.typed.world import InFiles, bring, fields
+
+pytestmark = pytest.mark.spark
+
+
+def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The queries of `PreparedMessages`, each for two steps. What stands for them in other tests makes the same."""
+    junk = b"no stream of zlib"
+    tagged = by_spark.follower(name="tagged", tags=("a", "b"), where="tags <> 'b'")
+    notes = by_spark.follower(name="notes", topics=("notes",), reading=Reading(format="text"))
+    for step in (1, 2):
+        for tag in ("a", "b", "c"):
+            by_spark.send({"id": f"{tag}{step}"}, properties={"TAGS": tag})
+        by_spark.send(zlib.compress(b'{"id": "z"}'), junk, properties={"TAGS": "a"}, sys_flag=1)
+        by_spark.send(b"plain \xff", "plain", topic="notes")
+        by_spark.replicate()
+        assert (bring(tagged), bring(notes)) == (1, 1)
+    assert fields(by_spark.rows("tagged")) == [{"id": "a1"}, {"id": "z"}, {"id": "a2"}, {"id": "z"}]
+    assert fields(by_spark.rows("notes")) == [{"text": '"plain"'}] * 2
+    told = "sys_flag 1, 17 bytes that cannot be decompressed, or are too many then"
+    assert [(row["reason"], row["found"], row["body"]) for row in by_spark.unfit()] == [
+        ("not_decompressed", told, junk),
+        ("not_utf8", "byte 0xff at 6", b"plain \xff"),
+    ] * 2
+    with pytest.raises(ConfigurationError, match="where"):
+        by_spark.follower(name="wrong", where="no_such_column > 1").prepare()
+    monkeypatch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+    bring(by_spark.follower(name="in_process", topics=("notes",), reading=Reading(format="text")))
+    assert by_spark.rows("in_process") == by_spark.rows("notes")
+    assert [row["table"] for row in by_spark.unfit()].count("in_process") == 2
+
+
+def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {
+        "schema": {"id": "string", "price": "double", "card": "string"},
+        "masks": {"card": "redact"},
+        "computed": {
+            "cents": ("bigint", "round(price * 100)"),
+            "at": ("date", "CAST(stored_at AS DATE)"),
+            "seen": ("string", "concat(id, card)"),
+        },
+    }
+    monkeypatch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+    for price in (1.25, 2.5):
+        by_spark.send({"id": "a", "price": price, "card": "4711"}, {"id": "b", "price": price})
+        by_spark.follow(**how)
+    by_spark.follow(name="by_key", key=("id",), **how)
+    rows = by_spark.rows()
+    assert [(row["id"], row["cents"], row["seen"]) for row in rows] == [
+        ("a", 125, "a***"), ("b", 125, None), ("a", 250, "a***"), ("b", 250, None),
+    ]  # fmt: skip
+    assert [row["at"] for row in rows] == [row["stored_at"].date() for row in rows]
+    assert by_spark.rows("by_key") == rows[2:]
+    files = {path.name for path in Path(by_spark.lake, "tables", "orders").glob("*.parquet")}
+    assert files == {Path(uri).name for uri in deltalake.DeltaTable(f"{by_spark.lake}/tables/orders").file_uris()}
+    for sql, said in (("no_such_column", "no_such_column"), ("rand()", "another value each time")):
+        with pytest.raises(ConfigurationError, match=said):
+            by_spark.follow(name="wrong", **{**how, "computed": {"x": ("double", sql)}})
