@@ -87,7 +87,7 @@ $(VENV)/.docs: $(STAMP)
 test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
 	$(BIN)/python -m pytest -m "$(GATE)" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
-unit: setup ## the pure tests only, in less than a minute
+unit: setup ## the pure tests only, in a minute or two
 	$(BIN)/python -m pytest -m "$(PURE)" -n auto $(ARGS)
 
 nightly: lint airflow-setup browser-setup azurite-setup ## within the hour: older brokers, Airflow, Azure, Chromium, demos, what repeats, random cases (SEED=…)
@@ -105,7 +105,7 @@ soak: setup airflow-setup azurite-setup ## long runs: a large log, random kills,
 bench: setup ## the figures that have goals, into bench/results (hours; ARGS="--only catch_up --rounds 1")
 	$(BIN)/python -m bench $(ARGS)
 
-bench-quick: setup ## two minutes: fails where a main ratio is 25 % below the recorded one (ARGS=--record records them)
+bench-quick: setup ## a few minutes: fails where a main ratio is 25 % below the recorded one (ARGS=--record records them)
 	$(BIN)/python -m bench.quick $(ARGS)
 
 bench-more: setup ## further figures, as ratios against something in the same run

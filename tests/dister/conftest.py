@@ -12,8 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.dister.twin import Twin
-from tests.pipeline.typed.in_process import jobs_in_process
-from tests.sinks.plain_session import make_plain
+from tests.pipeline.group_in_process import use_plain
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +23,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     """What stands for one, also in jobs."""
-    jobs_in_process(monkeypatch)
-    return make_plain(monkeypatch)
+    return use_plain(monkeypatch)
 
 
 @pytest.fixture

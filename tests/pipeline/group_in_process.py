@@ -97,6 +97,26 @@ also_with_spark = pytest.mark.parametrize(
 """Those of `session` that show each time, and not only at night, that Kernel does what its stand-in does."""
 
 
+# Who takes `session_for` by name. Its own module comes last: a module that is imported while it is exchanged would keep
+# for good what stands in its place.
+_TAKERS = (
+    "pipeline.operate.repair",
+    "pipeline.verify.run",
+    "pipeline.sql.reader",
+    "pipeline.inspect.tables",
+    "pipeline.demo.dister",
+    "pipeline.demo.kafka",
+    "pipeline.demo.rocketmq",
+    "pipeline.spark.session",
+)
+
+
+def give_to_verbs(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Verbs that would start a session take this one."""
+    for module in _TAKERS:
+        monkeypatch.setattr(f"{module}.session_for", lambda *_, **__: session)
+
+
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
@@ -113,6 +133,5 @@ def use_plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
     monkeypatch.setattr("pipeline.job.replicate.prepare_for_many_files", lambda _: None)
     monkeypatch.setattr("pipeline.verify.run.jumps", lambda *_: ())
     monkeypatch.setattr("tests.pipeline.running.register", lambda _: None)
-    for module in ("pipeline.spark.session", "pipeline.operate.repair", "pipeline.verify.run"):
-        monkeypatch.setattr(f"{module}.session_for", lambda *_, **__: session)
+    give_to_verbs(session, monkeypatch)
     return session

@@ -5,11 +5,12 @@ It has what the code under test asks of a session, but no queries: who asks for 
 
 from __future__ import annotations
 
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -19,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelTable
 from sinks.storage.place import placed
-from sinks.warehouse import names_in
 from tests.sinks.plain_table import PlainTable
 
 
@@ -56,23 +56,56 @@ def _copy(value: Any) -> Any:
     return cloudpickle.loads(dumps(value))
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Hadoop's FileStatus, and the Path in it."""
+
+    path: Path
+
+    def getPath(self) -> _Listed:
+        return self
+
+    def getName(self) -> str:
+        return self.path.name
+
+    def isDirectory(self) -> bool:
+        return self.path.is_dir()
+
+
+class _Folder:
+    """Hadoop's Path, and the file system that lists it."""
+
+    def __init__(self, place: str) -> None:
+        folder = placed(place).local
+        assert folder is not None, f"{place} is not on this machine"
+        self._listed = [_Listed(one) for one in folder.iterdir()] if folder.exists() else []
+
+    def getFileSystem(self, _: object) -> _Folder:
+        return self
+
+    def listStatus(self, _: object) -> list[_Listed]:
+        return self._listed
+
+
 class PlainSession:
     sparkContext = _Context()
+    _jsc = SimpleNamespace(hadoopConfiguration=lambda: None)
 
 
-def _names_in(_: object, place: str) -> set[str]:
-    folder = placed(place).local
-    return {one.name for one in folder.iterdir() if one.is_dir()} if folder is not None and folder.exists() else set()
+_JAVA = SimpleNamespace(
+    org=SimpleNamespace(apache=SimpleNamespace(hadoop=SimpleNamespace(fs=SimpleNamespace(Path=_Folder))))
+)
 
 
 def make_plain(patch: pytest.MonkeyPatch) -> SparkSession:
-    """From now on every KernelTable is a PlainTable, until `patch` is undone; the session to make them with."""
+    """From now on every KernelTable is a PlainTable, until `patch` is undone; the session to make them with.
+
+    Nothing is exchanged that a module imports by name: one that is imported meanwhile would keep it for good.
+    """
     for name, value in vars(PlainTable).items():
         if not name.startswith("__") or name == "__init__":
             patch.setattr(KernelTable, name, value, raising=False)
-    for module in list(sys.modules.values()):
-        if getattr(module, "__dict__", {}).get("names_in") is names_in:
-            patch.setattr(module, "names_in", _names_in)
+    patch.setattr("sinks.warehouse.java_names", lambda _: _JAVA)
     return cast(SparkSession, PlainSession())
 
 

@@ -25,9 +25,8 @@ from sinks.typed.step.log_rows import LogRows, Share, shares
 from sinks.typed.step.messages import topic_names
 from sinks.typed.step.parsing import MESSAGES
 from sources.offsets import LogId, OffsetRange
-from tests.pipeline import group_in_process
+from tests.pipeline.group_in_process import use_plain
 from tests.pipeline.typed.world import InFiles
-from tests.sinks.plain_session import make_plain
 
 
 class WorkerDies(BaseException):
@@ -80,26 +79,12 @@ class PlainMessages:
             yield pa.RecordBatch.from_arrays(columns, schema=MESSAGES)
 
 
-def jobs_in_process(patch: pytest.MonkeyPatch) -> None:
-    """Jobs run like this, too; their session is a plain one."""
-    group_in_process.use(patch)
-    for name in ("pipeline.job.replicate.prepare_for_many_files", "tests.pipeline.running.register"):
-        patch.setattr(name, lambda spark: None)
-
-
 @contextmanager
 def in_process() -> Iterator[SparkSession]:
-    """What stands for a session, as long as the `with` lasts."""
+    """What stands for a session, also in jobs and verbs, as long as the `with` lasts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
-        for module in (
-            "pipeline.job.catalog",
-            "pipeline.operate.maintain",
-            "sinks.typed.table",
-            "sinks.views.registration",
-        ):
-            patch.setattr(f"{module}.names_in", lambda _, place: {one.name for one in Path(place).glob("*/")})
-        yield make_plain(patch)
+        yield use_plain(patch)
 
 
 @contextmanager

@@ -27,8 +27,8 @@ from sinks.views.registration import register as register_tables
 from sinks.warehouse import ensure_tables
 from sources.errors import LogtwinError
 from tests.patience import wait_until
+from tests.pipeline.group_in_process import give_to_verbs
 from tests.pipeline.running import job_config, replicate_now
-from tests.pipeline.typed.in_process import jobs_in_process
 from tests.pipeline.typed.world import InFiles, Served, World, bring, fields
 
 TABLES = """
@@ -73,7 +73,7 @@ def test_beside_its_log_and_by_its_verbs(
     served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = written(served, tmp_path)
-    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
+    give_to_verbs(spark, monkeypatch)
     says = Verbs(file)
     not_yet = "  not created yet: logtwin replicate creates it\n"
     assert says("list") == (0, f"orders: upsert, from orders\n{not_yet}strict: append, from orders\n{not_yet}")
@@ -131,7 +131,7 @@ def test_in_the_catalog_by_their_names(
     served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The session's own catalog is in memory here; with a metastore of Hive `make soak` does the same."""
-    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
+    give_to_verbs(spark, monkeypatch)
     file = written(served, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
     served.send({"id": "a"})
     served.replicate()
@@ -174,7 +174,7 @@ def test_in_the_catalog_by_their_names(
 def test_a_definition_written_for_what_there_is(
     by_spark: InFiles, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
+    give_to_verbs(spark, monkeypatch)
     file = written(by_spark, tmp_path, "")
     says = Verbs(file)
     assert says("add", "--from", "new-orders")[1].splitlines() == [
@@ -212,10 +212,9 @@ def test_a_running_job_brings_its_tables_on_beside_one_that_fails(
 
 
 def test_the_errors_of_all_logs_and_tables_are_told(
-    world: InFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    world: InFiles, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A run to the end raises the first one, which its caller prints; the others are in its log."""
-    jobs_in_process(monkeypatch)
     world.send(b"broken")
     world.replicate()
     logs = [{"id": "rocketmq/test", **world.options}, {"id": "rocketmq/away", "path": str(tmp_path / "away")}]
@@ -261,7 +260,7 @@ def test_topics_without_messages_are_told(
 ) -> None:
     """The log is rocketmq/test."""
     file = written(served, tmp_path, UNMATCHED)
-    monkeypatch.setattr("pipeline.spark.session.session_for", lambda *_: spark)
+    give_to_verbs(spark, monkeypatch)
     says = Verbs(file)
     served.send({"id": "a"}, topic="test")
     served.send({"id": "b"}, {"id": "c"}, topic="SELF_TEST_TOPIC")
