@@ -36,9 +36,10 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 _KINDS = ("airflow", "peer", "spark", "pure")
 _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
 
-# Modules of one process share what costs most to make: servers of Airflow, the replica of both real logs, real brokers.
+# Modules of one process share what costs most: servers of Airflow, replicas of real logs, a reader, real brokers.
 _TOGETHER = {
     "tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views",
+    "tests/pipeline/sql/": "sql", "tests/pipeline/test_cli_sql.py": "sql",
     "tests/peers/test_kafka": "kafka", "tests/peers/test_views_live.py": "live views", "tests/peers/": "rocketmq",
 }  # fmt: skip
 
