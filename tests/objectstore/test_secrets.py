@@ -120,7 +120,8 @@ def test_a_key_is_neither_said_nor_written(
         (tmp_path / name).write_text(key)
     monkeypatch.setenv(VARIABLE, at(s3.endpoint, **{name: f"file:{tmp_path / name}" for name in named}).as_text())
     lake = f"s3a://{s3.bucket}/lake"
-    with caplog.at_level(logging.DEBUG):
+    # a verb that ran in this process before has muted py4j
+    with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, "py4j"):
         reach(spark, placed(lake), tempfile.gettempdir())
         Members(spark, lake, sound("a", sizes=(100,))).bring(100)
     java = spark._jvm.java.lang.System.getProperties().toString()  # type: ignore[union-attr]  # while it runs
