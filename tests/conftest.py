@@ -65,9 +65,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several processes, what takes minutes begins first, and what waits for brokers runs beside what computes."""
     if config.option.module_order is not None:
-        modules = list({item.path: None for item in items})
+        modules = list(dict.fromkeys(item.path for item in items))
         random.Random(config.option.module_order).shuffle(modules)
-        items.sort(key=lambda item: modules.index(item.path))
+        places = {path: place for place, path in enumerate(modules)}
+        items.sort(key=lambda item: places[item.path])
         return
     if not hasattr(config, "workerinput"):
         return

@@ -7,9 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sources.master import RECORD_SCHEMA
-from sources.rocketmq.columns import codec
-from tests.pipeline.running import assert_covered
+from tests.pipeline.running import assert_covered, encoded
 
 TEST = "rocketmq/test"
 
@@ -30,8 +28,7 @@ def count_of(lake: Path, name: str = "log") -> int:
 
 def rebuilt(lake: Path, log_id: str = TEST) -> bytes:
     """The bytes of a commit log, from the table alone."""
-    records = table_of(lake, "log", log_id).select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
-    return b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
+    return encoded(table_of(lake, "log", log_id))
 
 
 def assert_whole(lake: Path, log: bytes, log_id: str = TEST) -> None:

@@ -72,8 +72,12 @@ def stored(spark: SparkSession, warehouse: Path | str, name: str) -> pa.Table:
 
 def bytes_of(spark: SparkSession, warehouse: Path | str) -> bytes:
     """The master's log, rebuilt from the table alone."""
-    table = stored(spark, warehouse, "log").sort_by("offset")
-    records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
+    return encoded(stored(spark, warehouse, "log").sort_by("offset"))
+
+
+def encoded(log: pa.Table) -> bytes:
+    """What rows of the log table, in order, are in a commit log."""
+    records = log.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA)
     return b"".join(codec.encode(batch) for batch in records.combine_chunks().to_batches())
 
 

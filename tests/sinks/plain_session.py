@@ -46,12 +46,13 @@ class _Shares:
         the traceback of what ended a task.
         """
         try:
-            return list(chain.from_iterable(_copy(self.work)(_copy(one)) for one in self.shares))
+            return list(chain.from_iterable(copied(self.work)(copied(one)) for one in self.shares))
         except Exception:  # noqa: BLE001 - as a worker does
             raise PySparkException(traceback.format_exc()) from None
 
 
-def _copy(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """As it is in a worker."""
     dumps: Any = cloudpickle.dumps
     return cloudpickle.loads(dumps(value))
 

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -27,6 +26,7 @@ from sinks.typed.step.parsing import MESSAGES
 from sources.offsets import LogId, OffsetRange
 from tests.pipeline.group_in_process import use_plain
 from tests.pipeline.typed.world import InFiles
+from tests.sinks.plain_session import copied
 
 
 class WorkerDies(BaseException):
@@ -66,8 +66,7 @@ class PlainMessages:
             raise PySparkException(traceback.format_exc()) from None
 
     def _task(self, share: Share, given: Any) -> Iterator[dict[str, Any]]:
-        work = cloudpickle.loads(cloudpickle.dumps(self._work))  # type: ignore[no-untyped-call]
-        for batch in work(self._messages(share), given):
+        for batch in copied(self._work)(self._messages(share), given):
             yield from batch.to_pylist()
 
     def _messages(self, share: Share) -> Iterator[pa.RecordBatch]:
