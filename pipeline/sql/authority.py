@@ -74,9 +74,7 @@ _UNRESOLVED: Final = _names(
     """
 )
 _COMMANDS: Final = _names(
-    """
-    CreateSQLFunctionCommand CreateTempViewUsing CreateViewCommand ResetCommand SetCommand ExplainCommand
-    """
+    "CreateSQLFunctionCommand CreateTempViewUsing CreateViewCommand ResetCommand SetCommand ExplainCommand"
 )
 _DESCRIPTION: Final = re.compile(r"(Show|Describe)\w+|ExplainCommand")
 _PARTS: Final = re.compile(
