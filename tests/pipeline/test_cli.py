@@ -207,12 +207,6 @@ def test_send_is_told_who_sends_as_a_log_is(
     assert "hunter2" not in err
 
 
-def test_send_without_a_broker_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "send", "--to", "127.0.0.1:1", "--count", "1")
-    assert code == 3
-    assert "127.0.0.1:1" in err
-
-
 def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:
     nothing = replace(PROGRESS, position=None)
     assert _place(nothing) == "offset none"

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -75,15 +74,6 @@ def test_a_file_of_statements(said: Said, job: Path, tmp_path: Path) -> None:
 def test_statements_from_standard_input(said: Said, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n FROM log;"))
     assert said("sql", "--config", job, "--format", "json")[:2] == (0, f'{{"n":{len(TEXTS)}}}\n')
-
-
-@pytest.mark.usefixtures("opened")
-def test_a_parquet_file(said: Said, job: Path, tmp_path: Path) -> None:
-    file = tmp_path / "bodies.parquet"
-    query = "SELECT body FROM log ORDER BY offset"
-    code, out, _ = said("sql", "--config", job, "-e", query, "--format", "parquet", "--output", file)
-    assert (code, out) == (0, "")
-    assert pq.read_table(file)["body"].to_pylist() == list(TEXTS)
 
 
 @pytest.mark.usefixtures("opened")

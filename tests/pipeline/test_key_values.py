@@ -15,7 +15,6 @@ from pipeline.inspect.selection import OneLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
-from pipeline.operate.repair import repair_logs
 from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.operator_at_work import Said, run
@@ -132,16 +131,6 @@ def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     leader.set({"b": "3"}, rnd=1)
     replicate_now(session, load(job))
     assert live(tmp_path / "lake") == replayed(leader) == {"a": "2", "b": "3"}
-
-
-def test_after_a_repair_the_map_is_the_leaders(session: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
-    leader.set({"a": "1"}, rnd=7)
-    leader.set({"a": "dirty", "b": "dirty"}, rnd=1)
-    bring(session, tmp_path / "lake", leader)
-    leader.truncate_to(10007)
-    job = job_file(tmp_path, test=leader.folder)
-    list(repair_logs(load(job), str(job), accept_master=False, take_over=False, dry_run=False))
-    assert entries(tmp_path / "lake") == {"a": ("1", 10007, False)}
 
 
 def test_what_a_backfill_brings_is_older_than_what_is_there(

@@ -41,11 +41,6 @@ def test_nothing_is_known_before_the_first_look() -> None:
     assert MasterHistory().growth_bytes_per_s() is None
 
 
-def test_a_log_that_is_idle_has_no_lag_however_long() -> None:
-    seen = history(*((at, 500) for at in range(0, 5000, 7)), reached=500)
-    assert seen.lag_s(Offset(500), 10_000) == 0
-
-
 def test_a_lag_longer_than_the_window_is_remembered() -> None:
     sightings = [(float(at), 1000 + at) for at in range(20_000)]
     seen = history(*sightings, reached=1500)

@@ -81,20 +81,6 @@ def test_a_repair_takes_back_one_log_and_no_other(
     assert bench.offsets("log") == bench.log.boundaries[:-1]
 
 
-def test_a_damaged_file_above_the_sister_s_position_is_the_log_s_own(
-    spark: SparkSession, made: Path, tmp_path: Path
-) -> None:
-    """By its statistics it could have the sister's rows; by the sister's position it cannot."""
-    bench = bench_of(spark, made, tmp_path, CUT)
-    theirs, before, lost = of_the_sister(bench), bench.rows("log"), bench.rows("ledger")[-1]
-    assert lost["start"] >= (bench.state(SISTER).offset or 0)
-    spoil(file_of(bench, lost["start"]))
-    bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["end"])
-    assert bench.repair().taken_out == bench.holes() == (OffsetRange(lost["start"], lost["end"]),)
-    assert bench.rows("log") == [row for row in before if row["offset"] < lost["start"]]
-    assert of_the_sister(bench) == theirs
-
-
 @pytest.mark.parametrize("written", [CUT, pytest.param("optimized", marks=pytest.mark.nightly)])
 def test_a_damaged_file_costs_each_log_the_rows_it_had_there(
     spark: SparkSession, made: Path, tmp_path: Path, written: str

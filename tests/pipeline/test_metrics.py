@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,11 @@ from pipeline.cli.app import main
 from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.metrics import Metrics, serving
 from pipeline.monitoring.probes import LastLook, unhealthy
-from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, MasterUnreachable
 from sources.retention import UntilLoss
-from tests.pipeline.masters import embedded_master
+from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, TOPIC, UNKNOWN, Endpoint, probed, scrape, values
 from tests.truth import Fixture
 
@@ -227,19 +226,6 @@ def test_a_job_that_looks_no_more_is_not_well() -> None:
     assert unhealthy(LastLook([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
 
 
-def test_without_a_port_there_is_no_endpoint(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    with serving(MetricsConfig()) as metrics:
-        assert metrics.update([KNOWN])
-    assert not caplog.text
-
-
-def test_a_taken_port_is_a_configuration_error_that_names_the_key(endpoint: Endpoint) -> None:
-    key = rf"\[metrics\] port = {endpoint.port}"
-    with pytest.raises(ConfigurationError, match=key), serving(MetricsConfig(port=endpoint.port)):
-        pytest.fail("nothing may run on a port that somebody else has")
-
-
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("192.0.2.1", 0)])
 def test_an_address_where_nobody_can_listen_is_a_configuration_error(host: str, port: int) -> None:
     with pytest.raises(ConfigurationError, match=rf"port = {port}, host = '{host}'"):
@@ -257,47 +243,32 @@ def test_replicate_says_so_before_it_starts_anything(
     assert f"[metrics] port = {endpoint.port}" in capsys.readouterr().err
 
 
-@pytest.mark.spark
 def test_a_job_can_be_watched_while_it_runs(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession,
+    fixture_550: Fixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ports: list[int] = []
     seen: list[dict[tuple[str, ...], float]] = []
-    ended = threading.Event()
-    serve = Metrics.serve
 
-    def served(metrics: Metrics, host: str, port: int) -> str:
-        place = serve(metrics, host, port)
-        ports.append(int(place.rpartition(":")[2]))
-        return place
+    class Watched(Metrics):
+        def serve(self, host: str, port: int) -> str:
+            self.place = super().serve(host, port)
+            return self.place
 
-    def watch() -> None:
-        while not ended.wait(0.05):
-            try:
-                seen.extend(values(scrape(port)) for port in ports)
-            except OSError:
-                continue  # the endpoint is not there any more
+        def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
+            goes_on = super().update(logs, tables)
+            seen.append(values(scrape(int(self.place.rpartition(":")[2]))))
+            return goes_on
 
-    monkeypatch.setattr(Metrics, "serve", served)
-
-    watcher = threading.Thread(target=watch)
-    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        job = tmp_path / "job.toml"
-        job.write_text(
-            f'warehouse = "{tmp_path}/lake"\n[metrics]\nport = 0\n[[logs]]\nid = "rocketmq/a"\n'
-            f'master = "{master.options["master"]}"\nremoting = "{master.options["remoting"]}"\n'
-        )
-        watcher.start()
-        try:
-            with pytest.raises(SystemExit):
-                main(["replicate", "--config", str(job), "--available-now"])
-        finally:
-            ended.set()
-            watcher.join()
-    maxima = {found.get(("logtwin_master_maximum_offset_bytes", "rocketmq/a")) for found in seen}
-    committed = {found.get(("logtwin_committed_offset_bytes", "rocketmq/a")) for found in seen}
-    assert maxima - {None} == {fixture_550.max_offset}
-    assert committed - {None, 0} <= {fixture_550.max_offset}
+    monkeypatch.setattr("pipeline.monitoring.metrics.Metrics", Watched)
+    operator = Operator(tmp_path, capsys)
+    operator.configure(path=fixture_550.commitlog_path)
+    operator.job.write_text(f"{operator.job.read_text()}[metrics]\nport = 0\n")
+    operator.replicates()
+    for name in ("logtwin_master_maximum_offset_bytes", "logtwin_committed_offset_bytes"):
+        assert {found.get((name, "rocketmq/test")) for found in seen} - {None, 0} == {fixture_550.max_offset}
 
 
 # --- names, units, document
@@ -321,14 +292,3 @@ def unit_of(name: str) -> str:
     """The unit that a name ends in, as naming rules want it: before `_total`."""
     last = name.removesuffix("_total").rpartition("_")[2]
     return last if last in {"bytes", "ids", "offsets", "seconds"} else "–"
-
-
-def test_names_follow_the_naming_rules(families: list[Metric]) -> None:
-    """https://prometheus.io/docs/practices/naming/: prefix, base units, `_total` for counters and for nothing else."""
-    for family in families:
-        for sample in family.samples:
-            assert re.fullmatch(r"logtwin(_[a-z]+)+", sample.name), sample.name
-            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
-            assert sample.name.endswith("_info") == (family.type == "info"), sample.name
-            assert not re.search(r"_(ms|us|ns|minutes|hours|kb|mb|count|sum|bucket)(_|$)", sample.name), sample.name
-            assert all(re.fullmatch(r"[a-z][a-z_]*", label) for label in sample.labels), sample.name

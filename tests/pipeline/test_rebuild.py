@@ -127,19 +127,6 @@ def test_holes_are_refused_or_zeros(spark: SparkSession, fixture_550: Fixture, t
     assert set(contents(tmp_path / "commitlog")) == set(files_of(fixture_550))
 
 
-def test_a_replica_that_begins_with_a_file_is_whole(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
-    """Retention at the master had taken the first file before the replica began."""
-    master, lake = tmp_path / "master", tmp_path / "lake"
-    master.mkdir()
-    expected = dict(sorted(files_of(fixture_550).items())[1:])
-    for name, data in expected.items():
-        (master / name).write_bytes(data)
-    replicate_in_process(spark, job_config(lake, path=str(master)))
-    made = rebuild(spark, lake, tmp_path / "commitlog")
-    assert contents(tmp_path / "commitlog") == expected
-    assert made.log == OffsetRange(Offset(MIB), Offset(fixture_550.max_offset))
-
-
 def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to rebuild"):
         CommitLogRebuild(spark, str(tmp_path), OPTIONS)

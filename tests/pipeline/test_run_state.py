@@ -23,15 +23,13 @@ from pipeline.monitoring.run_state import (
     RunFile,
     RunState,
     check_free,
-    facts_of,
     is_gone,
     process_space,
 )
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
-from sources.offsets import UNITS
 from tests.patience import PATIENCE_S, eventually
-from tests.pipeline.sample_progress import NOW, PROGRESS, TOPIC_PROGRESS
+from tests.pipeline.sample_progress import NOW, PROGRESS
 
 LOG = "rocketmq/broker-a"
 
@@ -53,11 +51,6 @@ def state(
     )
 
 
-def test_a_state_survives_its_json() -> None:
-    for one in (state(), state(phase=Phase.FAILED, space="another")):
-        assert RunState.from_json(one.as_json()) == one
-
-
 def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_path: Path) -> None:
     mine = Run(tmp_path)
     mine.enter()
@@ -73,22 +66,6 @@ def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_pat
     assert found["last_error"] == "it broke"
     assert found["partitions"] == []
     mine.end()
-
-
-def test_of_a_topic_the_file_has_each_partition() -> None:
-    facts = facts_of(TOPIC_PROGRESS)
-    assert [facts[f"lag_{unit}"] for unit in UNITS] == [None, None, 400]
-    first, second, unknown = json.loads(json.dumps(facts))["partitions"]
-    assert first == {
-        "partition": 0,
-        "position": 300,
-        "acknowledged": 250,
-        "master_minimum": 0,
-        "master_maximum": 600,
-        "lag_offsets": 300,
-    }
-    assert (second["partition"], second["acknowledged"], second["lag_offsets"]) == (2, None, 100)
-    assert unknown == dict.fromkeys(first) | {"partition": 10}
 
 
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
@@ -205,15 +182,6 @@ def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: P
     mine.end()
     assert on_disk(tmp_path).phase is Phase.STOPPED
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
-
-
-def test_it_renews_its_word_without_any_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
-    mine = Run(tmp_path)
-    mine.enter()
-    first = on_disk(tmp_path).updated_at
-    assert eventually(lambda: on_disk(tmp_path).updated_at > first)
-    mine.end()
 
 
 def test_a_second_run_is_refused_and_leaves_the_first_ones_word(tmp_path: Path) -> None:

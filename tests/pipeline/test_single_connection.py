@@ -235,18 +235,6 @@ def test_a_verb_that_cannot_write_its_word_does_not_connect(tmp_path: Path) -> N
         reading(tmp_path)
 
 
-def test_files_below_a_folder_are_those_that_were_written(tmp_path: Path) -> None:
-    assert RunFile.below(str(tmp_path), "_reading/none") == []
-    verb_file(tmp_path).write(word())
-    verb_file(tmp_path, "other").write(word())
-    (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a" / ".half").write_text("{")
-    found = RunFile.below(tmp_path.as_uri(), f"_reading/{LOG}")
-    assert len(found) == 2
-    found[0].remove()
-    found[0].remove()
-    assert len(RunFile.below(str(tmp_path), f"_reading/{LOG}")) == 1
-
-
 def test_a_run_knows_the_word_of_the_one_before_it(tmp_path: Path) -> None:
     """Unless it takes the log over from a run that lives."""
     job_file(tmp_path).write(word(age_s=FRESH_S + 1))

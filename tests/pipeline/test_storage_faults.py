@@ -18,7 +18,6 @@ from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchStep
-from sinks.delta.kernel import KernelTable
 from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
@@ -121,11 +120,3 @@ def test_a_run_to_the_end_does_not_wait_and_is_run_again(
     assert caught.value.exit_code == 6
     replicate_now(spark, config)
     assert_complete(spark, Path(config.warehouse), log.data())
-
-
-def test_a_look_that_fails_is_named(spark: SparkSession, storage: FaultyStorage, tmp_path: Path) -> None:
-    with (
-        storage.failing("(list|open) .*/_delta_log.*", times=-1),
-        pytest.raises(StorageUnreachable, match="SocketTimeout"),
-    ):
-        KernelTable(spark, str(tmp_path / "log")).snapshot()

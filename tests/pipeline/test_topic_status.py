@@ -84,13 +84,6 @@ def test_a_topic_that_nobody_has_begun() -> None:
     assert [one.position for one in said.partitions] == [None, None, None]
 
 
-def test_brokers_that_are_away_are_part_of_the_status() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, TopicAnswer(error="no connection"), NOW)
-    assert (said.position, said.lag_offsets, said.master_maximum, said.lag_s) == (500, None, None, None)
-    assert [(one.partition, one.position) for one in said.partitions] == [(0, 300), (2, 200)]
-    assert said.master_error == "no connection"
-
-
 def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
     said = topic_status_of(HeldTopic(OPTIONS, STATES), None, replace(ANSWER, topic_id=str(uuid.UUID(int=8))), NOW)
     assert (said.lag_offsets, said.master_maximum, said.position) == (None, None, 500)
@@ -114,12 +107,3 @@ def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
     text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
     assert "partition 2 200 of 0 to 200, acknowledged –, lag 0 offsets; 4 offsets wait for an open transaction" in text
     assert text.count("open transaction") == 1
-
-
-def test_people_read_a_line_a_partition() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(status_blocks([topic_status_of(HeldTopic(OPTIONS, STATES), None, ANSWER, NOW)], NOW))
-    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
-    assert "lag 440 offsets" in text
-    assert "partition 0 300 of 100 to 700, acknowledged –, lag 400 offsets" in text
-    assert "partition 3 – of 0 to 40, acknowledged –, lag 40 offsets" in text

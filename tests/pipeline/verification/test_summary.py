@@ -71,23 +71,6 @@ def test_holes_are_told_in_what_offsets_count() -> None:
     assert (told["holes_bytes"], told["holes_ids"]) == (None, 5000)
 
 
-def test_what_could_not_be_read_is_said() -> None:
-    unreadable = Compared(claim=EQUAL.claim, verdict=Verdict.UNREADABLE, error="part-0.parquet is gone")
-    assert "part-0.parquet is gone" in describe(unreadable)
-
-
-def test_incidents() -> None:
-    assert incident_of(EQUAL, Offset(2000)) is None
-    found = incident_of(DAMAGED, Offset(2000))
-    assert found is not None
-    assert (found.condition, found.range, found.action) == (
-        Condition.REPLICA_DAMAGED,
-        span(1000, 2000),
-        Action.REPORTED,
-    )
-    assert "1500 changed" in found.cause
-
-
 def test_a_row_beyond_the_position_is_an_incident_of_a_range_that_ends() -> None:
     beyond = Compared(claim=Claim(span(2000, 2**63 - 1)), verdict=Verdict.REPLICA_DAMAGED, rows=1)
     found = incident_of(beyond, Offset(2000))
