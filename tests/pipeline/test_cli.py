@@ -32,11 +32,6 @@ from tests.pipeline.test_fixture_logs import assert_truth
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
-VERBS = (
-    "replicate", "status", "master", "send", "demo",
-    "coverage", "verify", "rebuild", "repair", "backfill", "maintain",
-    "get", "get-all", "sql", "report",
-)  # fmt: skip
 
 
 def test_help_groups_the_verbs_and_cuts_no_summary(
@@ -84,14 +79,6 @@ def log_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     _, out, _ = run(capsys, "coverage", "--json", *arguments)
     (log,) = json.loads(out)["logs"]
     return str(log["log"])
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_takes_a_configuration_and_explains_itself(capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    code, out, _ = run(capsys, verb, "--help")
-    assert code == 0
-    assert "--config" in out
-    assert "conf/logtwin.toml" in out
 
 
 @pytest.fixture

@@ -96,21 +96,6 @@ def test_hint_and_way_out_name_the_same_remedy(log: str, condition: Condition) -
     assert ("--accept-master" in out) == (condition in _FOR_A_PERSON)
 
 
-def test_a_topic_that_was_created_anew_is_repaired_as_a_whole() -> None:
-    lost = replace(listed("0aa111111111", Condition.RECREATED), log_id=LogId.parse("kafka/east/orders/3"))
-    out = way_out(Explanation(lost, (), ()), "job.toml")
-    assert out == "logtwin repair --config job.toml --log kafka/east/orders --accept-master"
-
-
-def test_a_range_of_a_partition_is_filled_by_its_brokers_or_accepted() -> None:
-    lost = replace(listed("0aa111111111", Condition.UNDECODABLE), log_id=LogId.parse("kafka/east/orders/3"))
-    out = way_out(Explanation(lost, (lost.row.found.range,), ()), "job.toml")
-    assert out == (
-        "logtwin backfill --config job.toml --log kafka/east/orders/3 --from 100 --to 1300; or, to accept the loss: "
-        "logtwin incidents close 0aa111111111 --config job.toml --log kafka/east/orders/3 --note …"
-    )
-
-
 class TestNames:
     INCIDENTS = (listed("0aa111111111"), listed("0ab222222222"), listed("c00333333333"))
 
@@ -132,6 +117,7 @@ class TestNames:
             named([], "c00", "job.toml")
 
 
+PARTITION = LogId.parse("kafka/east/orders/3")
 HOLES = (span(100, 500), span(900, 1300))
 
 
@@ -143,8 +129,19 @@ HOLES = (span(100, 500), span(900, 1300))
         (listed("0a", Condition.REWRITTEN), (), "logtwin repair --config job.toml --log rocketmq/broker-a"),
         (listed("0a", Condition.RECREATED), (), "--accept-master"),
         (listed("0a", state=State.HEALED), (), "nothing: it is healed"),
+        (
+            replace(listed("0a", Condition.RECREATED), log_id=PARTITION),
+            (),
+            "logtwin repair --config job.toml --log kafka/east/orders --accept-master",
+        ),
+        (
+            replace(listed("0a"), log_id=PARTITION),
+            (span(100, 1300),),
+            "logtwin backfill --config job.toml --log kafka/east/orders/3 --from 100 --to 1300; or, to accept the "
+            "loss: logtwin incidents close 0a --config job.toml --log kafka/east/orders/3 --note …",
+        ),
     ],
-    ids=["missing", "filled", "rewritten", "recreated", "healed"],
+    ids=["missing", "filled", "rewritten", "recreated", "healed", "a topic recreated", "of a partition"],
 )
 def test_the_way_out_is_a_command(incident: Listed, missing: tuple[OffsetRange, ...], expected: str) -> None:
     assert expected in way_out(Explanation(incident, missing, ()), "job.toml")

@@ -146,18 +146,6 @@ def test_a_query_to_the_end_of_its_logs_waits_until_each_has_begun(tmp_path: Pat
     assert (made.query.started, made.listed()) == (1, {"rocketmq/b": 1})
 
 
-def test_a_log_with_an_error_leaves_the_next_batch_and_comes_back_in_another_turn(tmp_path: Path) -> None:
-    made = Made(tmp_path, available_now=False)
-    made.poll()
-    assert made.listed() == {"rocketmq/a": 1, "rocketmq/b": 1}
-    made.batch(a=MasterSilent("away"))
-    assert made.listed() == {"rocketmq/b": 1}  # before the batch ends, so before the next one is planned
-    made.a.restart()
-    made.poll()
-    assert made.listed() == {"rocketmq/a": 2, "rocketmq/b": 1}
-    assert made.query.started == 1
-
-
 def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> None:
     """A topic's partitions: what one of them met takes all of them out, and what the others were brought counts."""
     made = Made(tmp_path, "rocketmq/a0", "rocketmq/a1", "rocketmq/a2", available_now=False)

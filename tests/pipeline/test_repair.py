@@ -21,7 +21,6 @@ from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
 from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
-from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -56,17 +55,6 @@ def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callab
     )
     (incident,) = bench.incidents().all()
     assert (incident.epoch, incident.found.range, incident.state) == (1, OffsetRange(common, position), State.HEALED)  # type: ignore[arg-type]
-
-
-def test_replication_goes_on_there_in_a_new_epoch(bench: Bench) -> None:
-    """After each fault: `test_fault_matrix`."""
-    common = bench.log.rewrite_from_the_middle()
-    bench.repair()
-    bench.log.append(random.Random(4), 60)
-    bench.replicate()
-    assert_complete(bench.spark, bench.lake, bench.log.data())
-    assert {row["epoch"] for row in bench.rows("log") if row["offset"] < common} == {0}
-    assert {row["epoch"] for row in bench.rows("log") if row["offset"] >= common} == {1}
 
 
 def test_nothing_differs_and_nothing_is_done(bench: Bench) -> None:

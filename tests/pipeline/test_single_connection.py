@@ -198,19 +198,6 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
     assert words(tmp_path) == []  # what is past is tidied away
 
 
-def test_a_verb_waits_for_a_job_that_was_killed_elsewhere(tmp_path: Path) -> None:
-    began = time.monotonic()
-    job_file(tmp_path).write(word(age_s=FRESH_S + 0.1))
-    reading(tmp_path).close()
-    assert time.monotonic() - began > COUNTED_S - 0.2
-
-
-def test_a_verb_that_was_killed_on_this_host_does_not_count(tmp_path: Path) -> None:
-    verb_file(tmp_path).write(word(space=process_space(), pid=GONE_PID, verb="verify"))
-    with job_of(tmp_path):
-        assert words(tmp_path) == ["broker-a.json"]
-
-
 def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: Path) -> None:
     killed = word(age_s=FRESH_S)
     with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, killed, LONG_S):

@@ -21,7 +21,6 @@ from sinks.batch.result import BatchStep
 from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
-from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
 
 pytestmark = pytest.mark.spark
@@ -47,15 +46,6 @@ def config(tmp_path: Path, log: FaultyLog) -> Config:
     """For two batches."""
     config = job_config(tmp_path / "lake", path=str(log.path), max_bytes_per_trigger=log.end // 2 + 1000)
     return config.model_copy(update={"retry_wait_max_s": 0.1})
-
-
-def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
-    spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
-) -> None:
-    with storage.failing(A_COMMIT, after=True):
-        replicate_in_process(spark, config)
-        assert storage.hits == 1
-    assert_complete(spark, Path(config.warehouse), log.data())
 
 
 @pytest.mark.parametrize(

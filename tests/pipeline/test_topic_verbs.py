@@ -128,12 +128,6 @@ def test_coverage_and_incidents_are_by_partition(operator: Operator) -> None:
     assert json.loads(operator.must("incidents list", "--json").out) == {"incidents": []}
 
 
-def test_other_topics_of_the_warehouse_are_not_the_configurations(operator: Operator) -> None:
-    operator.job.write_text(operator.job.read_text().replace("ord.*", "payments"))
-    assert json.loads(operator.must("coverage", "--json").out) == {"logs": [], "tables": []}
-    assert json.loads(operator.must("incidents list", "--json").out) == {"incidents": []}
-
-
 def test_status_without_brokers_says_what_the_table_knows(operator: Operator, caplog: pytest.LogCaptureFixture) -> None:
     said = operator.must("status", "--json")
     (one,) = json.loads(said.out)["logs"]

@@ -14,7 +14,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.inspect.selection import OneLog
 from pipeline.verify import plan
 from pipeline.verify import run as verify
@@ -28,7 +27,8 @@ from sources.loss import Condition
 from sources.offsets import LogId
 from tests.pipeline.edited_rows import Row, edit_rows
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.repair_bench import replicate_in_process
+from tests.pipeline.operator_at_work import run
+from tests.pipeline.repair_bench import Killed, replicate_in_process
 from tests.pipeline.running import job_config
 from tests.sources.rocketmq.synthetic_log import filled
 from tests.truth import Fixture
@@ -107,13 +107,6 @@ def test_a_replica_equals_its_master_by_path_and_over_ha(
     assert (over_ha.problem, over_ha.bytes) == (None, fixture_497.max_offset)
     assert open_incidents(spark, lake) == []
     assert not list((lake / "_verify").rglob("*.json"))
-
-
-@pytest.mark.nightly
-def test_a_replica_equals_its_master_after_optimize(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
-    spark.sql(f"OPTIMIZE delta.`{lake}/log`")
-    optimized = verified(spark, lake, {"path": str(fixture_497.commitlog_path)})
-    assert (optimized.problem, optimized.bytes) == (None, fixture_497.max_offset)
 
 
 @dataclass(frozen=True)
@@ -195,10 +188,8 @@ def test_what_differs_is_an_incident_once(
     assert set(before) >= {*expected, (Condition.REWRITTEN, *ranges[6])}
     config = tmp_path / "logtwin.toml"
     config.write_text(f'warehouse = "{damaged.lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "nowhere"\n')
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "--config", str(config), "--json", "--path", str(damaged.path)])
-    said = capsys.readouterr()
-    assert ended.value.code == 5
+    said = run(capsys, "verify", "--config", config, "--json", "--path", damaged.path)
+    assert said.code == 5
     (told,) = json.loads(said.out)["logs"]
     assert (told["log"], told["equal"], told["differing"]) == ("rocketmq/test", False, 7)
     assert told["differences"][0]["differences"] == [{"offset": damaged.at[0], "kind": "changed"}]
@@ -242,10 +233,6 @@ def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
 
 
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
 @pytest.mark.usefixtures("small_jobs")
 def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
     path = {"path": str(fixture_497.commitlog_path)}
@@ -254,6 +241,7 @@ def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: P
     summary = verified(spark, lake, path)
     assert (summary.earlier_bytes, summary.bytes) == (parts[1], fixture_497.max_offset - parts[1])
     assert killed_in_the_second_job(spark, lake, path) == parts  # the finished run left nothing
+    assert verified(spark, lake, path, restart=True).earlier_bytes == 0
 
 
 def killed_in_the_second_job(spark: SparkSession, lake: Path, path: dict[str, str]) -> list[int]:
@@ -282,15 +270,6 @@ def test_what_changed_since_a_killed_run_is_compared_again(
     summary = verified(spark, lake, path)
     assert summary.earlier_bytes == parts[1] - first[1]
     assert found(summary) == [(Verdict.LEDGER_WRONG, first, [])]
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("small_jobs")
-def test_restart_forgets_a_killed_run(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
-    path = {"path": str(fixture_497.commitlog_path)}
-    killed_in_the_second_job(spark, lake, path)
-    summary = verified(spark, lake, path, restart=True)
-    assert (summary.earlier_bytes, summary.bytes) == (0, fixture_497.max_offset)
 
 
 @pytest.mark.usefixtures("small_jobs")
@@ -353,8 +332,8 @@ def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
     assert [(jump.at, jump.why) for jump in summary.jumps] == [(starts[3], Why.MISSING), (starts[5], Why.REPEATED)]
     assert open_incidents(spark, lake) == [(Condition.QUEUE_JUMP, at, at + 1) for at in (starts[3], starts[5])]
     for jump in summary.jumps:
-        assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", str(config))[0] == 0
-    code, said = run(capsys, "verify", "--config", str(config))
+        assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", config).code == 0
+    code, said, _ = run(capsys, "verify", "--config", config)
     assert (code, open_incidents(spark, lake)) == (0, [])
     assert said.splitlines()[-1] == "  equal"
 
@@ -374,13 +353,6 @@ def test_part_of_a_log_proves_no_jump_to_be_the_masters(spark: SparkSession, jum
     problem = verified(spark, jumping.lake, jumping.path, start=0, end=100, queues=True).problem
     assert isinstance(problem, Divergent)
     assert open_incidents(spark, jumping.lake) == []
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """The exit code of a verb, and what it says."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0), capsys.readouterr().out
 
 
 @pytest.mark.parametrize("scope", [{"share": 0.0}, {"max_mb_per_s": 0.0}, {"start": 10, "end": 10}], ids=str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from pipeline.verify.queues import Jump, Why
@@ -12,10 +11,8 @@ from pipeline.verify.summary import (
     VerifySummary,
     describe,
     incident_of,
-    incident_of_jump,
     lines,
 )
-from sinks.books.incident import Action
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import Divergent
 from sources.loss import Condition
@@ -78,13 +75,6 @@ def test_a_row_beyond_the_position_is_an_incident_of_a_range_that_ends() -> None
     assert found.range == span(2000, 2001)
 
 
-def test_equal_is_no_problem() -> None:
-    assert SUMMARY.problem is None
-    told = json.loads(json.dumps(SUMMARY.as_json()))
-    assert (told["equal"], told["mb_per_s"], told["jumps"], told["differences"]) == (True, 2.0, [], [])
-    assert [line for line, _ in lines(SUMMARY)][-1] == "  equal"
-
-
 def test_the_first_difference_is_the_problem() -> None:
     summary = replace(SUMMARY, differing=3, differences=(DAMAGED,), jumps=(LOST,))
     problem = summary.problem
@@ -116,13 +106,6 @@ def test_a_jump_with_an_incident_is_the_masters_own() -> None:
     said = [line for line, _ in lines(told)]
     assert [line for line in said if "incident 0aa111111111" in line]
     assert said[-1] == "  equal"
-
-
-def test_the_incident_of_a_jump_is_the_same_each_time() -> None:
-    found = incident_of_jump(LOST)
-    assert (found.condition, found.range, found.action) == (Condition.QUEUE_JUMP, span(90, 91), Action.REPORTED)
-    assert found.id_in(SUMMARY.log_id, 0) == incident_of_jump(LOST).id_in(SUMMARY.log_id, 0)
-    assert "queue 3 of orders" in found.cause
 
 
 def test_a_repeated_record_is_never_the_masters_own() -> None:
