@@ -32,7 +32,6 @@ def _commands_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def replicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About 120 kB in four files, replicated in five batches."""
     bench = Bench(spark, tmp_path_factory.mktemp("replicated"))
     bench.log.append(random.Random(1), 200)
     bench.replicate()
@@ -53,7 +52,6 @@ def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rea
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """logtwin, as a cluster gets it."""
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 

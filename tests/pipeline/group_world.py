@@ -61,8 +61,6 @@ def dying_after(steps: int) -> Callable[[object], None]:
 
 
 class Master(Protocol):
-    """A master as a history meets it."""
-
     log_id: str
 
     def options(self) -> dict[str, object]: ...
@@ -81,8 +79,6 @@ class Master(Protocol):
 
 
 class Files:
-    """A commit log by path; disks and operators do to it what they do."""
-
     def __init__(self, root: Path, on_loss: str) -> None:
         self.log = FaultyLog(root)
         self.log_id = f"rocketmq/{root.name}"
@@ -152,8 +148,6 @@ class Files:
 
 
 class Linked:
-    """A broker over HA behind links that fail."""
-
     def __init__(self, root: Path, stack: ExitStack) -> None:
         self.log_id = f"rocketmq/{root.name}"
         self._served = stack.enter_context(embedded_master(root))
@@ -193,8 +187,6 @@ class Linked:
 
 
 class Leader:
-    """A dister leader's folder."""
-
     def __init__(self, root: Path) -> None:
         self.log_id = f"dister/{root.name}"
         self._folder = root
@@ -311,7 +303,6 @@ class World:
         run_backfill(self.spark, config, subject, Wanted.parse(None, None), path=path, on_step=die)
 
     def _settle(self) -> None:
-        """What an operator does who wants it all right."""
         for master in self.masters:
             master.mend()
         failed = self._replicated()

@@ -124,7 +124,6 @@ def assert_accounted(config: Config, missing: tuple[OffsetRange, ...] = ()) -> N
 
 
 def archive_of(fixture: Fixture, folder: Path, *starts: int) -> Path:
-    """Copies of the files that begin at `starts`."""
     folder.mkdir()
     for start in starts:
         shutil.copy(fixture.commitlog_path / f"{start:020d}", folder)

@@ -46,8 +46,3 @@ def test_a_host_that_does_not_exist(operator: Operator) -> None:
     host = "no-such-host.invalid"
     operator.configure(master=f"{host}:10912", remoting=f"{host}:10911", connect_attempts=1)
     refused(operator, 3, host)
-
-
-def test_a_folder_that_does_not_exist(operator: Operator) -> None:
-    operator.configure(path="/no/such/folder")
-    refused(operator, 2, "/no/such/folder")

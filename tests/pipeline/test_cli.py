@@ -75,7 +75,6 @@ def test_the_configuration_is_what_the_environment_names_or_is_in_the_folder(
 
 
 def log_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The only one of the configuration that a verb has found."""
     _, out, _ = run(capsys, "coverage", "--json", *arguments)
     (log,) = json.loads(out)["logs"]
     return str(log["log"])
@@ -165,14 +164,6 @@ def test_a_master_takes_messages_from_send_and_stops_cleanly(
         process.stdout.close()
     assert end > 100_000
     assert any((tmp_path / "commitlog").iterdir())
-
-
-def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with embedded_master(tmp_path / "first") as master:
-        port = str(master.master.address.port)
-        code, _, err = run(capsys, "master", "--store", str(tmp_path / "second"), "--port", port, "--ha-port", "0")
-    assert code == 2
-    assert port in err
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -38,7 +37,6 @@ def opened(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
-    """Call it with the arguments of a verb."""
     return partial(run, capsys)
 
 
@@ -127,20 +125,6 @@ def test_the_past_of_a_log(said: Callable[..., Said], replicated: Path, tmp_path
     assert f"rocketmq/test as of offset {end}: version" in err
     code, _, err = said("sql", "--config", job, "-e", query, *past[:3], str(10**9))
     assert (code, "has not come that far" in err) == (5, True)
-
-
-@pytest.mark.nightly
-def test_a_closed_pipe_is_no_error(job: Path) -> None:
-    """As ``| head -n 2`` does. And nothing but the result is on standard output."""
-    query = "SELECT id, repeat('x', 1000) AS text FROM range(200000)"
-    command = [sys.executable, "-m", "pipeline", "sql", "--config", str(job), "-e", query, "--format", "csv"]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert [process.stdout.readline() for _ in range(2)] == ["id,text\n", f"0,{'x' * 1000}\n"]
-        process.stdout.close()
-        assert process.stderr.read() == ""
-        assert process.wait(60) == 0
 
 
 def test_tables_lists_what_there_is(said: Callable[..., Said]) -> None:

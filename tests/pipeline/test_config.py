@@ -43,7 +43,6 @@ MODELS: dict[str, type[BaseModel]] = {
 
 
 def keys_shown() -> dict[str, set[str]]:
-    """The keys of each table, those too that are comments."""
     found, table = defaultdict[str, set[str]](set), ""
     for line in REFERENCE.read_text().splitlines():
         if header := re.match(r"(?:# )?\[+(\w+)\]", line):
@@ -70,7 +69,6 @@ def test_the_reference_file_shows_every_key_with_its_default(table: str) -> None
 
 
 def uncommented_topics() -> list[dict[str, object]]:
-    """The [[topics]] tables of the reference file."""
     lines = REFERENCE.read_text().splitlines()
     start, end = lines.index("# [[topics]]"), next(at for at, line in enumerate(lines) if line.startswith("# Topics,"))
     shown = [line.removeprefix("# ") for line in lines[start:end]]

@@ -25,7 +25,6 @@ def labels() -> dict[str, set[str]]:
 
 
 def names_in(expression: str) -> set[str]:
-    """The series that a PromQL expression reads."""
     bare = re.sub(r'"[^"]*"', "", expression)
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\boffset \w+", "", bare)
     bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", "", bare)
@@ -34,7 +33,6 @@ def names_in(expression: str) -> set[str]:
 
 
 def selected_labels(expression: str) -> set[tuple[str, str]]:
-    """(series, label) of every matcher in a PromQL expression."""
     return {
         (name, label)
         for name, matchers in re.findall(r"([a-zA-Z_:][\w:]*)\{([^}]*)\}", expression)

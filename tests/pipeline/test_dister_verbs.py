@@ -38,7 +38,6 @@ def job(lake: Path, folder: Path, **options: Any) -> Config:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    """The batch files, by their paths."""
     log = folder / "dister.entry.log"
     return {str(path.relative_to(log)): path.read_bytes() for path in sorted(log.rglob("*")) if path.is_file()}
 
@@ -69,30 +68,6 @@ def replicated(session: SparkSession, leader: Path, tmp_path_factory: pytest.Tem
     return lake
 
 
-@pytest.fixture
-def lake(replicated: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(replicated, tmp_path / "lake")
-
-
-@pytest.fixture
-def copied(leader: Path, tmp_path: Path) -> Path:
-    """A copy of the leader's folder, to be changed."""
-    return shutil.copytree(leader, tmp_path / "leader")
-
-
-@pytest.fixture(scope="module")
-def holed(session: SparkSession, leader: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A replica of it that lacks the second batch file, as its leader did. To be copied, not changed."""
-    folder = shutil.copytree(leader, tmp_path_factory.mktemp("holed") / "leader")
-    (folder / "dister.entry.log/0/1").unlink()
-    replicate_now(session, without_a_file(folder.parent))
-    return folder.parent
-
-
-def without_a_file(folder: Path) -> Config:
-    return job_config(folder / "lake", id="dister/test", path=str(folder / "leader"), on_loss="record")
-
-
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     code, out, _ = run(capsys, *arguments, "--json")
     assert code == 0
@@ -121,10 +96,13 @@ def test_coverage_status_and_verify_tell_the_same_log(
 
 
 def test_a_batch_file_that_was_missing_comes_from_a_copy(
-    session: SparkSession, leader: Path, holed: Path, ids: list[int], tmp_path: Path
+    session: SparkSession, leader: Path, ids: list[int], tmp_path: Path
 ) -> None:
     """The hole ends with the id of the next entry; in the copy that entry begins earlier, behind the last one lost."""
-    config = without_a_file(shutil.copytree(holed, tmp_path / "holed"))
+    folder = shutil.copytree(leader, tmp_path / "leader")
+    (folder / "dister.entry.log/0/1").unlink()
+    config = job(tmp_path / "lake", folder, on_loss="record")
+    replicate_now(session, config)
     hole = OffsetRange(Offset(ids[PER_FILE - 1] + 1), Offset(ids[2 * PER_FILE]))
     (incident,) = IncidentsTable(session, config.warehouse, LOG_ID).open()
     assert (incident.found.condition, incident.found.range) == (Condition.GAP, hole)
@@ -136,7 +114,7 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     assert one.complete is not None
     assert [part.range for part in one.complete.whole] == [OffsetRange(Offset(0), Offset(ids[-1] + 1))]
     assert one.problem is None
-    whole = job(tmp_path / "holed/lake", leader)
+    whole = job(tmp_path / "lake", leader)
     assert verify_log(session, whole.warehouse, OneLog(whole.logs[0]), Scope()).problem is None
     again = run_backfill(session, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
     assert (again.holes, again.filled) == ((), ())
@@ -149,7 +127,10 @@ def test_a_dister_log_cannot_be_rebuilt(session: SparkSession, replicated: Path,
 
 
 @pytest.mark.spark
-def test_retention_spares_a_log_with_a_map(spark: SparkSession, leader: Path, lake: Path, ids: list[int]) -> None:
+def test_retention_spares_a_log_with_a_map(
+    spark: SparkSession, leader: Path, replicated: Path, ids: list[int], tmp_path: Path
+) -> None:
+    lake = shutil.copytree(replicated, tmp_path / "lake")
     config = job(lake, leader).maintained_with({"keep_gb": 1e-9, "keep_days": 1e-9}, "test")
     retained = next(one for one in Maintenance(spark, config, dry_run=False).run() if one.step == "retain")
     assert (retained.log, retained.records) == (str(LOG_ID), 0)

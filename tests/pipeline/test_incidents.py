@@ -96,25 +96,26 @@ def test_hint_and_way_out_name_the_same_remedy(log: str, condition: Condition) -
     assert ("--accept-master" in out) == (condition in _FOR_A_PERSON)
 
 
-class TestNames:
-    INCIDENTS = (listed("0aa111111111"), listed("0ab222222222"), listed("c00333333333"))
+INCIDENTS = (listed("0aa111111111"), listed("0ab222222222"), listed("c00333333333"))
 
-    @pytest.mark.parametrize("name", ["0aa111111111", "0aa", "0AA1"])
-    def test_an_id_or_its_beginning(self, name: str) -> None:
-        assert named(self.INCIDENTS, name, "job.toml") == self.INCIDENTS[0]
 
-    def test_a_beginning_of_several_is_refused_and_names_them(self) -> None:
-        with pytest.raises(ConfigurationError, match="0aa111111111, 0ab222222222") as caught:
-            named(self.INCIDENTS, "0a", "job.toml")
-        assert "c00333333333" not in str(caught.value)
+@pytest.mark.parametrize("name", ["0aa111111111", "0aa", "0AA1"])
+def test_an_id_or_its_beginning(name: str) -> None:
+    assert named(INCIDENTS, name, "job.toml") == INCIDENTS[0]
 
-    def test_an_unknown_one_is_refused_and_names_the_nearest(self) -> None:
-        with pytest.raises(ConfigurationError, match="for example c00333333333"):
-            named(self.INCIDENTS, "c0033333333e", "job.toml")
 
-    def test_without_incidents_the_message_says_so(self) -> None:
-        with pytest.raises(ConfigurationError, match="expected none at all"):
-            named([], "c00", "job.toml")
+@pytest.mark.parametrize(
+    ("among", "name", "said"),
+    [
+        (INCIDENTS, "0a", "expected one of 0aa111111111, 0ab222222222"),
+        (INCIDENTS, "c0033333333e", "for example c00333333333"),
+        ((), "c00", "expected none at all"),
+    ],
+    ids=["of several", "unknown", "none there"],
+)
+def test_what_names_no_incident_is_refused(among: tuple[Listed, ...], name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        named(among, name, "job.toml")
 
 
 PARTITION = LogId.parse("kafka/east/orders/3")

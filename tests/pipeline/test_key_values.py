@@ -26,7 +26,6 @@ TEXT = ":smile: [bold]ключ[/]\nline 2"
 
 
 def job_file(folder: Path, **leaders: Path) -> Path:
-    """The configuration of one log for each leader's folder, by its group."""
     logs = "".join(f'[[logs]]\nid = "dister/{group}"\npath = "{leader}"\n' for group, leader in leaders.items())
     job = folder / "job.toml"
     job.write_text(f'warehouse = "{folder}/lake"\n{logs}')
@@ -35,7 +34,6 @@ def job_file(folder: Path, **leaders: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def replicated(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of two logs: a small and a large one."""
     folder = tmp_path_factory.mktemp("replicated")
     with LeaderLog(folder / "small") as small, LeaderLog(folder / "large") as large:
         small.set({"b": "2", "a": TEXT, "gone": "1"})

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def served(bench: Bench) -> Iterator[Served]:
-    """The log of `bench` by a broker, as it is when a job connects."""
     with master_and_loop(settings_for(bench.log.root)) as (master, loop):
         yield Served(master, loop)
 

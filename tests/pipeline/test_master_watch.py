@@ -72,11 +72,6 @@ def test_a_master_that_is_away_is_asked_less_often_and_its_last_answer_stays() -
     assert master.asked.count("bounds") == 3
 
 
-def test_asked_at_a_start_it_says_that_the_master_is_away() -> None:
-    with pytest.raises(MasterUnreachable):
-        MasterWatch(Growing(())).ask(None, 0)
-
-
 def test_a_replica_that_holds_nothing_lags_from_the_masters_minimum() -> None:
     master = Growing((), held=[(700, 700)])
     watch = MasterWatch(master)

@@ -16,16 +16,13 @@ from pipeline.report.finding.rows import dicts_of
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.tables import LEDGER_SCHEMA
 from sources.master import TIMESTAMP
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
+from tests.sinks.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 NOON_US = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC
 ODD = [NOON_US * 1000, (1 << 63) - 1, -(1 << 62)]
 """Microseconds for milliseconds; the greatest there is; one long before any year."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def printed(what: Any) -> str:

@@ -50,7 +50,6 @@ def replicate(spark: SparkSession, fixture: Fixture, warehouse: Path) -> None:
 
 @pytest.fixture(scope="module")
 def replica_550(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of that broker's log; not to be changed."""
     warehouse = tmp_path_factory.mktemp("replica-550")
     replicate(spark, fixture_550, warehouse)
     return warehouse
@@ -58,12 +57,10 @@ def replica_550(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pyt
 
 @pytest.fixture
 def lake(replica_550: Path, tmp_path: Path) -> Path:
-    """A copy of them, in the folder `lake` of the test's own."""
     return shutil.copytree(replica_550, tmp_path / "lake")
 
 
 def say(spark: SparkSession, warehouse: Path, holes: Holes) -> None:
-    """Make the table say that it has these holes."""
     table = KernelTable(spark, str(warehouse / "log"))
     snapshot = table.snapshot()
     assert snapshot is not None

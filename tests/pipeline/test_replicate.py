@@ -35,7 +35,6 @@ pytestmark = pytest.mark.spark
 
 
 def records(lake: Path) -> dict[str, int]:
-    """How many each log has."""
     return Counter(DeltaTable(f"{lake}/log").to_pyarrow_table(columns=["log_id"])["log_id"].to_pylist())
 
 

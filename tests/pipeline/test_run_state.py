@@ -27,7 +27,7 @@ from pipeline.monitoring.run_state import (
     process_space,
 )
 from sinks.state.fence import this_writer
-from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
+from sources.errors import AlreadyRunning, TakenOver
 from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.sample_progress import NOW, PROGRESS
 
@@ -148,8 +148,6 @@ def test_a_refusal_for_another_hosts_sake_says_how_long_to_wait() -> None:
 
 
 class Run:
-    """A run, of which a test says how it is."""
-
     def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS) -> None:
         self.now = now
         writer = replace(this_writer(), run=name)
@@ -236,17 +234,6 @@ def test_a_run_that_learns_late_that_it_was_taken_over_keeps_nobody_out(tmp_path
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
     third.enter()
     third.end()
-
-
-def test_a_waiting_run_does_not_take_its_log_back(tmp_path: Path) -> None:
-    old = Run(tmp_path, "old", replace(PROGRESS, phase=Phase.WAITING, error=MasterUnreachable("it is away")))
-    new = Run(tmp_path, "new")
-    old.enter(take_over=True)
-    new.enter(take_over=True)
-    with pytest.raises(AlreadyRunning, match="new"):
-        old.enter()
-    old.end()
-    new.end()
 
 
 def test_any_error_of_publishing_is_logged_once_and_passes(

@@ -65,7 +65,6 @@ def words(lake: Path) -> list[str]:
 
 
 def reading(lake: Path, *, verb: str = "verify", take_over: bool = False) -> ExitStack:
-    """Entered already; to be closed."""
     stack = ExitStack()
     stack.enter_context(alone_at(str(lake), MASTER, verb, take_over=take_over))
     return stack

@@ -43,7 +43,6 @@ def log(tmp_path: Path) -> FaultyLog:
 
 @pytest.fixture
 def config(tmp_path: Path, log: FaultyLog) -> Config:
-    """For two batches."""
     config = job_config(tmp_path / "lake", path=str(log.path), max_bytes_per_trigger=log.end // 2 + 1000)
     return config.model_copy(update={"retry_wait_max_s": 0.1})
 

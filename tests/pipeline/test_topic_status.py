@@ -17,8 +17,9 @@ from pipeline.monitoring.run_state import RunState, facts_of, process_space
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sources.kafka.options import ReplicatedTopicOptions
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
+from tests.sinks.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 OPTIONS = ReplicatedTopicOptions(id="kafka/east/orders", servers="10.0.0.5:9092")
@@ -32,15 +33,11 @@ def at(offset: int, first: int = 0) -> LogState:
     )
 
 
-def held(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
 STATES = {0: at(300, first=20), 2: at(200)}
 # partition 3 was added, and nothing of it is replicated yet
 ANSWER = TopicAnswer(
     topic_id=str(TOPIC_ID),
-    held={0: held(100, 700), 2: held(0, 200), 3: held(0, 40)},
+    held={0: span(100, 700), 2: span(0, 200), 3: span(0, 40)},
     committed={0: Offset(290), 2: Offset(200), 3: Offset(0)},
 )
 RUN = RunState(

@@ -143,15 +143,3 @@ def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> 
     assert "kafka/east/orders/0" in page.read_text()
     assert "30 offsets" in page.read_text()
     assert "kafka/east/orders/1" in page.read_text()
-
-
-@pytest.mark.nightly
-def test_maintain_serves_each_partition_and_the_files_they_share(operator: Operator) -> None:
-    said = operator.must("maintain", "--json", "--keep-days", "1")
-    steps = {(one["table"], one["step"], one["log"]) for one in json.loads(said.out)["steps"]}
-    assert {("kafka_log", step, None) for step in ("checkpoint", "vacuum", "log")} <= steps
-    partitions = {"kafka/east/orders/0", "kafka/east/orders/1"}
-    for table in ("kafka_log", "ledger"):
-        assert {log for name, step, log in steps if (name, step) == (table, "merge")} == {*partitions, None}
-    assert {log for _, step, log in steps if step == "retain"} == partitions
-    assert json.loads(operator.must("coverage", "--json").out)["logs"][0]["position"] == 150

@@ -47,7 +47,6 @@ def running(job: Job) -> tuple[threading.Thread, list[TakenOver]]:
 
 
 def slaves(master: Served) -> int:
-    """How many connections the master counts."""
     with RemotingClient(master.master.address) as client:
         return len((client.ha_status() or {}).get("haConnectionInfo", []))
 

@@ -65,7 +65,6 @@ CLAIMS = (claim(0, 1000), claim(1000, 2000), claim(2000, 3000))
 
 @pytest.fixture
 def parts(tmp_path: Path) -> tuple[Part, ...]:
-    """A file for each claim."""
     found = []
     for one in CLAIMS:
         rows = [{"log_id": str(BROKER_A), "epoch": 0, **row} for row in ROWS if row["offset"] in one.range]
