@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -12,7 +13,8 @@ from sinks.books.incident import Action
 from sources.datasource import register
 from sources.errors import AboveMaximum, Rewritten
 from sources.loss import Condition
-from tests.peers.proxy import NEVER, Cut, Proxy
+from sources.offsets import Offset
+from tests.pipeline.faulty_link import Fault, Link
 from tests.pipeline.masters import Served
 from tests.pipeline.repair_bench import Bench, replicate_in_process
 from tests.pipeline.running import job_config, run_until
@@ -44,20 +46,15 @@ def test_a_shorter_master_is_promised_nothing(bench: Bench, request: pytest.Fixt
 def test_a_new_connection_to_another_log_ends_the_job(bench: Bench, served: Served) -> None:
     """Nothing is to be read and nothing to be started: only the session's connection breaks and is made anew."""
     register(bench.spark)
-
-    def cuts() -> Iterator[Cut]:
-        yield from (NEVER, NEVER)  # the proofs of the start and of the session's first connection
-        yield Cut(to_client=False, after_bytes=12)  # within the first heartbeat
-
-    with Proxy(served.master.ha_address.port, cuts=cuts()) as proxy, served.watched() as acknowledged:
-        options = {**served.options, "master": f"127.0.0.1:{proxy.port}"}
-        job = Job(bench.spark, job_config(bench.lake, **options), available_now=False)
-        job.start()
-        run_until(job, lambda now: bench.log.end in acknowledged)
-        bench.log.flip(bench.log.end - 1)
-        ended = run_until(job, lambda now: now.phase is Phase.FAILED)
-        job.close()
-        assert proxy.cut_connections == 1
+    end = bench.log.end
+    with Link(served.master.ha_address) as link, served.watched() as acknowledged:
+        options = {**served.options, "master": str(link.address)}
+        with closing(Job(bench.spark, job_config(bench.lake, **options), available_now=False)) as job:
+            job.start()
+            run_until(job, lambda now: end in acknowledged)
+            bench.log.flip(Offset(end - 1))
+            link.meet(Fault.NONE)  # which breaks what was connected
+            ended = run_until(job, lambda now: now.phase is Phase.FAILED)
     assert isinstance(ended.error, Rewritten)
     assert ended.incidents == {"rewritten": 1}
     assert ended.session.connected_since is None

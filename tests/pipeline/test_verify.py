@@ -283,67 +283,30 @@ def test_a_sample_a_range_and_a_limit(spark: SparkSession, fixture_497: Fixture,
     assert some.seconds >= (some.bytes / 2 - (ranges[3][1] - ranges[3][0])) / 500_000  # two tasks, half of it each
 
 
-@dataclass(frozen=True)
-class Jumping:
-    """A log whose broker has skipped two queue offsets of its queue, and then given one twice; and its replica."""
-
-    folder: Path
-
-    @property
-    def lake(self) -> Path:
-        return self.folder / "lake"
-
-    @property
-    def path(self) -> dict[str, str]:
-        return {"path": str(self.folder / "log")}
-
-
-@pytest.fixture(scope="module")
-def jumping_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jumping:
-    made = Jumping(tmp_path_factory.mktemp("jumping"))
-    (made.folder / "log").mkdir()
-    log = filled(made.folder / "log", *[100] * 7)
+def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker has skipped two queue offsets of its queue, and then given one twice."""
+    (tmp_path / "log").mkdir()
+    log = filled(tmp_path / "log", *[100] * 7)
     for start, queue_offset in zip(log.starts, (0, 1, 2, 5, 6, 6, 7), strict=True):
         log.write(start + QUEUE_OFFSET_AT, struct.pack(">q", queue_offset))
-    replicate_in_process(spark, job_config(made.lake, **made.path))
-    return made
-
-
-@pytest.fixture
-def jumping(jumping_once: Jumping, tmp_path: Path) -> Jumping:
-    return Jumping(Path(shutil.copytree(jumping_once.folder, tmp_path / "jumping")))
-
-
-def starts_of(lake: Path) -> list[int]:
-    return sorted(DeltaTable(f"{lake}/log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
-
-
-def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
-    spark: SparkSession, jumping: Jumping, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake, config = jumping.lake, tmp_path / "logtwin.toml"
-    config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{jumping.path["path"]}"\n')
-    starts = starts_of(lake)
-    summary = verified(spark, lake, jumping.path)
+    lake, path, config = tmp_path / "lake", {"path": str(tmp_path / "log")}, tmp_path / "logtwin.toml"
+    replicate_in_process(spark, job_config(lake, **path))
+    config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{path["path"]}"\n')
+    summary = verified(spark, lake, path)
     assert summary.problem is None
     assert summary.jumps is not None
-    assert [(jump.at, jump.why) for jump in summary.jumps] == [(starts[3], Why.MISSING), (starts[5], Why.REPEATED)]
-    assert open_incidents(spark, lake) == [(Condition.QUEUE_JUMP, at, at + 1) for at in (starts[3], starts[5])]
+    assert [(jump.at, jump.why) for jump in summary.jumps] == [
+        (log.starts[3], Why.MISSING),
+        (log.starts[5], Why.REPEATED),
+    ]
+    assert open_incidents(spark, lake) == [(Condition.QUEUE_JUMP, at, at + 1) for at in (log.starts[3], log.starts[5])]
     for jump in summary.jumps:
         assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", config).code == 0
     code, said, _ = run(capsys, "verify", "--config", config)
     assert (code, open_incidents(spark, lake)) == (0, [])
     assert said.splitlines()[-1] == "  equal"
-
-
-@pytest.mark.nightly  # whose jumps they are: `verification/test_summary`
-def test_jumps_beside_damage_are_no_incidents_of_the_masters(spark: SparkSession, jumping: Jumping) -> None:
-    starts = starts_of(jumping.lake)
-    edit_rows(jumping.lake / "log", {starts[1]: lambda row: [{**row, "queue_offset": 9}]})
-    summary = verified(spark, jumping.lake, jumping.path)
-    assert [verdict for verdict, _, _ in found(summary)] == [Verdict.REPLICA_DAMAGED]
-    assert {jump.incident for jump in summary.jumps or ()} == {None}
-    assert Condition.QUEUE_JUMP not in {condition for condition, _, _ in open_incidents(spark, jumping.lake)}
 
 
 @pytest.mark.parametrize("scope", [{"share": 0.0}, {"max_mb_per_s": 0.0}, {"start": 10, "end": 10}], ids=str)

@@ -86,10 +86,6 @@ def compared(
     return list(found)
 
 
-def test_equal(tmp_path: Path, parts: tuple[Part, ...]) -> None:
-    assert compared(tmp_path, parts) == [Compared(claim=one, verdict=Verdict.EQUAL, rows=10) for one in CLAIMS]
-
-
 def test_a_file_that_cannot_be_read_concerns_its_own_claims(tmp_path: Path, parts: tuple[Part, ...]) -> None:
     (tmp_path / parts[1].path).write_bytes(b"no Parquet")
     found = compared(tmp_path, parts)
