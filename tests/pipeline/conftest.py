@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
@@ -18,9 +20,18 @@ from tests.pipeline.sql.small_replica import small_replica
 from tests.pipeline.standalone import build_wheel
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _commands_once() -> Iterator[None]:
+    """Typer makes all commands anew for each call: half of the time that a verb takes in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = cache(typer.main.get_command)
+        patch.setattr("typer.main.get_command", made)
+        patch.setattr("typer.testing._get_command", made)
+        yield
+
+
 @pytest.fixture(scope="session")
 def replicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """About 120 kB in four files, replicated in five batches."""
     bench = Bench(spark, tmp_path_factory.mktemp("replicated"))
     bench.log.append(random.Random(1), 200)
     bench.replicate()
@@ -41,7 +52,6 @@ def reader(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rea
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """logtwin, as a cluster gets it."""
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 

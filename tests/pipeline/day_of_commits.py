@@ -79,7 +79,6 @@ def maintain(spark: SparkSession, warehouse: Path, log_hours: float) -> list[Mai
 
 
 def figures(spark: SparkSession, warehouse: Path) -> Figures:
-    """The medians of a few rounds. Each leaves a commit."""
     table = LogTable(spark, log_path(warehouse), MASTER.log_id)
     files = KernelTable(spark, log_path(warehouse)).files(newest(spark, warehouse), {"log_id": str(MASTER.log_id)})
     entries = len(list(Path(log_path(warehouse), "_delta_log").iterdir()))

@@ -40,7 +40,6 @@ def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def interrupted_beyond(end: int, running: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ctrl-C once more than `end` offsets are committed. What it prints."""
     assert running.stderr is not None
     for line in running.stderr:  # the display says a line now and then, once batches are committed
         committed = re.search(r"running, offset ([\d,]+)", line)

@@ -17,8 +17,6 @@ _LOOK_S = 0.05
 
 
 class Fault(Enum):
-    """What becomes of connections, old and new."""
-
     NONE = "none"
     SILENT = "silent"  # they are there, and nothing passes
     DRIPPING = "dripping"  # a byte a second passes to the client

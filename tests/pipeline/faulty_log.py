@@ -96,7 +96,6 @@ class FaultyLog:
         return file
 
     def empty(self) -> None:
-        """As new: a broker that lost its disk."""
         shutil.rmtree(self.path)
         shutil.rmtree(self.archive)
         self.path.mkdir()
@@ -127,7 +126,6 @@ class FaultyLog:
 
     @property
     def messages(self) -> list[int]:
-        """Where each record starts that is no blank."""
         data, start = self.data(), self.start
         return [at for at in self.boundaries[:-1] if read_head(data, at - start)[1] != BLANK]
 
@@ -136,7 +134,6 @@ class FaultyLog:
         return Offset(self.start + len(self.data()))
 
     def data(self) -> bytes:
-        """All whole records, from `start` on."""
         return _records(b"".join(file.read_bytes() for file in self._files()))
 
     def everything(self) -> bytes:
@@ -189,7 +186,6 @@ def _put(moments: random.Random, body_bytes: int) -> Put:
 
 
 def _records(data: bytes) -> bytes:
-    """Up to the first place where no record starts."""
     at = 0
     while at + HEAD.size <= len(data) and read_head(data, at)[0] > 0:
         at += read_head(data, at)[0]

@@ -38,7 +38,6 @@ class FaultyStorage:
 
     @property
     def hits(self) -> int:
-        """How often it has failed since `failing`."""
         return int(self._system.getProperty("logtwin.fault.hits"))
 
 

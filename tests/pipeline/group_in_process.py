@@ -7,18 +7,18 @@ several, and hundreds of histories can be tried.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sinks.delta.spark_jobs import JobFacts
+from sinks.delta.spark_jobs import run_shares
 from sources.errors import LogtwinError
 from sources.group.stream import GroupSource
 from sources.master import Planned
-from tests.sinks.plain_session import make_plain
+from tests.sinks.plain_session import PlainSession, make_plain
 
 
 class InProcess:
@@ -81,16 +81,6 @@ class InProcess:
             self._apply(planned)
 
 
-def run_shares(
-    spark: SparkSession,
-    work: Callable[[Iterable[Any]], Iterable[Any]],
-    shares: Sequence[Sequence[Any]],
-    facts: JobFacts,
-) -> list[Any]:
-    """`sinks.delta.spark_jobs.run_shares`, one after the other."""
-    return [made for share in shares for made in work(share)]
-
-
 also_with_spark = pytest.mark.parametrize(
     "session", ["plain", pytest.param("spark", marks=pytest.mark.spark)], indirect=True
 )
@@ -119,8 +109,9 @@ def give_to_verbs(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
+    plain = cast(SparkSession, PlainSession())
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
-    monkeypatch.setattr("sinks.batch.split_job.run_shares", run_shares)
+    monkeypatch.setattr("sinks.batch.split_job.run_shares", lambda _, *given: run_shares(plain, *given))
 
 
 def use_plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
@@ -128,8 +119,8 @@ def use_plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
 
     What only queries of Spark's tell is not asked: a verification does not look at the queues.
     """
+    use(monkeypatch)
     session = make_plain(monkeypatch)
-    monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
     monkeypatch.setattr("pipeline.job.replicate.prepare_for_many_files", lambda _: None)
     monkeypatch.setattr("pipeline.verify.run.jumps", lambda *_: ())
     monkeypatch.setattr("tests.pipeline.running.register", lambda _: None)

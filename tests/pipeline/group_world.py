@@ -4,7 +4,8 @@ A seed is a history: the same seed does the same in the same order. What a verb 
 because it depends on what came before. What must hold is judged at the end, when everything that operators can do has
 been done: each log is its master's, byte for byte, and every account of it agrees; or an incident says why it is not.
 
-A kill is an error thrown between two steps of a batch, of all logs together; nothing of that run is used again.
+A kill is an error thrown between two steps of a batch, a repair or a backfill; nothing of that run is used again. Real
+``kill -9``: `test_killed.py`, `test_repair_killed.py`.
 """
 
 from __future__ import annotations
@@ -23,30 +24,43 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import OneLog
 from pipeline.job.replicate import Job
 from pipeline.operate.backfill import run_backfill
-from sinks.batch.result import BatchStep
+from pipeline.operate.hole_filter import Wanted
 from sinks.healing.repair import Repair
 from sinks.state.position import LogTable
 from sources.dister.embedded.leader import EmbeddedLeader
-from sources.errors import LogtwinError, Recreated
+from sources.errors import LogtwinError, Recreated, ReplicaError
 from sources.offsets import LogId, Offset
 from sources.registry import open_log
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
-from tests.dister.twin import Twin
+from tests.pipeline import running
 from tests.pipeline.faulty_link import Fault, Link
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.read_back import assert_whole
-from tests.pipeline.schedules import EVERYTHING, Killed
 
-FILES, LINKED = 5, 2
 LOSSES = ("fail", "record")
 BODY = 95
 """Where in a record there is a byte of its body for certain."""
 
 
-class Master(Protocol):
-    """A master as a history meets it."""
+class Killed(ReplicaError):
+    """The run that got this far gets no further."""
 
+
+def dying_after(steps: int) -> Callable[[object], None]:
+    """For `on_step`; 0: never."""
+    left = steps
+
+    def die(_step: object) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            raise Killed("killed")
+
+    return die
+
+
+class Master(Protocol):
     log_id: str
 
     def options(self) -> dict[str, object]: ...
@@ -65,8 +79,6 @@ class Master(Protocol):
 
 
 class Files:
-    """A commit log by path; disks and operators do to it what they do."""
-
     def __init__(self, root: Path, on_loss: str) -> None:
         self.log = FaultyLog(root)
         self.log_id = f"rocketmq/{root.name}"
@@ -125,6 +137,8 @@ class Files:
     def mend(self) -> None:
         self._heal()
         self._on_loss = "record"
+        if not self.log.data():
+            self.write(random.Random(self.log_id))  # of an empty log nobody has a state
 
     def archive(self) -> Path | None:
         return self.log.archive
@@ -134,8 +148,6 @@ class Files:
 
 
 class Linked:
-    """A broker over HA behind links that fail."""
-
     def __init__(self, root: Path, stack: ExitStack) -> None:
         self.log_id = f"rocketmq/{root.name}"
         self._served = stack.enter_context(embedded_master(root))
@@ -175,8 +187,6 @@ class Linked:
 
 
 class Leader:
-    """A dister leader's folder."""
-
     def __init__(self, root: Path) -> None:
         self.log_id = f"dister/{root.name}"
         self._folder = root
@@ -201,6 +211,8 @@ class Leader:
         return None
 
     def judge(self, world: World) -> None:
+        from tests.dister.twin import Twin  # which has the same kill as a history
+
         Twin(world.spark, self._folder, world.lake, self._folder.name).assert_equal()
 
 
@@ -212,6 +224,9 @@ class World:
     folder: Path
     seed: int
     asks_all: bool = False
+    files: int = 5
+    linked: int = 2
+    leaders: int = 1
     done: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -232,10 +247,10 @@ class World:
 
     def _begin(self, stack: ExitStack) -> None:
         self.masters += [
-            Files(self.folder / f"files-{number}", self._moments.choice(LOSSES)) for number in range(FILES)
+            Files(self.folder / f"files-{number}", self._moments.choice(LOSSES)) for number in range(self.files)
         ]
-        self.masters += [Linked(self.folder / f"linked-{number}", stack) for number in range(LINKED)]
-        self.masters.append(Leader(self.folder / "leader"))
+        self.masters += [Linked(self.folder / f"linked-{number}", stack) for number in range(self.linked)]
+        self.masters += [Leader(self.folder / f"leader-{number}") for number in range(self.leaders)]
 
     def _history(self) -> Iterator[Callable[[], None]]:
         """A run that is killed or not; then things happen, between further runs and verbs."""
@@ -255,18 +270,12 @@ class World:
         self._tell(f"replicate: {self._replicated()}")
 
     def _replicate_killed(self) -> None:
-        left = after = self._moments.randrange(1, 10)
+        after = self._moments.randrange(1, 10)
+        self._tell(f"replicate, killed after step {after}: {self._replicated(dying_after(after))}")
 
-        def die(_step: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                raise Killed("killed")
-
-        self._tell(f"replicate, killed after step {after}: {self._replicated(die)}")
-
-    def _replicated(self, on_step: Callable[[BatchStep], None] | None = None, *log_ids: str) -> dict[str, str]:
+    def _replicated(self, on_step: Callable[[object], None] | None = None, *log_ids: str) -> dict[str, str]:
         """By a job: what ended which log."""
+        running.register(self.spark)
         job = Job(self.spark, self._config(*log_ids), available_now=True, on_step=on_step)
         try:
             job.start(poll_interval_s=0.01)
@@ -276,24 +285,24 @@ class World:
         return {one.id: f"{type(one.error).__name__}: {one.error}" for one in job.logs if one.error is not None}
 
     def _repair(self) -> None:
-        self._try("repair", self._repair_one, self._moments.choice(self._files()))
+        self._try("repair", self._repair_one, 6)
 
     def _backfill(self) -> None:
-        self._try("backfill", self._backfill_one, self._moments.choice(self._files()))
+        self._try("backfill", self._backfill_one, 4)
 
     def _files(self) -> list[Master]:
         return [one for one in self.masters if one.archive() is not None]
 
-    def _repair_one(self, master: Master, *, accept_master: bool = False) -> None:
+    def _repair_one(self, master: Master, killed_after: int = 0, *, accept_master: bool = False) -> None:
         log = open_log(self._config(master.log_id).logs[0])
-        Repair(self.spark, str(self.lake), log).run(accept_master=accept_master)
+        Repair(self.spark, str(self.lake), log, on_step=dying_after(killed_after)).run(accept_master=accept_master)
 
-    def _backfill_one(self, master: Master) -> None:
-        config = self._config(master.log_id)
-        run_backfill(self.spark, config, OneLog(config.logs[0]), EVERYTHING, path=str(master.archive()))
+    def _backfill_one(self, master: Master, killed_after: int = 0) -> None:
+        config, die = self._config(master.log_id), dying_after(killed_after)
+        subject, path = OneLog(config.logs[0]), str(master.archive())
+        run_backfill(self.spark, config, subject, Wanted.parse(None, None), path=path, on_step=die)
 
     def _settle(self) -> None:
-        """What an operator does who wants it all right."""
         for master in self.masters:
             master.mend()
         failed = self._replicated()
@@ -337,9 +346,12 @@ class World:
         settings = {"trigger_interval_s": 0.05, "metadata": {"enabled": False}}
         return parse({"warehouse": str(self.lake), **settings, "logs": logs}, where=f"seed {self.seed}")
 
-    def _try(self, name: str, act: Callable[[Master], None], master: Master) -> None:
+    def _try(self, name: str, act: Callable[[Master, int], None], steps: int) -> None:
+        master = self._moments.choice(self._files())
+        after = self._moments.choice((0, self._moments.randrange(1, steps)))
+        name += f", killed after step {after}" if after else ""
         try:
-            act(master)
+            act(master, after)
         except LogtwinError as error:
             self._tell(f"{master.log_id}: {name}: {type(error).__name__}: {error}")
         else:

@@ -25,8 +25,6 @@ STEADY = ("rocketmq/a", "rocketmq/b")
 
 
 class World:
-    """The masters, the job that replicates them, and what was written when."""
-
     def __init__(self, session: SparkSession, folder: Path, stack: ExitStack) -> None:
         self.masters: dict[str, Served] = {
             name: stack.enter_context(embedded_master(folder / name)) for name in ("a", "b", "linked")
@@ -67,7 +65,6 @@ class World:
             link.meet(Fault.NONE)
 
     def reach(self, log_id: str) -> None:
-        """All that the log has now is committed, by and by."""
         end = self.masters[log_id.partition("/")[2]].end
         one = self.member(log_id)
         wait_until(
@@ -86,7 +83,6 @@ class World:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """To the steady logs, a message to each every now and then."""
         done = threading.Event()
 
         def write() -> None:
@@ -123,7 +119,6 @@ class World:
 
 @contextmanager
 def settled_world(session: SparkSession, folder: Path) -> Iterator[World]:
-    """One whose logs have begun."""
     running.register(session)
     with ExitStack() as stack:
         world = World(session, folder, stack)

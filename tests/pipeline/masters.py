@@ -17,14 +17,11 @@ from tests.sources.rocketmq.embedded.embedded import master_and_loop, paused, se
 
 @dataclass(frozen=True)
 class Served:
-    """A running master."""
-
     master: EmbeddedMaster
     loop: asyncio.AbstractEventLoop
 
     @property
     def options(self) -> dict[str, str]:
-        """How a log's configuration reaches it."""
         return {"master": str(self.master.ha_address), "remoting": str(self.master.address)}
 
     @property
@@ -33,7 +30,6 @@ class Served:
             return client.commit_log_bounds().end
 
     def log(self) -> bytes:
-        """Everything it holds."""
         files = sorted((self.master.settings.store / "commitlog").iterdir())
         return b"".join(file.read_bytes() for file in files)[: self.end]
 

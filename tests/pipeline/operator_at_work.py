@@ -12,8 +12,6 @@ from pipeline.cli.app import main
 
 
 class Said(NamedTuple):
-    """How a verb ended."""
-
     code: int
     out: str
     err: str
@@ -55,7 +53,6 @@ class Operator:
         return run(self.capsys, *verb.split(), "--config", self.job, *arguments)
 
     def must(self, verb: str, *arguments: str) -> Said:
-        """As `does`, and it succeeds."""
         said = self.does(verb, *arguments)
         assert said.code == 0, f"{verb}: exit {said.code}\n{said.err[-3000:]}"
         return said
@@ -64,7 +61,6 @@ class Operator:
         return self.must("replicate", "--available-now")
 
     def fails(self, code: int, error: str, verb: str = "replicate", *arguments: str) -> Said:
-        """The verb ends with this exit code and names this error."""
         said = self.does(verb, *(arguments or (("--available-now",) if verb == "replicate" else ())))
         assert (said.code, error in said.err) == (code, True), f"exit {said.code}: {said.err[-3000:]}"
         assert "rocketmq/test" in said.err

@@ -13,7 +13,6 @@ TEST = "rocketmq/test"
 
 
 def table_of(lake: Path, name: str, log_id: str = TEST) -> pa.Table:
-    """The rows of one log in one table, in order."""
     rows = DeltaTable(lake / name).to_pyarrow_table(filters=[("log_id", "=", log_id)])
     return rows.sort_by("start" if name == "ledger" else "offset")
 
@@ -27,7 +26,6 @@ def count_of(lake: Path, name: str = "log") -> int:
 
 
 def rebuilt(lake: Path, log_id: str = TEST) -> bytes:
-    """The bytes of a commit log, from the table alone."""
     return encoded(table_of(lake, "log", log_id))
 
 

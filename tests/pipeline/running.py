@@ -58,7 +58,6 @@ def ledger_table(spark: SparkSession, warehouse: Path | str) -> DataFrame:
 
 
 def rows_of(spark: SparkSession, warehouse: Path | str) -> list[dict[str, Any]]:
-    """Every row of the log table, by offset."""
     return [row.asDict() for row in log_table(spark, warehouse).orderBy("offset").collect()]
 
 

@@ -5,41 +5,25 @@ from __future__ import annotations
 import http.client
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from pipeline.monitoring.metrics import Metrics
-from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, TableProgress
+from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
 from sources.master import SessionState
 from sources.offsets import Offset
-from sources.retention import UntilLoss
+from tests.pipeline.sample_progress import PROGRESS
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
-SINCE = datetime(2026, 1, 2, tzinfo=UTC)
-KNOWN = Progress(
+KNOWN = replace(
+    PROGRESS,
     log_id="rocketmq/a",
-    phase=Phase.RUNNING,
-    role="slave",
-    master="10.0.0.5:10912",
-    master_role="SYNC_MASTER",
-    started_at=Offset(100),
-    received=Offset(700),
-    position=Offset(600),
-    session=SessionState(acknowledged=Offset(500), connected_since=SINCE, reconnects=3, last_error=None),
-    master_minimum=Offset(50),
-    master_maximum=Offset(1000),
-    lag_s=2.5,
-    until_loss=UntilLoss(bytes=550, seconds=86400.5),
     master_epoch=7,
-    confirmed=Offset(900),
-    records=40,
-    bytes=499,
-    batches=7,
+    confirmed=Offset(800),
     commits=6,
     stage_s={BatchStep.FILES: 1.5, BatchStep.COMMIT: 0.75},
     incidents={"checksum_failure": 4},
@@ -47,18 +31,6 @@ KNOWN = Progress(
 )
 IN_IDS = replace(KNOWN, log_id="dister/c", master_epoch=None, confirmed=None)
 """The same of a log whose offsets are ids."""
-TOPIC = replace(
-    KNOWN,
-    log_id="kafka/east/orders",
-    until_loss=None,
-    master_epoch=None,
-    confirmed=None,
-    partitions={
-        0: PartitionProgress(minimum=Offset(50), position=Offset(400), acknowledged=Offset(300), maximum=Offset(700)),
-        11: PartitionProgress(minimum=None, position=Offset(200), acknowledged=None, maximum=None),
-    },
-)
-"""A topic, of one partition of which the master was not asked yet."""
 UNKNOWN = Progress(
     log_id="rocketmq/b",
     phase=Phase.STARTING,
@@ -78,8 +50,6 @@ TABLE = TableProgress("orders", rows=30, unfit=2, lag_s=1.5, error=None)
 
 
 class Endpoint:
-    """A served `Metrics`, and what its HTTP answers are."""
-
     def __init__(self) -> None:
         self.metrics = Metrics()
         self.address = self.metrics.serve("127.0.0.1", 0)
@@ -106,7 +76,6 @@ def scrape(port: int, accept: str = "text/plain") -> str:
 
 
 def probed(port: int, path: str) -> tuple[int, str]:
-    """The status, and what it says."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", path)

@@ -31,8 +31,6 @@ NAMES = ("a", "b", "c", "d", "e", "f")
 
 @dataclass(frozen=True)
 class Member(Bench):
-    """One of several logs in a folder."""
-
     @property
     def log(self) -> FaultyLog:
         return FaultyLog(self.folder / self.log_id.name)
@@ -79,7 +77,6 @@ class Shared:
         return found
 
     def bring(self, replicas: dict[str, Replica]) -> None:
-        """All that is new of each, in one batch."""
         planned = [
             one
             for name, replica in replicas.items()
@@ -122,7 +119,6 @@ class Shared:
 
 
 def made(spark: SparkSession, folder: Path) -> Shared:
-    """Three batches of all logs."""
     shared = Shared(spark, folder)
     for seed in range(3):
         shared.append(seed)

@@ -73,8 +73,6 @@ class Daemon:
 
 @dataclass(frozen=True)
 class Worker(Daemon):
-    """A worker, and what runs below it."""
-
     def executors(self) -> list[psutil.Process]:
         try:
             children = psutil.Process(self.process.pid).children()
@@ -83,7 +81,6 @@ class Worker(Daemon):
             return []
 
     def tasks(self) -> list[psutil.Process]:
-        """The Python processes of its executors."""
         found: list[psutil.Process] = []
         for executor in self.executors():
             with contextlib.suppress(psutil.Error):
@@ -91,7 +88,6 @@ class Worker(Daemon):
         return found
 
     def daemon_modules(self) -> set[str]:
-        """What forks them, by the name of a module."""
         commands = []
         for task in self.tasks():
             with contextlib.suppress(psutil.Error):
@@ -99,7 +95,6 @@ class Worker(Daemon):
         return {command[command.index("-m") + 1] for command in commands if "-m" in command}
 
     def connected_to(self) -> set[int]:
-        """The ports at which its tasks have connections."""
         ports: set[int] = set()
         for task in self.tasks():
             with contextlib.suppress(psutil.Error):
@@ -193,14 +188,11 @@ def _kill(processes: list[psutil.Process]) -> None:
 
 @dataclass(frozen=True)
 class Submission:
-    """A job that was sent to a cluster."""
-
     process: subprocess.Popen[bytes]
     output: Path
     errors: Path
 
     def ended(self, within_s: float = 300) -> int:
-        """Its exit code, once it has one."""
         return self.process.wait(within_s)
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +124,6 @@ def assert_accounted(config: Config, missing: tuple[OffsetRange, ...] = ()) -> N
 
 
 def archive_of(fixture: Fixture, folder: Path, *starts: int) -> Path:
-    """Copies of the files that begin at `starts`."""
     folder.mkdir()
     for start in starts:
         shutil.copy(fixture.commitlog_path / f"{start:020d}", folder)
@@ -183,26 +181,6 @@ def test_two_at_once(session: SparkSession, replicated: Replicated, lake: Path, 
     assert_accounted(config)
 
 
-def test_the_stream_goes_on_meanwhile(session: SparkSession, replicated: Replicated, lake: Path) -> None:
-    """Its position moves between what the backfill has read and what it commits."""
-    config = config_of(lake, replicated.fixture)
-    replica = replicated.opened(session, lake)
-    end = replicated.fixture.max_offset
-    steps: list[FillStep] = []
-
-    def stream(done: FillStep) -> None:
-        if not steps:
-            replica(ranges(replicated.upto, end, log_id=str(LOG)))
-        steps.append(done)
-
-    result = backfill(session, config, on_step=stream)
-    assert steps == [FillStep.FILES, FillStep.COMMIT, FillStep.LEDGER] * 2
-    assert result.filled == replicated.holes
-    assert replica.position() == end
-    assert_whole(lake, replicated.fixture.log)
-    assert_accounted(config)
-
-
 @pytest.mark.parametrize("step", list(FillStep))
 def test_killed_after_each_step_and_run_again(
     session: SparkSession, replicated: Replicated, lake: Path, step: FillStep
@@ -225,19 +203,6 @@ def test_killed_after_each_step_and_run_again(
     assert_whole(lake, replicated.truth())
     assert_accounted(config)
     assert {row.state for row in IncidentsTable(session, str(lake), LOG).all()} == {State.HEALED}
-
-
-def test_killed_before_the_incident_was_healed(session: SparkSession, replicated: Replicated, lake: Path) -> None:
-    config = config_of(lake, replicated.fixture)
-
-    def kill(done: FillStep) -> None:
-        if done is FillStep.LEDGER and not held(session, lake).holes.ranges:
-            raise Killed
-
-    with pytest.raises(Killed):
-        backfill(session, config, on_step=kill)
-    result = backfill(session, config)
-    assert (result.holes, len(result.healed)) == ((), 1)
 
 
 def test_another_log_is_refused(
@@ -289,22 +254,6 @@ def test_offsets_choose_parts_cut_at_records(session: SparkSession, replicated: 
     )
     assert_accounted(config, held(session, lake).holes.ranges)
     assert backfill(session, config, "999999999").holes == ()
-
-
-def test_times_choose_whole_holes(session: SparkSession, replicated: Replicated, lake: Path) -> None:
-    """The fixture's log was written within a minute or so: bounds are its own store timestamps."""
-    config = config_of(lake, replicated.fixture)
-    stored = {row["physical_offset"]: row.get("store_timestamp") for row in replicated.fixture.rows}
-    lost_ms = stored[replicated.record_after((replicated.hole.start + replicated.hole.end) // 2)]
-    begun_ms = stored[replicated.first]
-    assert lost_ms is not None
-    assert begun_ms is not None
-    lost, begun = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (lost_ms, begun_ms))
-    assert begun < lost
-    assert backfill(session, config, (lost + timedelta(hours=1)).isoformat()).holes == ()
-    assert backfill(session, config, None, (begun - timedelta(hours=1)).isoformat()).holes == replicated.holes[:1]
-    result = backfill(session, config, lost.isoformat(), (lost + timedelta(milliseconds=1)).isoformat())
-    assert (result.holes, result.filled) == ((replicated.hole,), (replicated.hole,))
 
 
 def test_deleted_ranges_come_back_only_on_demand(session: SparkSession, replicated: Replicated, lake: Path) -> None:

@@ -4,7 +4,6 @@ was; nothing is written. Through the command line, as an operator meets it."""
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -43,20 +42,7 @@ def test_a_start_beyond_the_end(operator: Operator, fixture_550: Fixture) -> Non
     refused(operator, 3, 99999999, fixture_550.max_offset)
 
 
-def test_an_unreachable_master(operator: Operator) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: nobody else can take it, nobody answers
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        operator.configure(master=address, remoting=address, connect_attempts=1)
-        refused(operator, 3, address)
-
-
 def test_a_host_that_does_not_exist(operator: Operator) -> None:
     host = "no-such-host.invalid"
     operator.configure(master=f"{host}:10912", remoting=f"{host}:10911", connect_attempts=1)
     refused(operator, 3, host)
-
-
-def test_a_folder_that_does_not_exist(operator: Operator) -> None:
-    operator.configure(path="/no/such/folder")
-    refused(operator, 2, "/no/such/folder")

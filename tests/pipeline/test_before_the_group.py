@@ -34,8 +34,6 @@ NAMES = ("damaged", "repaired")
 
 
 class Found:
-    """What was unpacked, and is replicated on."""
-
     def __init__(self, session: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         unpack(ARCHIVE, folder)
         self.session = session
@@ -76,7 +74,6 @@ class Found:
         return rebuilt(self.lake, f"rocketmq/{name}")
 
     def assert_whole(self, name: str) -> None:
-        """The table is the master's log, once, and so says the ledger."""
         assert_whole(self.lake, self.logs[name].data(), f"rocketmq/{name}")
 
 

@@ -31,12 +31,6 @@ def test_it_ends_with_the_block() -> None:
     assert not is_running(process.pid)
 
 
-def test_its_output_and_exit_code_are_its_own() -> None:
-    with child_process(["sh", "-c", "echo said; exit 7"], stdout=subprocess.PIPE, text=True) as process:
-        assert process.communicate(timeout=PATIENCE_S)[0] == "said\n"
-    assert process.returncode == 7
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only there the kernel can be asked for it")
 def test_it_ends_when_we_are_killed() -> None:
     command = [sys.executable, "-c", _STARTER]

@@ -40,12 +40,6 @@ def test_a_jvm_without_one_leaves_one_for_the_next(folder: Path) -> None:
     assert "shared objects file (top)" in started(second, "-Xlog:class+load")
 
 
-def test_a_job_takes_one_and_makes_none(folder: Path) -> None:
-    assert archive_options(JAVA, [], made=False) == ""
-    started(archive_options(JAVA, [], made=True))
-    assert "SharedArchiveFile" in archive_options(JAVA, [], made=False)
-
-
 def test_an_unfinished_archive_is_ignored_and_later_deleted(folder: Path) -> None:
     archive = archive_options(JAVA, [], made=True)
     new = Path(shlex.split(archive)[0].partition("=")[2])

@@ -32,11 +32,6 @@ from tests.pipeline.test_fixture_logs import assert_truth
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
-VERBS = (
-    "replicate", "status", "master", "send", "demo",
-    "coverage", "verify", "rebuild", "repair", "backfill", "maintain",
-    "get", "get-all", "sql", "report",
-)  # fmt: skip
 
 
 def test_help_groups_the_verbs_and_cuts_no_summary(
@@ -80,18 +75,9 @@ def test_the_configuration_is_what_the_environment_names_or_is_in_the_folder(
 
 
 def log_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The only one of the configuration that a verb has found."""
     _, out, _ = run(capsys, "coverage", "--json", *arguments)
     (log,) = json.loads(out)["logs"]
     return str(log["log"])
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_takes_a_configuration_and_explains_itself(capsys: pytest.CaptureFixture[str], verb: str) -> None:
-    code, out, _ = run(capsys, verb, "--help")
-    assert code == 0
-    assert "--config" in out
-    assert "conf/logtwin.toml" in out
 
 
 @pytest.fixture
@@ -180,14 +166,6 @@ def test_a_master_takes_messages_from_send_and_stops_cleanly(
     assert any((tmp_path / "commitlog").iterdir())
 
 
-def test_a_port_that_is_taken_is_a_clear_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with embedded_master(tmp_path / "first") as master:
-        port = str(master.master.address.port)
-        code, _, err = run(capsys, "master", "--store", str(tmp_path / "second"), "--port", port, "--ha-port", "0")
-    assert code == 2
-    assert port in err
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -205,12 +183,6 @@ def test_send_is_told_who_sends_as_a_log_is(
     assert code == 2
     assert said in " ".join(err.split())
     assert "hunter2" not in err
-
-
-def test_send_without_a_broker_is_a_clear_error(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(capsys, "send", "--to", "127.0.0.1:1", "--count", "1")
-    assert code == 3
-    assert "127.0.0.1:1" in err
 
 
 def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.sql.reader import Reader
 from sinks.tables import LEDGER, TABLES
 from sinks.views.definition import VIEWS, view
+from tests.pipeline.operator_at_work import Said, run
 from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
 
 pytestmark = pytest.mark.spark
@@ -35,27 +35,13 @@ def opened(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reader, "opened", lambda config, past, text: reader)
 
 
-class Said:
-    """Call it with the arguments of a verb: its exit code, and what it says."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-
-    def __call__(self, *arguments: str | Path) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as ended:
-            main([str(one) for one in arguments])
-        out, err = self._capsys.readouterr()
-        assert "Traceback" not in err
-        return int(ended.value.code or 0), out, err
-
-
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Said:
-    return Said(capsys)
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    return partial(run, capsys)
 
 
 @pytest.mark.usefixtures("opened")
-def test_a_statement(said: Said, job: Path) -> None:
+def test_a_statement(said: Callable[..., Said], job: Path) -> None:
     query = "SELECT offset, CAST(body AS STRING) AS text FROM log WHERE offset < 200 ORDER BY offset"
     assert said("sql", "--config", job, "-e", query) == (
         0,
@@ -65,36 +51,27 @@ def test_a_statement(said: Said, job: Path) -> None:
 
 
 @pytest.mark.usefixtures("opened")
-def test_a_file_of_statements(said: Said, job: Path, tmp_path: Path) -> None:
+def test_a_file_of_statements(said: Callable[..., Said], job: Path, tmp_path: Path) -> None:
     file = tmp_path / "queries.sql"
     file.write_text("SELECT 1 AS n;\nSELECT ';' AS end")
     assert said("sql", "--config", job, "-f", file, "--format", "csv")[:2] == (0, "n\n1\n\nend\n;\n")
 
 
 @pytest.mark.usefixtures("opened")
-def test_statements_from_standard_input(said: Said, job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_from_standard_input(said: Callable[..., Said], job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n FROM log;"))
     assert said("sql", "--config", job, "--format", "json")[:2] == (0, f'{{"n":{len(TEXTS)}}}\n')
 
 
 @pytest.mark.usefixtures("opened")
-def test_a_parquet_file(said: Said, job: Path, tmp_path: Path) -> None:
-    file = tmp_path / "bodies.parquet"
-    query = "SELECT body FROM log ORDER BY offset"
-    code, out, _ = said("sql", "--config", job, "-e", query, "--format", "parquet", "--output", file)
-    assert (code, out) == (0, "")
-    assert pq.read_table(file)["body"].to_pylist() == list(TEXTS)
-
-
-@pytest.mark.usefixtures("opened")
-def test_wrong_sql_is_one_line_on_standard_error(said: Said, job: Path) -> None:
+def test_wrong_sql_is_one_line_on_standard_error(said: Callable[..., Said], job: Path) -> None:
     code, out, err = said("sql", "--config", job, "-e", "SELECT * FROM mesages")
     assert (code, out) == (2, "")
     assert err.startswith("error QueryError: line 1: there is no table or view mesages")
     assert len(err.splitlines()) == 1
 
 
-def test_where_there_is_no_replica_it_says_so(said: Said, tmp_path: Path) -> None:
+def test_where_there_is_no_replica_it_says_so(said: Callable[..., Said], tmp_path: Path) -> None:
     code, _, err = said("sql", "--config", config_file(tmp_path, tmp_path / "empty"), "-e", "SELECT 1")
     assert code == 5
     assert f"no replica in {tmp_path}/empty" in err
@@ -102,7 +79,7 @@ def test_where_there_is_no_replica_it_says_so(said: Said, tmp_path: Path) -> Non
     assert (code, "cannot read the configuration" in err) == (2, True)
 
 
-def test_files_that_are_gone_are_the_replicas(said: Said, tmp_path: Path) -> None:
+def test_files_that_are_gone_are_the_replicas(said: Callable[..., Said], tmp_path: Path) -> None:
     job = small_replica(tmp_path)
     for path in (tmp_path / "lake" / "log").glob("*.parquet"):
         path.unlink()
@@ -126,14 +103,16 @@ def test_files_that_are_gone_are_the_replicas(said: Said, tmp_path: Path) -> Non
     ],
 )
 @pytest.mark.usefixtures("opened")
-def test_options_that_make_no_sense(said: Said, job: Path, arguments: tuple[str, ...], words: str) -> None:
+def test_options_that_make_no_sense(
+    said: Callable[..., Said], job: Path, arguments: tuple[str, ...], words: str
+) -> None:
     code, out, err = said("sql", "--config", job, *arguments)
     assert (code, out) == (2, "")
     assert words in " ".join(err.replace("│", " ").split())
 
 
 @pytest.mark.nightly
-def test_the_past_of_a_log(said: Said, replicated: Path, tmp_path: Path) -> None:
+def test_the_past_of_a_log(said: Callable[..., Said], replicated: Path, tmp_path: Path) -> None:
     """As of the end of its second commit it has what the first two brought, by the ledger."""
     job = config_file(tmp_path, replicated / "lake")
     ranges = DeltaTable(f"{replicated}/lake/ledger").to_pyarrow_table().sort_by("start").to_pylist()
@@ -148,21 +127,7 @@ def test_the_past_of_a_log(said: Said, replicated: Path, tmp_path: Path) -> None
     assert (code, "has not come that far" in err) == (5, True)
 
 
-@pytest.mark.nightly
-def test_a_closed_pipe_is_no_error(job: Path) -> None:
-    """As ``| head -n 2`` does. And nothing but the result is on standard output."""
-    query = "SELECT id, repeat('x', 1000) AS text FROM range(200000)"
-    command = [sys.executable, "-m", "pipeline", "sql", "--config", str(job), "-e", query, "--format", "csv"]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert [process.stdout.readline() for _ in range(2)] == ["id,text\n", f"0,{'x' * 1000}\n"]
-        process.stdout.close()
-        assert process.stderr.read() == ""
-        assert process.wait(60) == 0
-
-
-def test_tables_lists_what_there_is(said: Said) -> None:
+def test_tables_lists_what_there_is(said: Callable[..., Said]) -> None:
     code, out, _ = said("tables", "all")
     assert code == 0
     lines = {line.split()[0]: line for line in out.splitlines()}
@@ -173,7 +138,7 @@ def test_tables_lists_what_there_is(said: Said) -> None:
     assert {one["columns"] for one in listed} == {None}
 
 
-def test_tables_describes_one(said: Said) -> None:
+def test_tables_describes_one(said: Callable[..., Said]) -> None:
     (ledger,) = json.loads(said("tables", "show", "ledger", "--json")[1])["tables"]
     assert (ledger["kind"], ledger["columns"][2]["name"], ledger["columns"][2]["type"]) == ("table", "start", "bigint")
     (messages,) = json.loads(said("tables", "show", "messages", "--json")[1])["tables"]
@@ -186,6 +151,6 @@ def test_tables_describes_one(said: Said) -> None:
     assert out.splitlines()[1].split()[:2] == ["log_id", "string"]
 
 
-def test_tables_knows_what_was_meant(said: Said) -> None:
+def test_tables_knows_what_was_meant(said: Callable[..., Said]) -> None:
     code, _, err = said("tables", "show", "mesages")
     assert (code, "Did you mean messages" in err) == (2, True)

@@ -53,14 +53,6 @@ def offered(line: str) -> list[str]:
     return CliRunner().invoke(cli.app, env=asking(line), prog_name="logtwin").stdout.split()
 
 
-def test_the_default_configuration_is_the_folders(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(job.parent)
-    monkeypatch.delenv("LOGTWIN_CONFIG", raising=False)
-    assert offered("logtwin verify --log rocketmq/broker-a") == []
-    job.rename("logtwin.toml")
-    assert offered("logtwin verify --log rocketmq/broker-a") == ["rocketmq/broker-a"]
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -114,14 +106,6 @@ def lossy(tmp_path: Path) -> Path:
 )
 def test_incidents_the_open_ones_first(lossy: Path, line: str, expected: list[str]) -> None:
     assert offered(line.replace("JOB", str(lossy))) == expected
-
-
-def test_what_an_incident_is_stands_beside_it(lossy: Path) -> None:
-    line = f"logtwin incidents explain --config {lossy} ac"
-    environment = {"_LOGTWIN_COMPLETE": "complete_fish", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
-    environment["_TYPER_COMPLETE_ARGS"] = line
-    answer = CliRunner().invoke(cli.app, env=environment, prog_name="logtwin").stdout
-    assert answer.split("\t") == ["ac30", "closed: gap, kafka/prod/orders/0 0 to 100\n"]
 
 
 def test_without_incidents_none_is_offered(lossy: Path, job: Path) -> None:

@@ -43,7 +43,6 @@ MODELS: dict[str, type[BaseModel]] = {
 
 
 def keys_shown() -> dict[str, set[str]]:
-    """The keys of each table, those too that are comments."""
     found, table = defaultdict[str, set[str]](set), ""
     for line in REFERENCE.read_text().splitlines():
         if header := re.match(r"(?:# )?\[+(\w+)\]", line):
@@ -70,7 +69,6 @@ def test_the_reference_file_shows_every_key_with_its_default(table: str) -> None
 
 
 def uncommented_topics() -> list[dict[str, object]]:
-    """The [[topics]] tables of the reference file."""
     lines = REFERENCE.read_text().splitlines()
     start, end = lines.index("# [[topics]]"), next(at for at, line in enumerate(lines) if line.startswith("# Topics,"))
     shown = [line.removeprefix("# ") for line in lines[start:end]]
@@ -201,22 +199,12 @@ def test_mistakes_about_a_store_are_named_and_no_secret_is_repeated(text: str, w
     assert "SECRET" not in str(caught.value)
 
 
-def test_a_missing_file_is_named() -> None:
-    with pytest.raises(ConfigurationError, match=r"nowhere\.toml"):
-        load(Path("nowhere.toml"))
-
-
 def test_a_job_without_logs_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nothing to replicate"):
         parse({}, where="x").with_logs("x")
 
 
 BOTH = parse(tomllib.loads(f"[[logs]]\nid = 'rocketmq/a'\npath = 'x'\n{ORDERS}"), where="job.toml")
-TOPICS = parse(tomllib.loads(ORDERS), where="job.toml")
-
-
-def test_a_job_may_have_topics_only() -> None:
-    assert TOPICS.with_logs("x") is TOPICS
 
 
 def test_a_topic_is_chosen_as_a_log_is() -> None:
@@ -289,19 +277,6 @@ def test_no_message_is_pydantics(name: str) -> None:
                 assert not PYDANTICS.search(str(error)), (key, value, str(error))
                 assert "another value" not in str(error), (key, value, str(error))
     assert told > len(model.model_fields)
-
-
-@pytest.mark.parametrize("port", [-1, 70_000])
-@pytest.mark.parametrize(("table", "key"), [("metrics", "port"), ("embedded_master", "ha_port")])
-def test_a_bad_port_is_refused(table: str, key: str, port: int) -> None:
-    with pytest.raises(ConfigurationError, match=key):
-        parse({table: {key: port}}, where="job.toml")
-
-
-@pytest.mark.parametrize("servers", ["h:0", "h:70000", "h", "a:9092,b:0"])
-def test_bad_servers_are_refused(servers: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"job.toml \[\[topics\]\]: not an address"):
-        parse({"topics": [{"id": "kafka/c/t", "servers": servers}]}, where="job.toml")
 
 
 def test_an_unreachable_only_cluster_is_refused_before_spark() -> None:

@@ -15,11 +15,13 @@ from pipeline.system.console import console
 
 PROJECT = Path(__file__).parents[2]
 LONG = "x" * 150
+FORGED = "no\n12:00 all is well\x1b[2J [/] \u202e"
+SHOWN = r"no\n12:00 all is well\x1b[2J [/] \u202e"
 LOGGING = f"""
 import logging
 from pipeline.system.console import log_to_console
 log_to_console()
-logging.getLogger("any").warning("kafka/prod/orders: {LONG} the end")
+logging.getLogger("any").warning("kafka/prod/orders: %s {LONG}", {FORGED!r})
 """
 
 
@@ -47,19 +49,9 @@ def test_without_a_terminal_nothing_is_cut(
     assert (LONG not in stream.getvalue()) is is_cut
 
 
-def test_a_line_of_the_log_is_one_line_where_there_is_no_terminal() -> None:
+def test_a_line_of_the_log_is_one_line_whatever_a_broker_says() -> None:
     done = subprocess.run([sys.executable, "-c", LOGGING], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stderr == f"WARNING  kafka/prod/orders: {LONG} the end\n"
-
-
-FORGED = "no\n12:00 all is well\x1b[2J [/] \u202e"
-SHOWN = r"no\n12:00 all is well\x1b[2J [/] \u202e"
-
-
-def test_what_a_broker_says_is_one_line_of_the_log() -> None:
-    code = LOGGING.replace(LONG, "%s").replace('the end")', f'the end", {FORGED!r})')
-    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stderr == f"WARNING  kafka/prod/orders: {SHOWN} the end\n"
+    assert done.stderr == f"WARNING  kafka/prod/orders: {SHOWN} {LONG}\n"
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

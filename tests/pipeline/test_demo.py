@@ -84,7 +84,6 @@ def assert_what_it_left_can_be_used(folder: Path, said: str, end: int) -> None:
 
 
 def logtwin(*arguments: str) -> str:
-    """What it prints. Raises CalledProcessError where it ends with an error."""
     program = [sys.executable, "-m", "pipeline", *arguments]
     return subprocess.run(program, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
 

@@ -50,7 +50,6 @@ ONCE = (*ARGUMENTS, "--duration-s", "6")
 
 
 def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
-    """Returns what `check_shown` does."""
     end, records = check_shown(out)
     assert "the table is empty" in out
     unwrapped = " ".join(out.split())

@@ -51,7 +51,6 @@ def log(replicated: Path, tmp_path: Path) -> FaultyLog:
 
 @pytest.fixture
 def operator(log: FaultyLog, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
-    """At a replica that is equal to its master."""
     found = Operator(tmp_path, capsys)
     found.configure(path=log.path, max_bytes_per_trigger=BATCH_BYTES)
     return found

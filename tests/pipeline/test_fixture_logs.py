@@ -28,7 +28,6 @@ def sha256(data: bytes) -> str:
 
 
 def as_truth(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table in the words of truth.jsonl."""
     if row["kind"] == "blank":
         return {"physical_offset": row["offset"], "size": row["size"], "magic": row["magic"], "blank": True}
     stored = row["body"] if row["stored_body"] is None else row["stored_body"]

@@ -96,42 +96,29 @@ def test_hint_and_way_out_name_the_same_remedy(log: str, condition: Condition) -
     assert ("--accept-master" in out) == (condition in _FOR_A_PERSON)
 
 
-def test_a_topic_that_was_created_anew_is_repaired_as_a_whole() -> None:
-    lost = replace(listed("0aa111111111", Condition.RECREATED), log_id=LogId.parse("kafka/east/orders/3"))
-    out = way_out(Explanation(lost, (), ()), "job.toml")
-    assert out == "logtwin repair --config job.toml --log kafka/east/orders --accept-master"
+INCIDENTS = (listed("0aa111111111"), listed("0ab222222222"), listed("c00333333333"))
 
 
-def test_a_range_of_a_partition_is_filled_by_its_brokers_or_accepted() -> None:
-    lost = replace(listed("0aa111111111", Condition.UNDECODABLE), log_id=LogId.parse("kafka/east/orders/3"))
-    out = way_out(Explanation(lost, (lost.row.found.range,), ()), "job.toml")
-    assert out == (
-        "logtwin backfill --config job.toml --log kafka/east/orders/3 --from 100 --to 1300; or, to accept the loss: "
-        "logtwin incidents close 0aa111111111 --config job.toml --log kafka/east/orders/3 --note …"
-    )
+@pytest.mark.parametrize("name", ["0aa111111111", "0aa", "0AA1"])
+def test_an_id_or_its_beginning(name: str) -> None:
+    assert named(INCIDENTS, name, "job.toml") == INCIDENTS[0]
 
 
-class TestNames:
-    INCIDENTS = (listed("0aa111111111"), listed("0ab222222222"), listed("c00333333333"))
-
-    @pytest.mark.parametrize("name", ["0aa111111111", "0aa", "0AA1"])
-    def test_an_id_or_its_beginning(self, name: str) -> None:
-        assert named(self.INCIDENTS, name, "job.toml") == self.INCIDENTS[0]
-
-    def test_a_beginning_of_several_is_refused_and_names_them(self) -> None:
-        with pytest.raises(ConfigurationError, match="0aa111111111, 0ab222222222") as caught:
-            named(self.INCIDENTS, "0a", "job.toml")
-        assert "c00333333333" not in str(caught.value)
-
-    def test_an_unknown_one_is_refused_and_names_the_nearest(self) -> None:
-        with pytest.raises(ConfigurationError, match="for example c00333333333"):
-            named(self.INCIDENTS, "c0033333333e", "job.toml")
-
-    def test_without_incidents_the_message_says_so(self) -> None:
-        with pytest.raises(ConfigurationError, match="expected none at all"):
-            named([], "c00", "job.toml")
+@pytest.mark.parametrize(
+    ("among", "name", "said"),
+    [
+        (INCIDENTS, "0a", "expected one of 0aa111111111, 0ab222222222"),
+        (INCIDENTS, "c0033333333e", "for example c00333333333"),
+        ((), "c00", "expected none at all"),
+    ],
+    ids=["of several", "unknown", "none there"],
+)
+def test_what_names_no_incident_is_refused(among: tuple[Listed, ...], name: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        named(among, name, "job.toml")
 
 
+PARTITION = LogId.parse("kafka/east/orders/3")
 HOLES = (span(100, 500), span(900, 1300))
 
 
@@ -143,8 +130,19 @@ HOLES = (span(100, 500), span(900, 1300))
         (listed("0a", Condition.REWRITTEN), (), "logtwin repair --config job.toml --log rocketmq/broker-a"),
         (listed("0a", Condition.RECREATED), (), "--accept-master"),
         (listed("0a", state=State.HEALED), (), "nothing: it is healed"),
+        (
+            replace(listed("0a", Condition.RECREATED), log_id=PARTITION),
+            (),
+            "logtwin repair --config job.toml --log kafka/east/orders --accept-master",
+        ),
+        (
+            replace(listed("0a"), log_id=PARTITION),
+            (span(100, 1300),),
+            "logtwin backfill --config job.toml --log kafka/east/orders/3 --from 100 --to 1300; or, to accept the "
+            "loss: logtwin incidents close 0a --config job.toml --log kafka/east/orders/3 --note …",
+        ),
     ],
-    ids=["missing", "filled", "rewritten", "recreated", "healed"],
+    ids=["missing", "filled", "rewritten", "recreated", "healed", "a topic recreated", "of a partition"],
 )
 def test_the_way_out_is_a_command(incident: Listed, missing: tuple[OffsetRange, ...], expected: str) -> None:
     assert expected in way_out(Explanation(incident, missing, ()), "job.toml")

@@ -55,12 +55,6 @@ def left(folder: Path) -> set[str]:
     return {path.name for path in (folder / "cache" / "jars").iterdir()}
 
 
-def test_what_is_there_is_not_asked_for_again(ivy: Ivy, tmp_path: Path) -> None:
-    assert found() == found() == ["some-1.0.jar"]
-    assert ivy.calls == 1
-    assert left(tmp_path) == {"some-1.0", ".lock"}
-
-
 def test_a_download_that_fails_is_tried_again(ivy: Ivy) -> None:
     ivy.fails(4)
     assert found() == ["some-1.0.jar"]

@@ -17,35 +17,19 @@ failing: set[str] = set()
 
 
 class Part:
-    """Anything that a job ends; it may fail meanwhile."""
-
-    name = "a part"
     error = None
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        pass
+    def __init__(self, name: str) -> None:
+        self.id = name
 
     def stop(self, *_: Any) -> None:
-        ended.append(self.name)
-        if self.name in failing:
-            raise ConnectionRefusedError(self.name)
+        ended.append(self.id)
+        if self.id in failing:
+            raise ConnectionRefusedError(self.id)
 
 
-class Tables(Part):
-    name = "tables"
-
-
-class Catalog(Part):
-    name = "catalog"
-
-
-class Group(Part):
-    name = "group"
-
-
-class Log(Part):
-    def __init__(self, _spark: object, _config: object, options: Any, **__: Any) -> None:
-        self.name = options.id
+def log(_spark: object, _config: object, options: Any, **_: Any) -> Part:
+    return Part(options.id)
 
 
 EVERYTHING = ["tables", "catalog", "group", "rocketmq/a", "rocketmq/b"]
@@ -55,9 +39,9 @@ EVERYTHING = ["tables", "catalog", "group", "rocketmq/a", "rocketmq/b"]
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     ended.clear()
     failing.clear()
-    parts = {"TypedTables": Tables, "Catalogued": Catalog, "LogGroup": Group, "LogReplication": Log}
-    for name, part in parts.items():
-        monkeypatch.setattr(replicate, name, part)
+    for name, part in {"TypedTables": "tables", "Catalogued": "catalog", "LogGroup": "group"}.items():
+        monkeypatch.setattr(replicate, name, lambda *_, part=part, **__: Part(part))
+    monkeypatch.setattr(replicate, "LogReplication", log)
     monkeypatch.setattr(replicate, "prepare_for_many_files", lambda _: None)
     config = job_config(tmp_path / "lake", path=str(tmp_path))
     logs = tuple(config.logs[0].model_copy(update={"id": log_id}) for log_id in ("rocketmq/a", "rocketmq/b"))

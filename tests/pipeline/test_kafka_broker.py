@@ -24,7 +24,6 @@ _KEPT += "with running_broker(Path(sys.argv[1])) as server:\n    print(server, f
 
 
 def brokers_of(home: Path) -> list[int]:
-    """The processes whose command line names the folder."""
     found = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
     return [pid for pid, command in found if f"{home}/server.properties" in command]
 

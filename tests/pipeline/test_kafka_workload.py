@@ -19,11 +19,6 @@ def records(seed: int, count: int) -> list[OrderRecord]:
     raise AssertionError("the sequence ended")
 
 
-def test_the_same_seed_makes_the_same_orders() -> None:
-    assert list(islice(orders(7), 3000)) == list(islice(orders(7), 3000))
-    assert list(islice(orders(7), 3000)) != list(islice(orders(8), 3000))
-
-
 def test_every_order_goes_its_way_and_then_no_further() -> None:
     seen: dict[bytes, list[str | None]] = {}
     for record in records(7, 20_000):

@@ -15,7 +15,6 @@ from pipeline.inspect.selection import OneLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
-from pipeline.operate.repair import repair_logs
 from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import LeaderLog
 from tests.pipeline.operator_at_work import Said, run
@@ -27,7 +26,6 @@ TEXT = ":smile: [bold]ключ[/]\nline 2"
 
 
 def job_file(folder: Path, **leaders: Path) -> Path:
-    """The configuration of one log for each leader's folder, by its group."""
     logs = "".join(f'[[logs]]\nid = "dister/{group}"\npath = "{leader}"\n' for group, leader in leaders.items())
     job = folder / "job.toml"
     job.write_text(f'warehouse = "{folder}/lake"\n{logs}')
@@ -36,7 +34,6 @@ def job_file(folder: Path, **leaders: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def replicated(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of two logs: a small and a large one."""
     folder = tmp_path_factory.mktemp("replicated")
     with LeaderLog(folder / "small") as small, LeaderLog(folder / "large") as large:
         small.set({"b": "2", "a": TEXT, "gone": "1"})
@@ -132,16 +129,6 @@ def test_a_map_that_is_behind_its_log_says_so_and_the_job_catches_up(
     leader.set({"b": "3"}, rnd=1)
     replicate_now(session, load(job))
     assert live(tmp_path / "lake") == replayed(leader) == {"a": "2", "b": "3"}
-
-
-def test_after_a_repair_the_map_is_the_leaders(session: SparkSession, tmp_path: Path, leader: LeaderLog) -> None:
-    leader.set({"a": "1"}, rnd=7)
-    leader.set({"a": "dirty", "b": "dirty"}, rnd=1)
-    bring(session, tmp_path / "lake", leader)
-    leader.truncate_to(10007)
-    job = job_file(tmp_path, test=leader.folder)
-    list(repair_logs(load(job), str(job), accept_master=False, take_over=False, dry_run=False))
-    assert entries(tmp_path / "lake") == {"a": ("1", 10007, False)}
 
 
 def test_what_a_backfill_brings_is_older_than_what_is_there(

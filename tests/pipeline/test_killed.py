@@ -59,7 +59,6 @@ def position(session: SparkSession, config: Config) -> int:
 
 @contextmanager
 def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Those of drivers that are killed inside."""
     with tempfile.TemporaryDirectory(dir="/tmp") as short, monkeypatch.context() as inside:
         inside.setenv("TMPDIR", short)
         yield

@@ -39,11 +39,8 @@ def test_the_lag_is_the_age_of_the_first_byte_that_is_not_committed(reached: int
 def test_nothing_is_known_before_the_first_look() -> None:
     assert MasterHistory().lag_s(Offset(0), 10) is None
     assert MasterHistory().growth_bytes_per_s() is None
-
-
-def test_a_log_that_is_idle_has_no_lag_however_long() -> None:
-    seen = history(*((at, 500) for at in range(0, 5000, 7)), reached=500)
-    assert seen.lag_s(Offset(500), 10_000) == 0
+    assert history((5, 100)).growth_bytes_per_s() is None
+    assert history((5, 100), (5, 200)).growth_bytes_per_s() is None
 
 
 def test_a_lag_longer_than_the_window_is_remembered() -> None:
@@ -59,11 +56,6 @@ def test_growth_is_that_of_the_window() -> None:
     slow = [(100 + WINDOW_S + at, 99_000 + 10 * at) for at in range(int(WINDOW_S))]
     assert history(*fast, reached=99_000).growth_bytes_per_s() == pytest.approx(1000)
     assert history(*fast, *slow, reached=0).growth_bytes_per_s() == pytest.approx(10, rel=0.05)
-
-
-def test_one_sighting_tells_no_growth() -> None:
-    assert history((5, 100)).growth_bytes_per_s() is None
-    assert history((5, 100), (5, 200)).growth_bytes_per_s() is None
 
 
 def test_a_log_that_lost_its_tail_begins_a_new_history() -> None:

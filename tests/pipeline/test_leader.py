@@ -7,54 +7,48 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.app import main
 from sources.dister.embedded.leader_log import entries_of
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
 from tests.dister.odd_leader import replay
+from tests.pipeline.operator_at_work import Said, run
 
 
-class Said:
-    """What one call of the command line answered."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
-        with pytest.raises(SystemExit) as ended:
-            main(["leader", *map(str, arguments)])
-        self.code = ended.value.code or 0
-        self.out, self.err = capsys.readouterr()
+def leads(capsys: pytest.CaptureFixture[str], *arguments: object) -> Said:
+    return run(capsys, "leader", *arguments)
 
 
 def test_keys_are_set_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, "set", "--dir", tmp_path, "--group", "orders", "a=x", "b=1=2", "c=")
+    said = leads(capsys, "set", "--dir", tmp_path, "--group", "orders", "a=x", "b=1=2", "c=")
     assert said.code == 0
     assert re.fullmatch(r"dister/orders: entry 1\d{4} sets a, b, c\n", said.out)
-    said = Said(capsys, "remove", "--dir", tmp_path, "a", "unknown")
+    said = leads(capsys, "remove", "--dir", tmp_path, "a", "unknown")
     assert re.fullmatch(r"dister/orders: entry 2\d{4} removes a, unknown\n", said.out)
     assert replay(entries_of(tmp_path)) == {"b": "1=2", "c": ""}
 
 
 def test_services_are_set_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = ("--node", '{"host":"a"}', "--node", '{"host":"b"}')
-    said = Said(capsys, "service", "set", "--dir", tmp_path, "web", "--type", "tcp", *nodes)
+    said = leads(capsys, "service", "set", "--dir", tmp_path, "web", "--type", "tcp", *nodes)
     assert said.code == 0
     registry = read_services(tmp_path)
     assert said.out == f"dister/default.group.dister: web has 2 nodes; services at {registry.id}\n"
     assert registry.services["1.web.service.dister"].node == {"host": "b"}
-    assert Said(capsys, "service", "remove", "--dir", tmp_path, "web", "db").code == 0
+    assert leads(capsys, "service", "remove", "--dir", tmp_path, "web", "db").code == 0
     assert read_services(tmp_path).services == {}
 
 
 def test_nodes_are_added_and_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, "peers", "add", "--dir", tmp_path, "10.0.0.1", "10.0.0.2")
+    said = leads(capsys, "peers", "add", "--dir", tmp_path, "10.0.0.1", "10.0.0.2")
     assert said.out == "dister/default.group.dister: 3 nodes\n"
-    said = Said(capsys, "peers", "remove", "--dir", tmp_path, "10.0.0.1")
+    said = leads(capsys, "peers", "remove", "--dir", tmp_path, "10.0.0.1")
     assert said.out == "dister/default.group.dister: 2 nodes\n"
     assert [node.ip for node in read_nodes(str(tmp_path / PEERS_FILE))] == ["127.0.0.1", "10.0.0.2"]
 
 
 def test_the_same_seed_fills_two_folders_alike(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a", "b"):
-        said = Said(capsys, "fill", "--dir", tmp_path / name, "--count", 500, "--seed", 3)
+        said = leads(capsys, "fill", "--dir", tmp_path / name, "--count", 500, "--seed", 3)
         assert said.code == 0
         assert said.out.startswith("dister/default.group.dister: 500 entries in ")
     one, other = (list(entries_of(tmp_path / name)) for name in ("a", "b"))
@@ -75,7 +69,7 @@ def test_what_is_there_is_said_and_nothing_is_written(tmp_path: Path, capsys: py
     leader = NodeInfo(id="A1", ip="10.0.0.1", group="orders", status=1, raft=2, version="1.6")
     (tmp_path / PEERS_FILE).write_bytes(encode([leader, NodeInfo(id="10.0.0.2", ip="10.0.0.2")]))
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    said = Said(capsys, "--dir", tmp_path)
+    said = leads(capsys, "--dir", tmp_path)
     assert said.code == 0
     assert said.out.splitlines() == [
         "2 entries, the last is 1000010005 in 0/1; 1 keys",
@@ -100,8 +94,8 @@ def test_what_makes_no_sense_changes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], expected: str
 ) -> None:
     """DI-112 among them."""
-    Said(capsys, "set", "--dir", tmp_path, "--group", "orders", "a=x")
-    said = Said(capsys, *arguments, "--dir", tmp_path)
+    leads(capsys, "set", "--dir", tmp_path, "--group", "orders", "a=x")
+    said = leads(capsys, *arguments, "--dir", tmp_path)
     assert said.code == 2
     assert expected in said.err
     assert len(list(entries_of(tmp_path))) == 1
@@ -109,8 +103,8 @@ def test_what_makes_no_sense_changes_nothing(
 
 
 def test_a_folder_without_a_leader_is_said_and_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = Said(capsys, "--dir", tmp_path / "none")
+    said = leads(capsys, "--dir", tmp_path / "none")
     assert said.code == 2
     assert "no leader keeps its data" in said.err
     assert not (tmp_path / "none").exists()
-    assert Said(capsys).code == 2
+    assert leads(capsys).code == 2

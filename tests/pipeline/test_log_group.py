@@ -136,28 +136,6 @@ def _without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(log_group, "process_folder", lambda: tmp_path)
 
 
-def test_a_query_begins_before_its_logs_and_reads_those_that_run(tmp_path: Path) -> None:
-    made = Made(tmp_path, available_now=False)
-    made.a.phase = made.b.phase = Phase.STARTING
-    made.poll()
-    assert (made.query.started, made.listed()) == (1, {})
-    made.a.phase = Phase.RUNNING
-    made.poll()
-    assert (made.query.started, made.listed()) == (1, {"rocketmq/a": 1})
-
-
-def test_a_query_that_ended_early_begins_again_with_the_first_log(tmp_path: Path) -> None:
-    made = Made(tmp_path, available_now=False)
-    made.a.phase = made.b.phase = Phase.STARTING
-    made.poll()
-    made.query.has_ended = True
-    made.poll()
-    assert made.query.started == 1
-    made.a.phase = Phase.RUNNING
-    made.poll()
-    assert made.query.started == 2
-
-
 def test_a_query_to_the_end_of_its_logs_waits_until_each_has_begun(tmp_path: Path) -> None:
     made = Made(tmp_path, available_now=True)
     made.a.phase = Phase.STARTING
@@ -166,18 +144,6 @@ def test_a_query_to_the_end_of_its_logs_waits_until_each_has_begun(tmp_path: Pat
     made.a.phase = Phase.FAILED
     made.poll()
     assert (made.query.started, made.listed()) == (1, {"rocketmq/b": 1})
-
-
-def test_a_log_with_an_error_leaves_the_next_batch_and_comes_back_in_another_turn(tmp_path: Path) -> None:
-    made = Made(tmp_path, available_now=False)
-    made.poll()
-    assert made.listed() == {"rocketmq/a": 1, "rocketmq/b": 1}
-    made.batch(a=MasterSilent("away"))
-    assert made.listed() == {"rocketmq/b": 1}  # before the batch ends, so before the next one is planned
-    made.a.restart()
-    made.poll()
-    assert made.listed() == {"rocketmq/a": 2, "rocketmq/b": 1}
-    assert made.query.started == 1
 
 
 def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> None:
@@ -207,24 +173,6 @@ def test_a_log_that_comes_back_too_late_is_read_by_another_query(tmp_path: Path)
     made.query.has_ended = True
     made.poll()
     assert made.a.phase is Phase.DONE
-
-
-def test_a_log_that_begins_too_late_is_read_by_another_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = Made(tmp_path, available_now=True)
-    made.a.phase = Phase.WAITING
-    write = standing.write
-
-    def write_and_begin(path: str, said: standing.Standing) -> None:
-        write(path, said)
-        if made.a.phase is Phase.WAITING:
-            made.a.phase = Phase.RUNNING
-
-    monkeypatch.setattr(standing, "write", write_and_begin)
-    made.poll()
-    assert made.listed() == {"rocketmq/b": 1}
-    made.query.has_ended = True
-    made.poll()
-    assert (made.a.phase, made.b.phase) == (Phase.RUNNING, Phase.DONE)
 
 
 def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,9 @@ from sources.errors import (
 )
 from sources.loss import Condition, OnLoss
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.spans import span
 
 POSITION = Offset(500)
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def at(offset: int, *kinds: type[LogtwinError]) -> list[LogtwinError]:

@@ -79,7 +79,6 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def kill_workers() -> None:
-    """And what would fork others at once."""
     killed = [*workers(), *daemons()]
     assert killed
     for process in killed:

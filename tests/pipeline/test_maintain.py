@@ -48,11 +48,6 @@ def changes(steps: dict[tuple[str, str], verb.MaintenanceStep]) -> list[verb.Mai
     return [one for one in steps.values() if one.files_before != one.files_after or one.records]
 
 
-@pytest.mark.parametrize(("hours", "no_job_runs"), [(168.0, False), (1.0, False), (0.1, True)])
-def test_a_horizon_that_is_long_enough(hours: float, no_job_runs: bool) -> None:
-    check_horizon(MaintainConfig(vacuum_hours=hours), no_job_runs=no_job_runs)
-
-
 def test_a_horizon_that_a_batch_may_outlast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="vacuum_hours") as caught:
         check_horizon(MaintainConfig(vacuum_hours=0.9), no_job_runs=False)
@@ -88,13 +83,6 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         "2.0 kB of 5.0 kB, 7 records deleted",
         "all of 5.0 kB stays",
     ]
-
-
-def test_options_go_over_the_file() -> None:
-    config = with_settings(job_config(Path("x"), path="y"), keep_days=3.0, keep_gb=None, vacuum_hours=24)
-    assert (config.maintain.keep_days, config.maintain.keep_gb, config.maintain.vacuum_hours) == (3.0, None, 24.0)
-    with pytest.raises(ConfigurationError, match="keep_gb"):
-        with_settings(config, keep_gb=-1)
 
 
 @pytest.mark.nightly  # a merge beside a commit: `sinks/upkeep/test_compaction`
@@ -180,9 +168,3 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -
     rows = bench.rows("ledger")
     assert [row["deleted_at"] is not None for row in rows] == [row["end"] <= hole.end for row in rows]
     assert [row["start"] for row in rows][1:] == [row["end"] for row in rows][:-1]
-
-
-@pytest.mark.spark
-def test_a_warehouse_without_tables_needs_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    assert maintain(spark, job_config(tmp_path / "none", path=str(tmp_path))) == {}
-    assert KernelTable(spark, LOG.path(str(tmp_path / "none"))).snapshot() is None

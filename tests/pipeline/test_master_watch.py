@@ -57,13 +57,6 @@ def test_one_of_very_many_is_asked_less_often(among: int, asked: int) -> None:
     assert master.asked.count("bounds") == asked
 
 
-def test_nothing_is_known_before_it_is_asked() -> None:
-    watch = MasterWatch(Growing((), held=[(0, 100)]))
-    assert (watch.bounds, watch.role) == (None, None)
-    assert watch.lag_s(None, 5) is None
-    assert watch.until_loss(None, None) is None
-
-
 def test_a_master_that_is_away_is_asked_less_often_and_its_last_answer_stays() -> None:
     master = Growing((), held=[(0, 100)])
     watch = MasterWatch(master)
@@ -77,11 +70,6 @@ def test_a_master_that_is_away_is_asked_less_often_and_its_last_answer_stays() -
     master.held.append(said)
     watch.poll(Offset(0), 20 + AFTER_ERROR_S)
     assert master.asked.count("bounds") == 3
-
-
-def test_asked_at_a_start_it_says_that_the_master_is_away() -> None:
-    with pytest.raises(MasterUnreachable):
-        MasterWatch(Growing(())).ask(None, 0)
 
 
 def test_a_replica_that_holds_nothing_lags_from_the_masters_minimum() -> None:

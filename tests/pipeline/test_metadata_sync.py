@@ -41,7 +41,7 @@ from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import job_config, replicate_now, run_until
+from tests.pipeline.running import job_config, run_until
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.waiting_clock import WaitingClock, WaitingEvent
 
@@ -133,11 +133,6 @@ def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(
 ) -> None:
     """MS-14, MS-15."""
     assert_recorded(tables, monkeypatch, rhythm(0.3, 0.2), at_s=(0.3, 0.5, 0.7))
-
-
-def test_a_slow_fetch_does_not_shift_the_rhythm(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables.took_s = 0.25  # over the next beat
-    assert_recorded(tables, monkeypatch, rhythm(0.1, 0.2), at_s=(0.1, 0.5, 0.9))
 
 
 def assert_recorded(
@@ -301,28 +296,6 @@ def test_the_last_fetch_keeps_nobody_longer_than_it_may(tables: Tables) -> None:
     assert is_asking()
     answer.set()
     wait_until(lambda: not is_asking(), "the end of the thread")
-    assert tables.recorded == []
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_a_run_to_the_end_of_a_log_brings_its_metadata(spark: SparkSession, tmp_path: Path) -> None:
-    """It ends long before the first fetch is due (`first_after_s`, 10 s)."""
-    with embedded_master(tmp_path / "store") as served:
-        send_workload(served.master.address, workload(1), count=200)
-        config = job_config(tmp_path / "lake", **served.options)
-        replicate_now(spark, config.model_copy(update={"metadata": MetadataConfig(first_after_s=60)}))
-    found = DeltaTable(str(tmp_path / "lake/topics")).to_pyarrow_table().to_pylist()
-    assert "orders" in {row["topic"] for row in found}
-
-
-def test_stop_before_the_first_fetch_and_without_a_start(tables: Tables) -> None:
-    sync(topics_only, rhythm(60, 60)).stop()
-    running = sync(topics_only, rhythm(60, 60))
-    running.start()
-    running.stop()
-    running.stop()
-    assert not _is_alive()
     assert tables.recorded == []
 
 

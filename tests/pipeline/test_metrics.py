@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import socket
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,12 +16,13 @@ from pipeline.cli.app import main
 from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.metrics import Metrics, serving
 from pipeline.monitoring.probes import LastLook, unhealthy
-from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, MasterUnreachable
 from sources.retention import UntilLoss
-from tests.pipeline.masters import embedded_master
-from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, TOPIC, UNKNOWN, Endpoint, probed, scrape, values
+from tests.pipeline.operator_at_work import Operator
+from tests.pipeline.sample_progress import TOPIC_PROGRESS
+from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, UNKNOWN, Endpoint, probed, scrape, values
 from tests.truth import Fixture
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -37,8 +37,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 @pytest.fixture(scope="module")
 def families(endpoint: Endpoint) -> list[Metric]:
-    """Everything that there is."""
-    return endpoint.families(KNOWN, IN_IDS, TOPIC)
+    return endpoint.families(KNOWN, IN_IDS, TOPIC_PROGRESS)
 
 
 def is_open(port: int) -> bool:
@@ -49,23 +48,23 @@ def is_open(port: int) -> bool:
 def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
     found = endpoint.values(KNOWN)
     expected = {
-        "logtwin_master_minimum_offset_bytes": 50,
-        "logtwin_master_maximum_offset_bytes": 1000,
-        "logtwin_received_offset_bytes": 700,
-        "logtwin_committed_offset_bytes": 600,
-        "logtwin_acknowledged_offset_bytes": 500,
+        "logtwin_master_minimum_offset_bytes": 0,
+        "logtwin_master_maximum_offset_bytes": 900,
+        "logtwin_received_offset_bytes": 600,
+        "logtwin_committed_offset_bytes": 500,
+        "logtwin_acknowledged_offset_bytes": 400,
         "logtwin_lag_bytes": 400,
-        "logtwin_lag_seconds": 2.5,
-        "logtwin_until_loss_bytes": 550,
-        "logtwin_until_loss_seconds": 86400.5,
+        "logtwin_lag_seconds": 1.5,
+        "logtwin_until_loss_bytes": 7000,
+        "logtwin_until_loss_seconds": 86400,
         "logtwin_master_epoch": 7,
-        "logtwin_confirmed_offset_bytes": 900,
+        "logtwin_confirmed_offset_bytes": 800,
         "logtwin_connected": 1,
-        "logtwin_batches_total": 7,
+        "logtwin_batches_total": 1,
         "logtwin_commits_total": 6,
-        "logtwin_records_total": 40,
-        "logtwin_bytes_total": 499,
-        "logtwin_reconnects_total": 3,
+        "logtwin_records_total": 5,
+        "logtwin_bytes_total": 500,
+        "logtwin_reconnects_total": 2,
     }
     assert {name: found[name, "rocketmq/a"] for name in expected} == expected
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "files"] == 1.5
@@ -77,11 +76,11 @@ def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
 def test_offsets_that_are_ids_are_told_as_ids(endpoint: Endpoint) -> None:
     found = endpoint.values(KNOWN, IN_IDS)
     assert {(name, value) for (name, log_id, *_), value in found.items() if name.endswith("_ids")} == {
-        ("logtwin_master_minimum_offset_ids", 50),
-        ("logtwin_master_maximum_offset_ids", 1000),
-        ("logtwin_received_offset_ids", 700),
-        ("logtwin_committed_offset_ids", 600),
-        ("logtwin_acknowledged_offset_ids", 500),
+        ("logtwin_master_minimum_offset_ids", 0),
+        ("logtwin_master_maximum_offset_ids", 900),
+        ("logtwin_received_offset_ids", 600),
+        ("logtwin_committed_offset_ids", 500),
+        ("logtwin_acknowledged_offset_ids", 400),
         ("logtwin_lag_ids", 400),
     }
     assert {log_id for name, log_id, *_ in found if name.endswith("_ids")} == {"dister/c"}
@@ -90,16 +89,19 @@ def test_offsets_that_are_ids_are_told_as_ids(endpoint: Endpoint) -> None:
 
 
 def test_a_topic_has_offsets_by_partition_and_a_lag_of_its_own(endpoint: Endpoint) -> None:
-    found = endpoint.values(TOPIC)
+    found = endpoint.values(TOPIC_PROGRESS)
     assert found["logtwin_lag_offsets", "kafka/east/orders"] == 400
     of_partitions = {key: value for key, value in found.items() if key[0].startswith("logtwin_partition_")}
     assert of_partitions == {
-        ("logtwin_partition_master_minimum_offset", "kafka/east/orders", "0"): 50,
-        ("logtwin_partition_master_maximum_offset", "kafka/east/orders", "0"): 700,
-        ("logtwin_partition_committed_offset", "kafka/east/orders", "0"): 400,
-        ("logtwin_partition_acknowledged_offset", "kafka/east/orders", "0"): 300,
+        ("logtwin_partition_master_minimum_offset", "kafka/east/orders", "0"): 0,
+        ("logtwin_partition_master_maximum_offset", "kafka/east/orders", "0"): 600,
+        ("logtwin_partition_committed_offset", "kafka/east/orders", "0"): 300,
+        ("logtwin_partition_acknowledged_offset", "kafka/east/orders", "0"): 250,
         ("logtwin_partition_lag_offsets", "kafka/east/orders", "0"): 300,
-        ("logtwin_partition_committed_offset", "kafka/east/orders", "11"): 200,
+        ("logtwin_partition_master_minimum_offset", "kafka/east/orders", "2"): 0,
+        ("logtwin_partition_master_maximum_offset", "kafka/east/orders", "2"): 300,
+        ("logtwin_partition_committed_offset", "kafka/east/orders", "2"): 200,
+        ("logtwin_partition_lag_offsets", "kafka/east/orders", "2"): 100,
     }
     assert not [name for name, *_ in found if name.endswith(("_ids", "_offset_bytes", "_lag_bytes"))]
 
@@ -119,6 +121,13 @@ def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
         "logtwin_failures_total",
     }
     assert found["logtwin_connected", "rocketmq/b"] == 0
+    # Prometheus sees no increase in a series that begins with its first event
+    for condition in ("gap", "below_minimum", "above_maximum", "rewritten", "checksum_failure", "undecodable"):
+        assert found["logtwin_incidents_total", "rocketmq/b", condition] == 0
+    for error in ("MasterUnreachable", "MasterSilent", "BelowMinimum", "CorruptRecord", "TakenOver"):
+        assert found["logtwin_failures_total", "rocketmq/b", error] == 0
+    for step in BatchStep:
+        assert found["logtwin_stage_seconds_total", "rocketmq/b", step.value] == 0
 
 
 def test_a_loss_whose_time_nobody_can_tell_has_bytes_only(endpoint: Endpoint) -> None:
@@ -136,17 +145,6 @@ def test_a_log_is_in_one_phase(endpoint: Endpoint, phase: Phase) -> None:
     found = endpoint.values(dataclasses.replace(KNOWN, phase=phase))
     shown = {key[2]: value for key, value in found.items() if key[0] == "logtwin_phase"}
     assert shown == {one.value: float(one is phase) for one in Phase}
-
-
-def test_counters_are_there_before_they_count(endpoint: Endpoint) -> None:
-    """Prometheus sees no increase in a series that begins with its first event."""
-    found = endpoint.values(UNKNOWN)
-    for condition in ("gap", "below_minimum", "above_maximum", "rewritten", "checksum_failure", "undecodable"):
-        assert found["logtwin_incidents_total", "rocketmq/b", condition] == 0
-    for error in ("MasterUnreachable", "MasterSilent", "BelowMinimum", "CorruptRecord", "TakenOver"):
-        assert found["logtwin_failures_total", "rocketmq/b", error] == 0
-    for step in BatchStep:
-        assert found["logtwin_stage_seconds_total", "rocketmq/b", step.value] == 0
 
 
 def test_a_typed_table_says_what_it_has_made_and_what_keeps_it(endpoint: Endpoint) -> None:
@@ -227,19 +225,6 @@ def test_a_job_that_looks_no_more_is_not_well() -> None:
     assert unhealthy(LastLook([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
 
 
-def test_without_a_port_there_is_no_endpoint(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    with serving(MetricsConfig()) as metrics:
-        assert metrics.update([KNOWN])
-    assert not caplog.text
-
-
-def test_a_taken_port_is_a_configuration_error_that_names_the_key(endpoint: Endpoint) -> None:
-    key = rf"\[metrics\] port = {endpoint.port}"
-    with pytest.raises(ConfigurationError, match=key), serving(MetricsConfig(port=endpoint.port)):
-        pytest.fail("nothing may run on a port that somebody else has")
-
-
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("192.0.2.1", 0)])
 def test_an_address_where_nobody_can_listen_is_a_configuration_error(host: str, port: int) -> None:
     with pytest.raises(ConfigurationError, match=rf"port = {port}, host = '{host}'"):
@@ -257,47 +242,32 @@ def test_replicate_says_so_before_it_starts_anything(
     assert f"[metrics] port = {endpoint.port}" in capsys.readouterr().err
 
 
-@pytest.mark.spark
 def test_a_job_can_be_watched_while_it_runs(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: SparkSession,
+    fixture_550: Fixture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    ports: list[int] = []
     seen: list[dict[tuple[str, ...], float]] = []
-    ended = threading.Event()
-    serve = Metrics.serve
 
-    def served(metrics: Metrics, host: str, port: int) -> str:
-        place = serve(metrics, host, port)
-        ports.append(int(place.rpartition(":")[2]))
-        return place
+    class Watched(Metrics):
+        def serve(self, host: str, port: int) -> str:
+            self.place = super().serve(host, port)
+            return self.place
 
-    def watch() -> None:
-        while not ended.wait(0.05):
-            try:
-                seen.extend(values(scrape(port)) for port in ports)
-            except OSError:
-                continue  # the endpoint is not there any more
+        def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
+            goes_on = super().update(logs, tables)
+            seen.append(values(scrape(int(self.place.rpartition(":")[2]))))
+            return goes_on
 
-    monkeypatch.setattr(Metrics, "serve", served)
-
-    watcher = threading.Thread(target=watch)
-    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        job = tmp_path / "job.toml"
-        job.write_text(
-            f'warehouse = "{tmp_path}/lake"\n[metrics]\nport = 0\n[[logs]]\nid = "rocketmq/a"\n'
-            f'master = "{master.options["master"]}"\nremoting = "{master.options["remoting"]}"\n'
-        )
-        watcher.start()
-        try:
-            with pytest.raises(SystemExit):
-                main(["replicate", "--config", str(job), "--available-now"])
-        finally:
-            ended.set()
-            watcher.join()
-    maxima = {found.get(("logtwin_master_maximum_offset_bytes", "rocketmq/a")) for found in seen}
-    committed = {found.get(("logtwin_committed_offset_bytes", "rocketmq/a")) for found in seen}
-    assert maxima - {None} == {fixture_550.max_offset}
-    assert committed - {None, 0} <= {fixture_550.max_offset}
+    monkeypatch.setattr("pipeline.monitoring.metrics.Metrics", Watched)
+    operator = Operator(tmp_path, capsys)
+    operator.configure(path=fixture_550.commitlog_path)
+    operator.job.write_text(f"{operator.job.read_text()}[metrics]\nport = 0\n")
+    operator.replicates()
+    for name in ("logtwin_master_maximum_offset_bytes", "logtwin_committed_offset_bytes"):
+        assert {found.get((name, "rocketmq/test")) for found in seen} - {None, 0} == {fixture_550.max_offset}
 
 
 # --- names, units, document
@@ -321,14 +291,3 @@ def unit_of(name: str) -> str:
     """The unit that a name ends in, as naming rules want it: before `_total`."""
     last = name.removesuffix("_total").rpartition("_")[2]
     return last if last in {"bytes", "ids", "offsets", "seconds"} else "–"
-
-
-def test_names_follow_the_naming_rules(families: list[Metric]) -> None:
-    """https://prometheus.io/docs/practices/naming/: prefix, base units, `_total` for counters and for nothing else."""
-    for family in families:
-        for sample in family.samples:
-            assert re.fullmatch(r"logtwin(_[a-z]+)+", sample.name), sample.name
-            assert sample.name.endswith("_total") == (family.type == "counter"), sample.name
-            assert sample.name.endswith("_info") == (family.type == "info"), sample.name
-            assert not re.search(r"_(ms|us|ns|minutes|hours|kb|mb|count|sum|bucket)(_|$)", sample.name), sample.name
-            assert all(re.fullmatch(r"[a-z][a-z_]*", label) for label in sample.labels), sample.name

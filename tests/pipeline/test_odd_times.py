@@ -11,27 +11,18 @@ import pytest
 from rich.console import Console
 
 from pipeline.inspect.coverage import LogCoverage, coverage_blocks
-from pipeline.inspect.incidents import Listed, incident_lines
-from pipeline.inspect.typed_status import LogPlace, TypedStatus, status_lines
-from pipeline.report.drawing import figures
-from pipeline.report.facts import Pending, Slice
 from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts
 from pipeline.report.finding.rows import dicts_of
-from sinks.books.incident import Action, Incident, IncidentRow
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.tables import LEDGER_SCHEMA
-from sources.loss import Condition
 from sources.master import TIMESTAMP
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
+from tests.sinks.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 NOON_US = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC
 ODD = [NOON_US * 1000, (1 << 63) - 1, -(1 << 62)]
 """Microseconds for milliseconds; the greatest there is; one long before any year."""
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def printed(what: Any) -> str:
@@ -61,25 +52,6 @@ def test_coverage_of_all_logs(odd_us: int) -> None:
 
 
 @pytest.mark.parametrize("odd_us", ODD)
-def test_incidents(odd_us: int) -> None:
-    lost = Incident(
-        condition=Condition.GAP, start=Offset(0), end=Offset(9), cause="", action=Action.SKIPPED, detected_at=odd_us
-    )
-    row = Listed(LOG, IncidentRow(id="0aa", epoch=0, found=lost, ended_at=odd_us))
-    assert row.as_json()["detected_at"] == row.as_json()["ended_at"]
-    assert "0aa" in "\n".join(incident_lines([row]))
-
-
-@pytest.mark.parametrize("odd_us", ODD)
-def test_tables_list_and_status(odd_us: int) -> None:
-    places = (LogPlace("rocketmq/a", 9, 9, 9, odd_us), LogPlace("rocketmq/b", 9, 9, 9, NOON_US))
-    table = TypedStatus("orders", ("orders",), "append", 2, 0, (), places)
-    assert table.as_json()["logs"][1]["complete_through"] == "2024-02-29T12:00:00.000+00:00"
-    assert table.as_json()["logs"][0]["complete_through"][0] in "+-"
-    assert "complete through 2024-02-29 12:00:00 UTC" in "\n".join(status_lines([table]))
-
-
-@pytest.mark.parametrize("odd_us", ODD)
 def test_a_reports_ledger(odd_us: int) -> None:
     """The page has no axis for such a time: it shows a dash for it, and the others."""
     rows = [
@@ -99,9 +71,3 @@ def test_a_reports_rows() -> None:
     table = pa.table({"name": ["a", "b", "c", "d"], "at": pa.array([NOON_US, None, *ODD[:2]], TIMESTAMP)})
     noon = datetime(2024, 2, 29, 12, tzinfo=UTC)
     assert [(one["name"], one["at"]) for one in dicts_of(table)] == [("a", noon), ("b", None), ("c", None), ("d", None)]
-
-
-def test_a_slice_at_the_end_of_the_calendar_is_drawn() -> None:
-    last = Slice(at=datetime(9999, 12, 31, tzinfo=UTC), count=1, is_late=False)
-    (bars,) = figures.pending(Pending({"pending": 1}, 364 * 86_400, (last,))).figure.data
-    assert list(bars.y) == [1]

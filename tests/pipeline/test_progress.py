@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from pipeline.monitoring.progress import PartitionProgress
 from sources.errors import MasterUnreachable
 from sources.offsets import UNITS, Offset, Unit
 from tests.pipeline.sample_progress import PROGRESS
@@ -37,13 +36,6 @@ def test_a_lag_is_in_what_offsets_count(log_id: str, unit: Unit) -> None:
     progress = replace(PROGRESS, log_id=log_id)
     assert {one: progress.lag_in(one) for one in UNITS} == {one: 400 if one == unit else None for one in UNITS}
     assert progress.lag_bytes == (400 if unit == "bytes" else None)
-
-
-def test_a_partition_lags_as_a_log_does() -> None:
-    at = PartitionProgress(minimum=Offset(100), position=Offset(300), acknowledged=Offset(200), maximum=Offset(1000))
-    assert at.lag_offsets == 700
-    assert replace(at, position=None).lag_offsets == 900
-    assert replace(at, maximum=None).lag_offsets is None
 
 
 def test_the_last_error_stays_when_it_has_healed() -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
-import struct
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -17,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from sources.datasource import register
 from tests import truth
-from tests.patience import PATIENCE_S
 from tests.pipeline.python_workers import workers
 from tests.pipeline.running import job_config, replicate_now
 
@@ -61,29 +56,6 @@ def test_workers_are_connected_by_unix_sockets(spark: SparkSession) -> None:
     [(local, over_tcp)] = spark.sparkContext.parallelize([0], 1).mapPartitions(sockets).collect()
     assert local > 0
     assert over_tcp == 0
-
-
-@pytest.fixture
-def short_folder() -> Iterator[Path]:
-    """One whose name leaves room for an address of a socket; that of `tmp_path` grows with the number of runs."""
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix="d") as folder:
-        yield Path(folder)
-
-
-@pytest.mark.nightly  # a process that imports all that tasks need
-def test_a_daemon_listens_in_a_folder_of_its_own(short_folder: Path) -> None:
-    """Where Spark wants it is on the driver's host."""
-    environment = {**os.environ, "TMPDIR": str(short_folder), "PYTHON_UNIX_DOMAIN_ENABLED": "true"}
-    environment["PYTHON_WORKER_FACTORY_SOCK_DIR"] = str(short_folder / "of-another-host")
-    command = [sys.executable, "-m", "pipeline.spark.python_daemon"]
-    daemon = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert daemon.stdout is not None
-    (length,) = struct.unpack(">i", daemon.stdout.read(4))
-    socket = Path(daemon.stdout.read(length).decode())
-    assert socket.is_socket()
-    assert socket.parent.parent == short_folder / f"logtwin-{os.getuid()}"
-    daemon.communicate(timeout=PATIENCE_S)
-    assert not socket.parent.exists()
 
 
 @pytest.fixture

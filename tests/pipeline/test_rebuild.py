@@ -50,7 +50,6 @@ def replicate(spark: SparkSession, fixture: Fixture, warehouse: Path) -> None:
 
 @pytest.fixture(scope="module")
 def replica_550(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of that broker's log; not to be changed."""
     warehouse = tmp_path_factory.mktemp("replica-550")
     replicate(spark, fixture_550, warehouse)
     return warehouse
@@ -58,12 +57,10 @@ def replica_550(spark: SparkSession, fixture_550: Fixture, tmp_path_factory: pyt
 
 @pytest.fixture
 def lake(replica_550: Path, tmp_path: Path) -> Path:
-    """A copy of them, in the folder `lake` of the test's own."""
     return shutil.copytree(replica_550, tmp_path / "lake")
 
 
 def say(spark: SparkSession, warehouse: Path, holes: Holes) -> None:
-    """Make the table say that it has these holes."""
     table = KernelTable(spark, str(warehouse / "log"))
     snapshot = table.snapshot()
     assert snapshot is not None
@@ -125,19 +122,6 @@ def test_holes_are_refused_or_zeros(spark: SparkSession, fixture_550: Fixture, t
     found = b"".join(data for _, data in sorted(contents(tmp_path / "commitlog").items()))
     assert found.rstrip(b"\0") == expected.rstrip(b"\0")
     assert set(contents(tmp_path / "commitlog")) == set(files_of(fixture_550))
-
-
-def test_a_replica_that_begins_with_a_file_is_whole(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
-    """Retention at the master had taken the first file before the replica began."""
-    master, lake = tmp_path / "master", tmp_path / "lake"
-    master.mkdir()
-    expected = dict(sorted(files_of(fixture_550).items())[1:])
-    for name, data in expected.items():
-        (master / name).write_bytes(data)
-    replicate_in_process(spark, job_config(lake, path=str(master)))
-    made = rebuild(spark, lake, tmp_path / "commitlog")
-    assert contents(tmp_path / "commitlog") == expected
-    assert made.log == OffsetRange(Offset(MIB), Offset(fixture_550.max_offset))
 
 
 def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
 from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
-from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -58,17 +57,6 @@ def test_the_log_goes_back_to_the_last_common_record(bench: Bench, fault: Callab
     assert (incident.epoch, incident.found.range, incident.state) == (1, OffsetRange(common, position), State.HEALED)  # type: ignore[arg-type]
 
 
-def test_replication_goes_on_there_in_a_new_epoch(bench: Bench) -> None:
-    """After each fault: `test_fault_matrix`."""
-    common = bench.log.rewrite_from_the_middle()
-    bench.repair()
-    bench.log.append(random.Random(4), 60)
-    bench.replicate()
-    assert_complete(bench.spark, bench.lake, bench.log.data())
-    assert {row["epoch"] for row in bench.rows("log") if row["offset"] < common} == {0}
-    assert {row["epoch"] for row in bench.rows("log") if row["offset"] >= common} == {1}
-
-
 def test_nothing_differs_and_nothing_is_done(bench: Bench) -> None:
     bench.found(Condition.REWRITTEN, 0, bench.log.boundaries[1])
     bench.found(Condition.ABOVE_MAXIMUM, 0, bench.log.end)
@@ -80,35 +68,6 @@ def test_nothing_differs_and_nothing_is_done(bench: Bench) -> None:
     assert bench.rows("log") == before
     assert bench.versions()["ledger"] == versions["ledger"]
     assert (bench.state().epoch, bench.state().offset) == (0, bench.log.end)
-
-
-def test_a_look_changes_nothing_and_foretells_all(bench: Bench) -> None:
-    bench.log.rewrite_from_the_middle()
-    versions = bench.versions()
-    foretold = bench.look()
-    assert bench.versions() == versions
-    done = bench.repair()
-    assert (foretold.back, foretold.comparisons) == (done.back, done.comparisons)
-
-
-def test_an_empty_master_has_to_be_accepted(bench: Bench) -> None:
-    before = bench.rows("log")
-    for file in sorted(bench.log.path.iterdir())[1:]:
-        file.unlink()
-    first = bench.log.path / f"{0:020d}"
-    first.write_bytes(bytes(FILE_SIZE_BYTES))
-    with pytest.raises(Recreated) as caught:
-        bench.repair()
-    assert (caught.value.log, caught.value.exit_code) == ("rocketmq/test", 4)
-    assert "--accept-master" in (caught.value.hint or "")
-    assert bench.rows("log") == before
-    assert (bench.state().epoch, bench.state().repair) == (0, None)
-
-    done = bench.repair(accept_master=True)
-    assert done.back is not None
-    assert (done.back.found.condition, done.back.found.common, done.position) == (Condition.RECREATED, 0, 0)
-    assert (bench.rows("log"), bench.rows("ledger")) == ([], [])
-    assert bench.offsets("removed") == [row["offset"] for row in before]
 
 
 def test_nothing_below_the_minimum_of_an_accepted_master_is_kept(bench: Bench) -> None:
@@ -126,13 +85,6 @@ def test_nothing_below_the_minimum_of_an_accepted_master_is_kept(bench: Bench) -
     assert bench.offsets("removed") == before
     assert bench.holes() == (OffsetRange(Offset(0), Offset(FILE_SIZE_BYTES)),)
     assert bench.state().first == FILE_SIZE_BYTES
-
-
-def test_a_master_whose_minimum_is_above_the_position_contradicts_nothing(bench: Bench) -> None:
-    bench.log.append(random.Random(8), 200)
-    bench.log.forget_front(5)
-    assert bench.log.start > (bench.state().offset or 0)
-    assert bench.repair().back is None
 
 
 def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:

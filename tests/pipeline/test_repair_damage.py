@@ -8,7 +8,6 @@ from typing import NoReturn
 
 import pytest
 
-from pipeline.operate.repair import repair_logs
 from sinks.books.incident import State
 from sinks.healing import rewrite
 from sinks.proof import stored
@@ -17,7 +16,6 @@ from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.edited_rows import edit_rows
 from tests.pipeline.repair_bench import Bench, newest_file, spoil
-from tests.pipeline.running import assert_complete
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -70,23 +68,6 @@ def test_damaged_rows_that_can_be_read_are_kept(bench: Bench) -> None:
     gone = [row["offset"] for row in before if lost["start"] <= row["offset"] < lost["end"]]
     assert bench.offsets("removed") == gone
     assert bench.offsets("log") == [row["offset"] for row in before if row["offset"] not in gone]
-
-
-@pytest.mark.nightly  # of a file that several logs share: `test_repair_shared`
-def test_what_was_taken_out_comes_from_the_master_again(bench: Bench) -> None:
-    lost = bench.rows("ledger")[-1]
-    before = bench.rows("log")
-    newest_file(bench).unlink()
-    bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["end"])
-    lines = list(repair_logs(bench.config, "job.toml", accept_master=False, take_over=False, dry_run=False))
-    span = OffsetRange(lost["start"], lost["end"])
-    assert lines[:2] == [
-        f"rocketmq/test: damaged in the replica itself, and taken out: {span}",
-        f"rocketmq/test: missing, now read from the master again: {span}",
-    ]
-    assert bench.rows("log") == before
-    assert [row.state for row in bench.incidents().all()] == [State.HEALED]
-    assert_complete(bench.spark, bench.lake, bench.log.data())
 
 
 def test_going_back_passes_a_file_that_cannot_be_read(bench: Bench) -> None:

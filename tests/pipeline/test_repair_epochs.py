@@ -88,13 +88,6 @@ def test_coverage_names_the_elections(bench: Bench) -> None:
     assert "10.0.0.5:10912, election 2, from 300 on" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-def test_epochs_above_the_common_point_go_with_it(bench: Bench) -> None:
-    common = bench.log.rewrite_from_the_middle()
-    following(bench, listed((1, 0), (4, common), (5, common + 10)))
-    repair(bench, listed((1, 0), (6, common))).run()
-    assert (bench.state().offset, bench.state().epochs) == (common, listed((1, 0)))
-
-
 @pytest.mark.parametrize(
     "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import random
-import shutil
 import threading
 from collections import Counter
 from pathlib import Path
@@ -22,7 +20,7 @@ from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunFile
 from sinks.batch.result import BatchStep
 from sources.datasource import register
-from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MasterUnreachable
+from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import PATIENCE_S, eventually
@@ -36,41 +34,7 @@ from tests.truth import Fixture
 pytestmark = pytest.mark.spark
 
 
-def test_an_error_in_one_log_stops_that_one_only(
-    spark: SparkSession,
-    fixture_497: Fixture,
-    fixture_550: Fixture,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    group_in_process.use(monkeypatch)
-    damaged = tmp_path / "damaged"
-    shutil.copytree(fixture_497.commitlog_path, damaged)
-    assert len(list(damaged.iterdir())) > 1  # in the newest file it would be the end of the log so far
-    data = bytearray((damaged / "00000000000000000000").read_bytes())
-    bad = next(row["physical_offset"] for row in fixture_497.rows if row["physical_offset"] > 500_000)
-    data[bad + 4] ^= 1  # a magic
-    (damaged / "00000000000000000000").write_bytes(data)
-    sound = {"id": "rocketmq/sound", "path": str(fixture_550.commitlog_path)}
-    broken = {"id": "rocketmq/broken", "path": str(damaged)}
-    job = Job(
-        spark, parse({"warehouse": str(tmp_path / "lake"), "logs": [broken, sound]}, where="x"), available_now=True
-    )
-    job.start()
-    with pytest.raises(CorruptRecord) as caught, caplog.at_level(logging.ERROR):
-        job.run()
-    assert caught.value.log == "rocketmq/broken"
-    assert "rocketmq/broken" in caplog.text
-    phases = {progress.log_id: progress.phase for progress in job.progress()}
-    assert phases == {"rocketmq/broken": Phase.FAILED, "rocketmq/sound": Phase.DONE}
-    before = [row for row in fixture_497.rows if row["physical_offset"] < bad]
-    expected = {"rocketmq/sound": len(fixture_550.rows), "rocketmq/broken": len(before)}
-    assert records(tmp_path / "lake") == expected
-
-
 def records(lake: Path) -> dict[str, int]:
-    """How many each log has."""
     return Counter(DeltaTable(f"{lake}/log").to_pyarrow_table(columns=["log_id"])["log_id"].to_pylist())
 
 

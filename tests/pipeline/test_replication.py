@@ -64,8 +64,6 @@ def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replicated:
 
 
 class Nothing:
-    """A replica that is not asked."""
-
     state = None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:

@@ -23,15 +23,13 @@ from pipeline.monitoring.run_state import (
     RunFile,
     RunState,
     check_free,
-    facts_of,
     is_gone,
     process_space,
 )
 from sinks.state.fence import this_writer
-from sources.errors import AlreadyRunning, MasterUnreachable, TakenOver
-from sources.offsets import UNITS
+from sources.errors import AlreadyRunning, TakenOver
 from tests.patience import PATIENCE_S, eventually
-from tests.pipeline.sample_progress import NOW, PROGRESS, TOPIC_PROGRESS
+from tests.pipeline.sample_progress import NOW, PROGRESS
 
 LOG = "rocketmq/broker-a"
 
@@ -53,11 +51,6 @@ def state(
     )
 
 
-def test_a_state_survives_its_json() -> None:
-    for one in (state(), state(phase=Phase.FAILED, space="another")):
-        assert RunState.from_json(one.as_json()) == one
-
-
 def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_path: Path) -> None:
     mine = Run(tmp_path)
     mine.enter()
@@ -73,22 +66,6 @@ def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_pat
     assert found["last_error"] == "it broke"
     assert found["partitions"] == []
     mine.end()
-
-
-def test_of_a_topic_the_file_has_each_partition() -> None:
-    facts = facts_of(TOPIC_PROGRESS)
-    assert [facts[f"lag_{unit}"] for unit in UNITS] == [None, None, 400]
-    first, second, unknown = json.loads(json.dumps(facts))["partitions"]
-    assert first == {
-        "partition": 0,
-        "position": 300,
-        "acknowledged": 250,
-        "master_minimum": 0,
-        "master_maximum": 600,
-        "lag_offsets": 300,
-    }
-    assert (second["partition"], second["acknowledged"], second["lag_offsets"]) == (2, None, 100)
-    assert unknown == dict.fromkeys(first) | {"partition": 10}
 
 
 @pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
@@ -171,8 +148,6 @@ def test_a_refusal_for_another_hosts_sake_says_how_long_to_wait() -> None:
 
 
 class Run:
-    """A run, of which a test says how it is."""
-
     def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS) -> None:
         self.now = now
         writer = replace(this_writer(), run=name)
@@ -205,15 +180,6 @@ def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: P
     mine.end()
     assert on_disk(tmp_path).phase is Phase.STOPPED
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
-
-
-def test_it_renews_its_word_without_any_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
-    mine = Run(tmp_path)
-    mine.enter()
-    first = on_disk(tmp_path).updated_at
-    assert eventually(lambda: on_disk(tmp_path).updated_at > first)
-    mine.end()
 
 
 def test_a_second_run_is_refused_and_leaves_the_first_ones_word(tmp_path: Path) -> None:
@@ -268,17 +234,6 @@ def test_a_run_that_learns_late_that_it_was_taken_over_keeps_nobody_out(tmp_path
     assert not on_disk(tmp_path).is_live(datetime.now(UTC))
     third.enter()
     third.end()
-
-
-def test_a_waiting_run_does_not_take_its_log_back(tmp_path: Path) -> None:
-    old = Run(tmp_path, "old", replace(PROGRESS, phase=Phase.WAITING, error=MasterUnreachable("it is away")))
-    new = Run(tmp_path, "new")
-    old.enter(take_over=True)
-    new.enter(take_over=True)
-    with pytest.raises(AlreadyRunning, match="new"):
-        old.enter()
-    old.end()
-    new.end()
 
 
 def test_any_error_of_publishing_is_logged_once_and_passes(

@@ -52,8 +52,6 @@ def test_a_worker_keeps_freed_pages(spark: SparkSession) -> None:
     array_bytes, arrays, turns = 8 << 20, 5, 8
 
     def faults(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The page faults of each turn, one row each."""
-
         def turn(_: int) -> int:
             before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
             for buffer in [pa.allocate_buffer(array_bytes) for _ in range(arrays)]:

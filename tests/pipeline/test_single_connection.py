@@ -65,7 +65,6 @@ def words(lake: Path) -> list[str]:
 
 
 def reading(lake: Path, *, verb: str = "verify", take_over: bool = False) -> ExitStack:
-    """Entered already; to be closed."""
     stack = ExitStack()
     stack.enter_context(alone_at(str(lake), MASTER, verb, take_over=take_over))
     return stack
@@ -198,19 +197,6 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
     assert words(tmp_path) == []  # what is past is tidied away
 
 
-def test_a_verb_waits_for_a_job_that_was_killed_elsewhere(tmp_path: Path) -> None:
-    began = time.monotonic()
-    job_file(tmp_path).write(word(age_s=FRESH_S + 0.1))
-    reading(tmp_path).close()
-    assert time.monotonic() - began > COUNTED_S - 0.2
-
-
-def test_a_verb_that_was_killed_on_this_host_does_not_count(tmp_path: Path) -> None:
-    verb_file(tmp_path).write(word(space=process_space(), pid=GONE_PID, verb="verify"))
-    with job_of(tmp_path):
-        assert words(tmp_path) == ["broker-a.json"]
-
-
 def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: Path) -> None:
     killed = word(age_s=FRESH_S)
     with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, killed, LONG_S):
@@ -233,18 +219,6 @@ def test_a_verb_that_cannot_write_its_word_does_not_connect(tmp_path: Path) -> N
     (tmp_path / "_runs").write_text("a file where a folder should be")
     with pytest.raises(NotAlone, match="nobody can tell"):
         reading(tmp_path)
-
-
-def test_files_below_a_folder_are_those_that_were_written(tmp_path: Path) -> None:
-    assert RunFile.below(str(tmp_path), "_reading/none") == []
-    verb_file(tmp_path).write(word())
-    verb_file(tmp_path, "other").write(word())
-    (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a" / ".half").write_text("{")
-    found = RunFile.below(tmp_path.as_uri(), f"_reading/{LOG}")
-    assert len(found) == 2
-    found[0].remove()
-    found[0].remove()
-    assert len(RunFile.below(str(tmp_path), f"_reading/{LOG}")) == 1
 
 
 def test_a_run_knows_the_word_of_the_one_before_it(tmp_path: Path) -> None:

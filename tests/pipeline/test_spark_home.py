@@ -44,13 +44,6 @@ def test_several_processes_may_make_it_at_once(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("cache")
-def test_spark_home_is_set_for_the_start_of_the_jvm_only() -> None:
-    with compiled_home():
-        assert os.environ["SPARK_HOME"] == str(home())
-    assert "SPARK_HOME" not in os.environ
-
-
-@pytest.mark.usefixtures("cache")
 def test_a_home_that_the_user_chose_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     with compiled_home():

@@ -154,11 +154,6 @@ def test_a_master_that_is_away_is_part_of_the_status() -> None:
     assert said.master_error == "no connection"
 
 
-def test_a_log_without_anything() -> None:
-    said = status_of(MASTER, None, None, MasterAnswer(error="away"), NOW)
-    assert (said.position, said.received, said.epoch, said.writer, said.phase) == (None,) * 5
-
-
 def shown(*statuses: LogStatus) -> str:
     console = Console(file=io.StringIO(), width=80)
     console.print(status_blocks(list(statuses), NOW))

@@ -18,11 +18,9 @@ from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchStep
-from sinks.delta.kernel import KernelTable
 from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
-from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
 
 pytestmark = pytest.mark.spark
@@ -45,18 +43,8 @@ def log(tmp_path: Path) -> FaultyLog:
 
 @pytest.fixture
 def config(tmp_path: Path, log: FaultyLog) -> Config:
-    """For two batches."""
     config = job_config(tmp_path / "lake", path=str(log.path), max_bytes_per_trigger=log.end // 2 + 1000)
     return config.model_copy(update={"retry_wait_max_s": 0.1})
-
-
-def test_a_commit_whose_answer_is_lost_is_found_in_the_table(
-    spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
-) -> None:
-    with storage.failing(A_COMMIT, after=True):
-        replicate_in_process(spark, config)
-        assert storage.hits == 1
-    assert_complete(spark, Path(config.warehouse), log.data())
 
 
 @pytest.mark.parametrize(
@@ -121,11 +109,3 @@ def test_a_run_to_the_end_does_not_wait_and_is_run_again(
     assert caught.value.exit_code == 6
     replicate_now(spark, config)
     assert_complete(spark, Path(config.warehouse), log.data())
-
-
-def test_a_look_that_fails_is_named(spark: SparkSession, storage: FaultyStorage, tmp_path: Path) -> None:
-    with (
-        storage.failing("(list|open) .*/_delta_log.*", times=-1),
-        pytest.raises(StorageUnreachable, match="SocketTimeout"),
-    ):
-        KernelTable(spark, str(tmp_path / "log")).snapshot()

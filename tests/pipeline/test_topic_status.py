@@ -17,8 +17,9 @@ from pipeline.monitoring.run_state import RunState, facts_of, process_space
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sources.kafka.options import ReplicatedTopicOptions
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
+from tests.sinks.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 OPTIONS = ReplicatedTopicOptions(id="kafka/east/orders", servers="10.0.0.5:9092")
@@ -32,15 +33,11 @@ def at(offset: int, first: int = 0) -> LogState:
     )
 
 
-def held(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
-
-
 STATES = {0: at(300, first=20), 2: at(200)}
 # partition 3 was added, and nothing of it is replicated yet
 ANSWER = TopicAnswer(
     topic_id=str(TOPIC_ID),
-    held={0: held(100, 700), 2: held(0, 200), 3: held(0, 40)},
+    held={0: span(100, 700), 2: span(0, 200), 3: span(0, 40)},
     committed={0: Offset(290), 2: Offset(200), 3: Offset(0)},
 )
 RUN = RunState(
@@ -84,13 +81,6 @@ def test_a_topic_that_nobody_has_begun() -> None:
     assert [one.position for one in said.partitions] == [None, None, None]
 
 
-def test_brokers_that_are_away_are_part_of_the_status() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, TopicAnswer(error="no connection"), NOW)
-    assert (said.position, said.lag_offsets, said.master_maximum, said.lag_s) == (500, None, None, None)
-    assert [(one.partition, one.position) for one in said.partitions] == [(0, 300), (2, 200)]
-    assert said.master_error == "no connection"
-
-
 def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
     said = topic_status_of(HeldTopic(OPTIONS, STATES), None, replace(ANSWER, topic_id=str(uuid.UUID(int=8))), NOW)
     assert (said.lag_offsets, said.master_maximum, said.position) == (None, None, 500)
@@ -114,12 +104,3 @@ def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
     text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
     assert "partition 2 200 of 0 to 200, acknowledged –, lag 0 offsets; 4 offsets wait for an open transaction" in text
     assert text.count("open transaction") == 1
-
-
-def test_people_read_a_line_a_partition() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(status_blocks([topic_status_of(HeldTopic(OPTIONS, STATES), None, ANSWER, NOW)], NOW))
-    text = " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]  # a StringIO
-    assert "lag 440 offsets" in text
-    assert "partition 0 300 of 100 to 700, acknowledged –, lag 400 offsets" in text
-    assert "partition 3 – of 0 to 40, acknowledged –, lag 40 offsets" in text

@@ -128,12 +128,6 @@ def test_coverage_and_incidents_are_by_partition(operator: Operator) -> None:
     assert json.loads(operator.must("incidents list", "--json").out) == {"incidents": []}
 
 
-def test_other_topics_of_the_warehouse_are_not_the_configurations(operator: Operator) -> None:
-    operator.job.write_text(operator.job.read_text().replace("ord.*", "payments"))
-    assert json.loads(operator.must("coverage", "--json").out) == {"logs": [], "tables": []}
-    assert json.loads(operator.must("incidents list", "--json").out) == {"incidents": []}
-
-
 def test_status_without_brokers_says_what_the_table_knows(operator: Operator, caplog: pytest.LogCaptureFixture) -> None:
     said = operator.must("status", "--json")
     (one,) = json.loads(said.out)["logs"]
@@ -149,15 +143,3 @@ def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> 
     assert "kafka/east/orders/0" in page.read_text()
     assert "30 offsets" in page.read_text()
     assert "kafka/east/orders/1" in page.read_text()
-
-
-@pytest.mark.nightly
-def test_maintain_serves_each_partition_and_the_files_they_share(operator: Operator) -> None:
-    said = operator.must("maintain", "--json", "--keep-days", "1")
-    steps = {(one["table"], one["step"], one["log"]) for one in json.loads(said.out)["steps"]}
-    assert {("kafka_log", step, None) for step in ("checkpoint", "vacuum", "log")} <= steps
-    partitions = {"kafka/east/orders/0", "kafka/east/orders/1"}
-    for table in ("kafka_log", "ledger"):
-        assert {log for name, step, log in steps if (name, step) == (table, "merge")} == {*partitions, None}
-    assert {log for _, step, log in steps if step == "retain"} == partitions
-    assert json.loads(operator.must("coverage", "--json").out)["logs"][0]["position"] == 150

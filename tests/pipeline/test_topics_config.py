@@ -26,12 +26,6 @@ def ids(*tables: dict[str, Any]) -> list[str]:
     return [options.id for options in expanded(map(table, tables), lambda _: EXISTING)]
 
 
-def test_a_table_is_one_topic_or_several_or_what_matches() -> None:
-    assert ids(ONE) == ["kafka/east/orders"]
-    assert ids(TWO) == ["kafka/east/orders", "kafka/east/payments"]
-    assert ids(MATCHING) == ["kafka/east/orders-eu", "kafka/east/orders-us"]
-
-
 def test_only_a_pattern_asks_which_topics_there_are() -> None:
     asked: list[str] = []
 
@@ -41,13 +35,6 @@ def test_only_a_pattern_asks_which_topics_there_are() -> None:
 
     assert len(expanded(map(table, (ONE, MATCHING)), existing)) == 1
     assert asked == ["orders-.*"]
-
-
-def test_the_keys_of_a_table_hold_for_each_of_its_topics() -> None:
-    given = {**TWO, "group": "lake", "on_loss": "record", "maxOffsetsPerTrigger": 7, "starting_offset": "latest"}
-    for options in table(given).among(()):
-        assert (options.group, options.on_loss, options.max_offsets_per_trigger) == ("lake", "record", 7)
-        assert (options.starting_offset, options.cluster) == ("latest", "east")
 
 
 @pytest.mark.parametrize("others", [MATCHING | {"pattern": "orders"}, TWO])

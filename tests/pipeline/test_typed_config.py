@@ -222,10 +222,3 @@ def test_another_definition_is_told_from_the_same() -> None:
         {"schema": {"n": "int"}, "compute": {"d": {"type": "int", "sql": "n"}}},
     ):
         assert table(**more).definition().fingerprint != made
-
-
-def test_the_example_shows_every_key() -> None:
-    text = (Path(__file__).parents[2] / "conf" / "logtwin.toml").read_text()
-    commented = text[text.index("# [[tables]]") :].partition("\n\n")[0]
-    shown = tomllib.loads("\n".join(line.removeprefix("# ") for line in commented.splitlines()))["tables"][0]
-    assert set(shown) == {field.alias or name for name, field in TypedTableConfig.model_fields.items()}

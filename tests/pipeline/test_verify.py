@@ -14,7 +14,6 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.inspect.selection import OneLog
 from pipeline.verify import plan
 from pipeline.verify import run as verify
@@ -28,7 +27,8 @@ from sources.loss import Condition
 from sources.offsets import LogId
 from tests.pipeline.edited_rows import Row, edit_rows
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.repair_bench import replicate_in_process
+from tests.pipeline.operator_at_work import run
+from tests.pipeline.repair_bench import Killed, replicate_in_process
 from tests.pipeline.running import job_config
 from tests.sources.rocketmq.synthetic_log import filled
 from tests.truth import Fixture
@@ -59,7 +59,6 @@ def replica(spark: SparkSession, fixture_497: Fixture, tmp_path_factory: pytest.
 
 @pytest.fixture
 def lake(replica: Path, tmp_path: Path) -> Path:
-    """A copy of it, to be damaged."""
     return Path(shutil.copytree(replica, tmp_path / "lake"))
 
 
@@ -107,13 +106,6 @@ def test_a_replica_equals_its_master_by_path_and_over_ha(
     assert (over_ha.problem, over_ha.bytes) == (None, fixture_497.max_offset)
     assert open_incidents(spark, lake) == []
     assert not list((lake / "_verify").rglob("*.json"))
-
-
-@pytest.mark.nightly
-def test_a_replica_equals_its_master_after_optimize(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
-    spark.sql(f"OPTIMIZE delta.`{lake}/log`")
-    optimized = verified(spark, lake, {"path": str(fixture_497.commitlog_path)})
-    assert (optimized.problem, optimized.bytes) == (None, fixture_497.max_offset)
 
 
 @dataclass(frozen=True)
@@ -195,10 +187,8 @@ def test_what_differs_is_an_incident_once(
     assert set(before) >= {*expected, (Condition.REWRITTEN, *ranges[6])}
     config = tmp_path / "logtwin.toml"
     config.write_text(f'warehouse = "{damaged.lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "nowhere"\n')
-    with pytest.raises(SystemExit) as ended:
-        main(["verify", "--config", str(config), "--json", "--path", str(damaged.path)])
-    said = capsys.readouterr()
-    assert ended.value.code == 5
+    said = run(capsys, "verify", "--config", config, "--json", "--path", damaged.path)
+    assert said.code == 5
     (told,) = json.loads(said.out)["logs"]
     assert (told["log"], told["equal"], told["differing"]) == ("rocketmq/test", False, 7)
     assert told["differences"][0]["differences"] == [{"offset": damaged.at[0], "kind": "changed"}]
@@ -242,10 +232,6 @@ def small_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
 
 
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
 @pytest.mark.usefixtures("small_jobs")
 def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
     path = {"path": str(fixture_497.commitlog_path)}
@@ -254,6 +240,7 @@ def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: P
     summary = verified(spark, lake, path)
     assert (summary.earlier_bytes, summary.bytes) == (parts[1], fixture_497.max_offset - parts[1])
     assert killed_in_the_second_job(spark, lake, path) == parts  # the finished run left nothing
+    assert verified(spark, lake, path, restart=True).earlier_bytes == 0
 
 
 def killed_in_the_second_job(spark: SparkSession, lake: Path, path: dict[str, str]) -> list[int]:
@@ -284,15 +271,6 @@ def test_what_changed_since_a_killed_run_is_compared_again(
     assert found(summary) == [(Verdict.LEDGER_WRONG, first, [])]
 
 
-@pytest.mark.nightly
-@pytest.mark.usefixtures("small_jobs")
-def test_restart_forgets_a_killed_run(spark: SparkSession, fixture_497: Fixture, lake: Path) -> None:
-    path = {"path": str(fixture_497.commitlog_path)}
-    killed_in_the_second_job(spark, lake, path)
-    summary = verified(spark, lake, path, restart=True)
-    assert (summary.earlier_bytes, summary.bytes) == (0, fixture_497.max_offset)
-
-
 @pytest.mark.usefixtures("small_jobs")
 def test_a_sample_a_range_and_a_limit(spark: SparkSession, fixture_497: Fixture, replica: Path) -> None:
     path = {"path": str(fixture_497.commitlog_path)}
@@ -305,82 +283,30 @@ def test_a_sample_a_range_and_a_limit(spark: SparkSession, fixture_497: Fixture,
     assert some.seconds >= (some.bytes / 2 - (ranges[3][1] - ranges[3][0])) / 500_000  # two tasks, half of it each
 
 
-@dataclass(frozen=True)
-class Jumping:
-    """A log whose broker has skipped two queue offsets of its queue, and then given one twice; and its replica."""
-
-    folder: Path
-
-    @property
-    def lake(self) -> Path:
-        return self.folder / "lake"
-
-    @property
-    def path(self) -> dict[str, str]:
-        return {"path": str(self.folder / "log")}
-
-
-@pytest.fixture(scope="module")
-def jumping_once(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Jumping:
-    made = Jumping(tmp_path_factory.mktemp("jumping"))
-    (made.folder / "log").mkdir()
-    log = filled(made.folder / "log", *[100] * 7)
+def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker has skipped two queue offsets of its queue, and then given one twice."""
+    (tmp_path / "log").mkdir()
+    log = filled(tmp_path / "log", *[100] * 7)
     for start, queue_offset in zip(log.starts, (0, 1, 2, 5, 6, 6, 7), strict=True):
         log.write(start + QUEUE_OFFSET_AT, struct.pack(">q", queue_offset))
-    replicate_in_process(spark, job_config(made.lake, **made.path))
-    return made
-
-
-@pytest.fixture
-def jumping(jumping_once: Jumping, tmp_path: Path) -> Jumping:
-    """To be changed."""
-    return Jumping(Path(shutil.copytree(jumping_once.folder, tmp_path / "jumping")))
-
-
-def starts_of(lake: Path) -> list[int]:
-    return sorted(DeltaTable(f"{lake}/log").to_pyarrow_table(columns=["offset"])["offset"].to_pylist())
-
-
-def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
-    spark: SparkSession, jumping: Jumping, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lake, config = jumping.lake, tmp_path / "logtwin.toml"
-    config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{jumping.path["path"]}"\n')
-    starts = starts_of(lake)
-    summary = verified(spark, lake, jumping.path)
+    lake, path, config = tmp_path / "lake", {"path": str(tmp_path / "log")}, tmp_path / "logtwin.toml"
+    replicate_in_process(spark, job_config(lake, **path))
+    config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{path["path"]}"\n')
+    summary = verified(spark, lake, path)
     assert summary.problem is None
     assert summary.jumps is not None
-    assert [(jump.at, jump.why) for jump in summary.jumps] == [(starts[3], Why.MISSING), (starts[5], Why.REPEATED)]
-    assert open_incidents(spark, lake) == [(Condition.QUEUE_JUMP, at, at + 1) for at in (starts[3], starts[5])]
+    assert [(jump.at, jump.why) for jump in summary.jumps] == [
+        (log.starts[3], Why.MISSING),
+        (log.starts[5], Why.REPEATED),
+    ]
+    assert open_incidents(spark, lake) == [(Condition.QUEUE_JUMP, at, at + 1) for at in (log.starts[3], log.starts[5])]
     for jump in summary.jumps:
-        assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", str(config))[0] == 0
-    code, said = run(capsys, "verify", "--config", str(config))
+        assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", config).code == 0
+    code, said, _ = run(capsys, "verify", "--config", config)
     assert (code, open_incidents(spark, lake)) == (0, [])
     assert said.splitlines()[-1] == "  equal"
-
-
-@pytest.mark.nightly  # whose jumps they are: `verification/test_summary`
-def test_jumps_beside_damage_are_no_incidents_of_the_masters(spark: SparkSession, jumping: Jumping) -> None:
-    starts = starts_of(jumping.lake)
-    edit_rows(jumping.lake / "log", {starts[1]: lambda row: [{**row, "queue_offset": 9}]})
-    summary = verified(spark, jumping.lake, jumping.path)
-    assert [verdict for verdict, _, _ in found(summary)] == [Verdict.REPLICA_DAMAGED]
-    assert {jump.incident for jump in summary.jumps or ()} == {None}
-    assert Condition.QUEUE_JUMP not in {condition for condition, _, _ in open_incidents(spark, jumping.lake)}
-
-
-@pytest.mark.nightly
-def test_part_of_a_log_proves_no_jump_to_be_the_masters(spark: SparkSession, jumping: Jumping) -> None:
-    problem = verified(spark, jumping.lake, jumping.path, start=0, end=100, queues=True).problem
-    assert isinstance(problem, Divergent)
-    assert open_incidents(spark, jumping.lake) == []
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    """The exit code of a verb, and what it says."""
-    with pytest.raises(SystemExit) as ended:
-        main(list(arguments))
-    return int(ended.value.code or 0), capsys.readouterr().out
 
 
 @pytest.mark.parametrize("scope", [{"share": 0.0}, {"max_mb_per_s": 0.0}, {"start": 10, "end": 10}], ids=str)

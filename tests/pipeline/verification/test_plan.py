@@ -49,11 +49,6 @@ def test_sections_are_cut_by_bytes_and_not_by_offsets() -> None:
     assert [one.compared_bytes for one in sections(claims, None, [])] == [60 * MB] * 3 + [20 * MB]
 
 
-def test_a_large_claim_is_a_section_of_its_own() -> None:
-    claims = [claim(0, 10), claim(10, 300 * MB), claim(300 * MB, 300 * MB + 10)]
-    assert [len(one.claims) for one in sections(claims, None, [])] == [1, 1, 1]
-
-
 def test_what_does_not_join_is_not_read_together() -> None:
     assert cut(sections([claim(0, 10), claim(20, 30)], None, [])) == [(0, 10, At.MASTER), (20, 30, At.MASTER)]
 

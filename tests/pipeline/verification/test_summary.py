@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 from pipeline.verify.queues import Jump, Why
@@ -12,10 +11,8 @@ from pipeline.verify.summary import (
     VerifySummary,
     describe,
     incident_of,
-    incident_of_jump,
     lines,
 )
-from sinks.books.incident import Action
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import Divergent
 from sources.loss import Condition
@@ -71,35 +68,11 @@ def test_holes_are_told_in_what_offsets_count() -> None:
     assert (told["holes_bytes"], told["holes_ids"]) == (None, 5000)
 
 
-def test_what_could_not_be_read_is_said() -> None:
-    unreadable = Compared(claim=EQUAL.claim, verdict=Verdict.UNREADABLE, error="part-0.parquet is gone")
-    assert "part-0.parquet is gone" in describe(unreadable)
-
-
-def test_incidents() -> None:
-    assert incident_of(EQUAL, Offset(2000)) is None
-    found = incident_of(DAMAGED, Offset(2000))
-    assert found is not None
-    assert (found.condition, found.range, found.action) == (
-        Condition.REPLICA_DAMAGED,
-        span(1000, 2000),
-        Action.REPORTED,
-    )
-    assert "1500 changed" in found.cause
-
-
 def test_a_row_beyond_the_position_is_an_incident_of_a_range_that_ends() -> None:
     beyond = Compared(claim=Claim(span(2000, 2**63 - 1)), verdict=Verdict.REPLICA_DAMAGED, rows=1)
     found = incident_of(beyond, Offset(2000))
     assert found is not None
     assert found.range == span(2000, 2001)
-
-
-def test_equal_is_no_problem() -> None:
-    assert SUMMARY.problem is None
-    told = json.loads(json.dumps(SUMMARY.as_json()))
-    assert (told["equal"], told["mb_per_s"], told["jumps"], told["differences"]) == (True, 2.0, [], [])
-    assert [line for line, _ in lines(SUMMARY)][-1] == "  equal"
 
 
 def test_the_first_difference_is_the_problem() -> None:
@@ -133,13 +106,6 @@ def test_a_jump_with_an_incident_is_the_masters_own() -> None:
     said = [line for line, _ in lines(told)]
     assert [line for line in said if "incident 0aa111111111" in line]
     assert said[-1] == "  equal"
-
-
-def test_the_incident_of_a_jump_is_the_same_each_time() -> None:
-    found = incident_of_jump(LOST)
-    assert (found.condition, found.range, found.action) == (Condition.QUEUE_JUMP, span(90, 91), Action.REPORTED)
-    assert found.id_in(SUMMARY.log_id, 0) == incident_of_jump(LOST).id_in(SUMMARY.log_id, 0)
-    assert "queue 3 of orders" in found.cause
 
 
 def test_a_repeated_record_is_never_the_masters_own() -> None:

@@ -65,7 +65,6 @@ CLAIMS = (claim(0, 1000), claim(1000, 2000), claim(2000, 3000))
 
 @pytest.fixture
 def parts(tmp_path: Path) -> tuple[Part, ...]:
-    """A file for each claim."""
     found = []
     for one in CLAIMS:
         rows = [{"log_id": str(BROKER_A), "epoch": 0, **row} for row in ROWS if row["offset"] in one.range]
@@ -85,10 +84,6 @@ def compared(
     assert told == section
     assert tuple(one.claim for one in found) == CLAIMS
     return list(found)
-
-
-def test_equal(tmp_path: Path, parts: tuple[Part, ...]) -> None:
-    assert compared(tmp_path, parts) == [Compared(claim=one, verdict=Verdict.EQUAL, rows=10) for one in CLAIMS]
 
 
 def test_a_file_that_cannot_be_read_concerns_its_own_claims(tmp_path: Path, parts: tuple[Part, ...]) -> None:

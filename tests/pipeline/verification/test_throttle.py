@@ -37,9 +37,3 @@ def test_slow_work_is_not_slowed_down() -> None:
     clock.now_s = 1005.0
     throttle.spend(100)
     assert clock.now_s == 1005.0
-
-
-def test_no_limit_never_sleeps() -> None:
-    clock = Clock()
-    Throttle(None, clock=clock, sleep=clock.sleep).spend(10**12)
-    assert clock.now_s == 1000.0
