@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -45,15 +44,6 @@ def proven(*reports: SplitReport, position: int | None = 0) -> ProvenBatch:
     batch = prove_batch(reports, None if position is None else Offset(position))
     assert batch is not None
     return batch
-
-
-def test_a_report_survives_its_way_to_the_driver() -> None:
-    whole = report((0, 100), records(0, 40), damage(40, 60), damage(60, 70, GONE, is_kept=False), records(70, 100))
-    failed = SplitReport(LOG, span(0, 50), span(0, 100), error=CorruptRecord("bad", offset=7))
-    assert pickle.loads(pickle.dumps(whole)) == whole  # noqa: S301 - ours
-    again: SplitReport = pickle.loads(pickle.dumps(failed))  # noqa: S301 - ours
-    assert again.error is not None
-    assert (type(again.error), again.error.facts()) == (CorruptRecord, {**failed.error.facts()})  # type: ignore[union-attr]
 
 
 def test_records_and_damage_cover_the_batch_together() -> None:

@@ -16,7 +16,7 @@ from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
 from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.dister.services import encode as service_file
-from sources.errors import LogtwinError, MasterError, MasterSilent
+from sources.errors import LogtwinError, MasterError
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId
 
@@ -141,21 +141,6 @@ def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> 
         assert replica.current("dister_services", "node") == []
 
 
-def test_48_a_torn_file_changes_nothing(replica: Replica) -> None:
-    """DI-115."""
-    replica.services(registry(100, web="web"))
-    path = replica.leader / SERVICE_FILE
-    whole = service_file(registry(200, db="mysql"))
-    for size in (0, 7, len(whole) - 1):
-        path.write_bytes(whole[:size])
-        with pytest.raises(MasterSilent):
-            replica.look()
-    assert replica.current("dister_services", "name") == ["web"]
-    path.write_bytes(whole)
-    replica.look()
-    assert replica.current("dister_services", "name") == ["db"]
-
-
 def test_49_who_is_not_listed_goes_and_the_leader_stays(replica: Replica) -> None:
     """DI-102, DI-104, D-28: the list that a leader sends lacks the leader."""
     one = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
@@ -166,15 +151,6 @@ def test_49_who_is_not_listed_goes_and_the_leader_stays(replica: Replica) -> Non
     moved = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6", raft=2)
     assert replica.nodes(moved) == 3  # another leader, so the old one is a node like others
     assert replica.current("dister_peers", "id") == ["B2"]
-
-
-def test_49_a_placeholder_is_replaced_by_the_node(replica: Replica) -> None:
-    added = NodeInfo(id="10.0.0.2", ip="10.0.0.2")
-    real = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
-    replica.nodes(LEADER, added)
-    assert replica.current("dister_peers", "id") == ["10.0.0.2", "A1"]
-    replica.nodes(LEADER, added, real)
-    assert replica.current("dister_peers", "id") == ["A1", "B2"]
 
 
 def test_ids_of_nodes_that_move_with_every_entry_begin_no_version(replica: Replica) -> None:

@@ -21,11 +21,9 @@ from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
-    CorruptRecord,
     CoverageError,
     Gap,
     LogtwinError,
-    MasterSilent,
     Recreated,
     Rewritten,
 )
@@ -34,7 +32,6 @@ from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_partition import (
     ORDERS,
     TOPIC_ID,
-    FailingPartition,
     MemoryPartition,
     ScriptedPartition,
     partitions,
@@ -195,13 +192,6 @@ def test_holes_alone_leave_no_file_but_move_the_position(warehouse: Path) -> Non
     assert [(row.range, row.records) for row in proven.ledger(9)] == [(span(0, 40), 0)]
 
 
-def test_of_several_splits_of_a_log_each_has_a_file_of_its_own(warehouse: Path) -> None:
-    """What comes to nothing because another split did must not be in a file that other logs need."""
-    found = reports(warehouse, (0, (0, 20), (0, 40)), (0, (20, 40), (0, 40)), whole(1))
-    assert [len(report.files) for report in found] == [1, 1, 1]
-    assert len(files(warehouse)) == 3
-
-
 @pytest.mark.parametrize(("record_bytes", "expected"), [(10_000, [span(0, 40)]), (10, [span(0, 20), span(20, 40)])])
 def test_how_long_a_file_is_bytes_say_and_not_offsets(
     warehouse: Path, record_bytes: int, expected: list[OffsetRange]
@@ -245,18 +235,6 @@ def test_a_split_off_the_position_is_refused_alone(
 
 
 # --- what goes wrong while reading
-
-
-@pytest.mark.parametrize(
-    "error", [CorruptRecord("bad checksum", offset=8), MasterSilent("nothing comes", offset=8)], ids=["for good", "now"]
-)
-def test_an_error_travels_as_a_value_and_leaves_no_row(warehouse: Path, error: LogtwinError) -> None:
-    topic = {**TOPIC, 1: FailingPartition.like(ALL, error=error)}
-    sound, wrong = reports(warehouse, whole(0), whole(1), topic=topic)
-    assert wrong.error is not None
-    assert (type(wrong.error), wrong.error.log, wrong.error.offset) == (type(error), log(1), 8)
-    assert written([sound])[0].records == 9
-    assert {row["log_id"] for row in stored(warehouse)} == {log(0)}
 
 
 def moved(chunk: Chunk, covered: OffsetRange) -> Chunk:

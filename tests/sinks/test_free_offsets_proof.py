@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,7 +14,7 @@ from sinks.batch.proof import ProvenBatch, prove_batch
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
-from sources.errors import CoverageError, Gap
+from sources.errors import Gap
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.spans import span
 
@@ -154,53 +154,6 @@ def test_an_early_end_is_proven_up_to_there(asked: Asked, data: st.DataObject) -
     assert not {file.name for file in batch.files} & {name for one in behind for name in one.files}
 
 
-def nothing(one: WrittenStretch) -> list[WrittenStretch]:
-    return []
-
-
-def twice(one: WrittenStretch) -> list[WrittenStretch]:
-    return [one, one]
-
-
-def shortened(one: WrittenStretch) -> list[WrittenStretch]:
-    return _of(one, one.covered.range.start, one.covered.range.end - 1)
-
-
-def begun_late(one: WrittenStretch) -> list[WrittenStretch]:
-    return _of(one, one.covered.range.start + 1, one.covered.range.end)
-
-
-def read_on(one: WrittenStretch) -> list[WrittenStretch]:
-    return _of(one, one.covered.range.start, one.covered.range.end + 1)
-
-
-def begun_early(one: WrittenStretch) -> list[WrittenStretch]:
-    start, end = one.covered.range.start, one.covered.range.end
-    return _of(one, max(0, start - 1), end + (start == 0))
-
-
-def _of(one: WrittenStretch, start: int, end: int) -> list[WrittenStretch]:
-    return [replace(one, covered=Covered(span(start, end), Offset(end - 1)))]
-
-
-@pytest.mark.parametrize("becomes", [nothing, twice, shortened, begun_late, read_on, begun_early])
-@given(asked=batches(), data=st.data())
-def test_a_split_that_is_not_there_once_is_found(
-    becomes: Callable[[WrittenStretch], list[WrittenStretch]], asked: Asked, data: st.DataObject
-) -> None:
-    reports = asked.reports()
-    assume(asked.is_new)
-    wrong = data.draw(st.sampled_from([one for one in reports if one.written]))
-    changed = replace(wrong, written=tuple(becomes(wrong.written[0])))
-    with pytest.raises(CoverageError) as caught:
-        prove_batch(data.draw(st.permutations([changed if one is wrong else one for one in reports])), asked.at)
-    error = caught.value
-    assert error.offset is not None
-    assert error.expected
-    assert error.found
-    assert error.hint
-
-
 @given(batches())
 def test_a_batch_above_the_position_is_a_gap(asked: Asked) -> None:
     assume(asked.batch.start > 0 and not asked.batch.is_empty)
@@ -210,16 +163,3 @@ def test_a_batch_above_the_position_is_a_gap(asked: Asked) -> None:
 
 
 # --- what contradicts itself
-
-
-def refused(reports: Sequence[SplitReport], position: int = 0) -> CoverageError:
-    with pytest.raises(CoverageError) as caught:
-        prove_batch(reports, Offset(position))
-    return caught.value
-
-
-def test_what_a_hole_is_told_with() -> None:
-    error = refused(task(answered(0, 30), answered(60, 100)))
-    assert (error.offset, error.expected, error.found) == (
-        30, "a piece that starts at 30", "a piece that covers [60, 100)",
-    )  # fmt: skip

@@ -5,19 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.books.incident import Incident, IncidentRow, State, with_found
 from sinks.books.incidents import IncidentsTable
-from sinks.delta import retries
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.tables import INCIDENTS
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId
 from tests.sinks.accounts import incident
@@ -171,17 +168,6 @@ def test_an_unheard_commit_is_not_done_twice(table: IncidentsTable, monkeypatch:
     assert table.all() == [row(lost(0, 10))]
 
 
-def test_conflicts_without_end_are_an_error(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> int:
-        raise KernelConflict("no")
-
-    monkeypatch.setattr(KernelTable, "replace", refused)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
-    with pytest.raises(ReplicaError, match="cannot be written") as caught:
-        table.record(0, [lost(0, 10)])
-    assert caught.value.log == "rocketmq/broker-a"
-
-
 def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: IncidentsTable) -> None:
     table.record(0, [lost(0, 10)])
     for path in (tmp_path / "incidents").glob("*.parquet"):
@@ -190,9 +176,3 @@ def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: Inci
         table.all()
     with pytest.raises(ReplicaError, match="cannot be written"):
         table.record(0, [lost(10, 20)])
-
-
-def test_a_table_of_somebody_else_is_refused(tmp_path: Path, table: IncidentsTable) -> None:
-    write_deltalake(f"{tmp_path}/incidents", pa.table({"id": [0, 1, 2]}))
-    with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
-        table.record(0, [lost(0, 10)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -28,7 +27,6 @@ from tests.sinks.memory_master import (
     MemoryMaster,
     RecordingSession,
     Short,
-    raw_bytes,
 )
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
@@ -45,21 +43,6 @@ def data_files(warehouse: Path) -> int:
     return len(list((warehouse / "log").glob("*.parquet")))
 
 
-def check_ledger(warehouse: Path, end: int) -> None:
-    """Its ranges join from 0 to `end`, and each says what the master's bytes say."""
-    rows = MASTER.records()
-    reached = 0
-    for entry in ledger(warehouse):
-        mine = [row for row in rows if entry["start"] <= row["offset"] < entry["end"]]
-        digest = hashlib.sha256(b"".join(raw_bytes(row) for row in mine)).hexdigest()
-        assert entry["start"] == reached
-        assert (entry["records"], entry["bytes"]) == (len(mine), sum(row["size"] for row in mine))
-        assert entry["checksum"] == f"sha256:{digest}"
-        assert (entry["log_id"], entry["epoch"], entry["origin"]) == ("rocketmq/broker-a", 0, "stream")
-        reached = entry["end"]
-    assert reached == end
-
-
 @pytest.mark.spark
 def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path) -> None:
     replica = opened(spark, tmp_path, MASTER)
@@ -68,13 +51,6 @@ def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path
     rows = [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in MASTER.records()]
     expected = spark.createDataFrame([tuple(row.values()) for row in rows], spark_schema(LOG.schema))
     assert_df_equality(log(spark, tmp_path), expected, ignore_metadata=True)
-
-
-def test_a_warehouse_may_have_any_name(plain: SparkSession, tmp_path: Path) -> None:
-    warehouse = tmp_path / "100% ä b#c"
-    opened(plain, warehouse, MASTER)(ranges(0, 2000))
-    assert offsets(warehouse) == STARTS
-    assert len(ledger(warehouse)) == 1
 
 
 def test_a_replica_may_begin_in_the_middle(plain: SparkSession, tmp_path: Path) -> None:
@@ -96,13 +72,6 @@ def test_a_batch_of_nothing_but_a_blank(plain: SparkSession, tmp_path: Path) -> 
     assert offsets(tmp_path) == [offset for offset in STARTS if offset < end]
     (entry,) = [entry for entry in ledger(tmp_path) if entry["start"] == start]
     assert (entry["records"], entry["first_store_timestamp"], entry["last_store_timestamp"]) == (1, None, None)
-
-
-def test_splits_that_are_cut_at_records(plain: SparkSession, tmp_path: Path) -> None:
-    replica = opened(plain, tmp_path, MemoryMaster(SIZES, cuts_at_records=True))
-    replica(ranges(0, 2000, 500))
-    assert offsets(tmp_path) == STARTS
-    assert len(ledger(tmp_path)) == 4
 
 
 def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, tmp_path: Path) -> None:
@@ -198,23 +167,6 @@ def test_the_master_is_proven_when_the_session_has_given_way(
     replica.prove_master()
     replica.prove_in_turn()  # the session's own
     assert seen == [True, False]
-
-
-def test_the_job_that_started_last_owns_the_log(plain: SparkSession, tmp_path: Path) -> None:
-    sessions = RecordingSession(), RecordingSession()
-    old = opened(plain, tmp_path, MASTER, sessions[0])
-    old(ranges(0, 500))
-    new = opened(plain, tmp_path, MASTER, sessions[1])
-    with pytest.raises(TakenOver):
-        old(ranges(500, 1000))
-    with pytest.raises(TakenOver):
-        old.open()
-    new(ranges(500, 1500))
-    with pytest.raises(TakenOver):
-        old(ranges(500, 1000))
-    assert [session.promises for session in sessions] == [[500], [1500]]
-    assert offsets(tmp_path) == [start for start in STARTS if start < 1500]
-    check_ledger(tmp_path, 1500)
 
 
 def test_a_replica_that_lost_its_log_finds_out_without_a_batch(plain: SparkSession, tmp_path: Path) -> None:

@@ -41,10 +41,6 @@ def find_silence(words: Iterable[str]) -> NoReturn:
         raise MasterSilent("nothing comes", log="rocketmq/b", offset=len(list(words)))
 
 
-def test_a_task_for_each_in_order(spark: SparkSession) -> None:
-    assert run_tasks(spark, in_task, ["a", "b", "c"], FACTS) == [(0, "a"), (1, "b"), (2, "c")]
-
-
 @pytest.mark.parametrize(
     ("tasks", "shares"),
     [(1, [0, 0, 0, 0, 0]), (2, [0, 0, 1, 1, 1]), (4, [0, 1, 2, 3, 3]), (5, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4])],

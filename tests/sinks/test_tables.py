@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
 from sinks.spark_schemas import spark_schema
@@ -38,12 +37,3 @@ def test_clustering_columns_have_statistics(spec: TableSpec) -> None:
 @pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
 def test_positions_never_expire(spec: TableSpec) -> None:
     assert "delta.setTransactionRetentionDuration" not in spec.properties
-
-
-def test_a_schema_without_comments_is_fine_too() -> None:
-    assert spark_schema(pa.schema([("a", pa.int64())])).simpleString() == "struct<a:bigint>"
-
-
-def test_paths_lie_in_the_warehouse() -> None:
-    assert LOG.path("/data/warehouse/") == "/data/warehouse/log"
-    assert LEDGER.path("s3a://bucket/twin") == "s3a://bucket/twin/ledger"

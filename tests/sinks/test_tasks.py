@@ -39,7 +39,6 @@ from tests.patience import PATIENCE_S
 from tests.sinks.groups import Slow
 from tests.sinks.memory_master import (
     Damaged,
-    Doubling,
     Failing,
     FailingAt,
     HoledInside,
@@ -242,12 +241,6 @@ def test_an_absent_master_is_reported_as_a_value(warehouse: Path) -> None:
     assert files(warehouse) == []
 
 
-def test_a_master_that_reads_on_is_reported_as_it_is(warehouse: Path) -> None:
-    written = one(warehouse, splits((0, 50)), Doubling(SIZES))
-    assert written is not None
-    assert written.covered.range.end == 400
-
-
 # --- the link
 
 
@@ -333,12 +326,6 @@ def test_what_has_no_bytes_is_reported_and_leaves_no_file(warehouse: Path) -> No
     ]
     assert report.quarantined is None
     assert files(warehouse) == ["log"]
-
-
-def test_nothing_but_damage(warehouse: Path) -> None:
-    (report,) = reports(warehouse, splits((0, 10)), Damaged(SIZES, bad=(0,)), position=0)
-    assert report.written == ()
-    assert [piece.range for piece in report.damaged] == [span(0, 5), span(5, 10)]
 
 
 class BreakingOff(Damaged):

@@ -13,12 +13,9 @@ from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable, Positions
 from sinks.tables import KAFKA_LOG
-from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, Rewritten, TakenOver
-from sources.loss import Condition
+from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
 from sources.master_topic import PartitionPosition, partition_log
 from sources.offsets import Offset
-from tests.sinks.accounts import incident
-from tests.sinks.batches import rows
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
@@ -129,20 +126,6 @@ def test_a_damaged_partition_has_what_is_sound_before_the_damage(plain: SparkSes
     assert twin.promises[1] == [8]
 
 
-def test_another_history_before_the_position_is_refused(plain: SparkSession, tmp_path: Path) -> None:
-    Twin(plain, tmp_path, FULL).opened().takes({0: (0, 15), 1: (0, 15)})
-    twin = Twin(plain, tmp_path, FULL).opened()
-    assert twin.state(0).mark == epoch_before(15) == 1
-    table = LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id)
-    held = table.read()
-    forged = twin.state(0).moved_to(Offset(15), first=Offset(0), ledger=(), mark=7)
-    table.mark(held, forged)
-    again = Twin(plain, tmp_path, FULL).opened()
-    outcomes = again.takes({0: (15, 20), 1: (15, 20)})
-    assert errors(outcomes) == {0: (Rewritten, "0", 15)}
-    assert brought(outcomes) == {1: (15, 20)}
-
-
 SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 
@@ -174,22 +157,6 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSessio
     assert brought(twin.takes({1: (10, 20), 2: (10, 20)})) == {1: (10, 20), 2: (10, 20)}
     assert twin.rows() == expected(FULL, {1: (0, 20), 2: (0, 20)})
     assert twin.promises == {0: [], 1: [10, 20], 2: [10, 20]}
-
-
-def test_what_is_passed_is_a_hole_with_an_incident(plain: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(plain, tmp_path, TOPIC).opened()
-    twin.takes({0: (0, 10)})
-    lost = incident(10, 30, Condition.BELOW_MINIMUM)
-    with pytest.raises(ValueError, match="does not begin at the position 0"):
-        twin.replicas[1].skip(lost)
-    twin.replicas[0].skip(lost)
-    held = LogTable(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[0].log_id).read()
-    assert held.holes.ranges == (lost.range,)
-    assert twin.state(0).mark is None  # of what lies before 30 nobody has read the epoch
-    assert errors(twin.takes({0: (30, 40)})) == {}
-    assert twin.rows() == {0: [*range(10), *range(30, 40)]}
-    (row,) = rows(tmp_path / "incidents")
-    assert (row["log_id"], row["start"], row["end"]) == (str(TOPIC[0].log_id), 10, 30)
 
 
 # --- kills, and who owns them

@@ -162,16 +162,6 @@ def test_killed_in_between_it_is_done_again(
     lake.settled()
 
 
-def test_what_is_in_the_ledger_already_comes_once(lake: Lake) -> None:
-    """The older job wrote what it owed, as its own application."""
-    lake.says(OLD)
-    whole = topic_states._Whole.from_json(ORDERS, OLD)
-    whole.settle(lake.spark, lake.path)
-    assert lake.table.existing().domain(f"logtwin.{ORDERS}") == OLD
-    take_apart(lake.spark, lake.path, ORDERS)
-    lake.settled()
-
-
 def test_a_job_of_the_older_version_that_goes_on_meanwhile_is_seen(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its commit and the taking apart are built on one version: the second one looks again."""
     lake.says(OLD)

@@ -16,7 +16,6 @@ from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER, LOG, METADATA_TABLES, QUARANTINE, TableSpec
 from sinks.warehouse import absolute, ensure_table, ensure_tables
 from sources.errors import ConfigurationError
-from tests.sinks.at_once import at_once
 
 
 @pytest.mark.spark
@@ -39,11 +38,6 @@ def test_again_changes_nothing(plain: SparkSession, tmp_path: Path) -> None:
     ensure_tables(plain, str(tmp_path))
     ensure_tables(plain, str(tmp_path))
     assert [KernelTable(plain, spec.path(str(tmp_path))).existing().version for spec in (LOG, LEDGER)] == [0, 0]
-
-
-def test_jobs_that_start_at_once_find_the_same_tables(plain: SparkSession, tmp_path: Path) -> None:
-    at_once([lambda: ensure_tables(plain, str(tmp_path))] * 4)
-    assert len(list((tmp_path / "log/_delta_log").glob("*.json"))) == 1
 
 
 def test_a_table_of_somebody_else_is_refused(plain: SparkSession, tmp_path: Path) -> None:

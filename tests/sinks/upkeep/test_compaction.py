@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.tables import LOG
 from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
@@ -154,15 +154,6 @@ def test_files_that_somebody_else_took_are_left_to_him(
     before = names(table) - {taken.path}
     assert compactor(plain, table).run() == Compaction()
     assert names(table) == before
-
-
-def test_a_refused_exchange_changes_nothing(table: KernelTable) -> None:
-    old = table.existing()
-    files = table.files(old, {"log_id": str(BROKER_A)})
-    table.rearrange(old, files, [({}, file_of(table.path, 0, 40))])
-    with pytest.raises(KernelConflict):
-        table.rearrange(old, files[:2], [({}, file_of(table.path, 0, 10))])
-    assert len(names(table)) == 1
 
 
 def test_a_damaged_file_is_named_and_nothing_changes(plain: SparkSession, table: KernelTable) -> None:
