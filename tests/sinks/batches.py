@@ -12,16 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from sinks.batch.group import Group
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep
+from sinks.batch.result import no_step as no_step
 from sinks.state.log_state import Writer
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
 from sources.master import MasterLog, Planned, PlannedSplit, Session
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import RecordingSession
-
-
-def no_step(step: BatchStep) -> None:
-    """Nothing happens between the steps."""
 
 
 def ranges(start: int, end: int, split: int = 10**9, log_id: str = "rocketmq/broker-a") -> list[Planned]:

@@ -21,8 +21,8 @@ from sinks.tables import LEDGER, LOG, METADATA_TABLES
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
 from tests.sinks.at_once import at_once
+from tests.sinks.long_log import file_of
 from tests.sinks.spans import span
-from tests.sinks.test_position import file_of
 
 A = {"log_id": "rocketmq/broker-a"}
 
@@ -164,17 +164,6 @@ def test_one_commit_carries_all_there_is(table: KernelTable) -> None:
     assert DeltaTable(table.path).to_pyarrow_table().num_rows == 5
 
 
-def test_a_domain_that_is_removed_is_gone_and_cannot_be_removed_again(table: KernelTable) -> None:
-    table.commit(table.existing(), domains={"place": "1", "elsewhere": "2"})
-    table.commit(table.existing(), domains={"place": None})
-    assert table.existing().domain("place") is None
-    assert table.existing().domain("elsewhere") == "2"
-    with pytest.raises(ReplicaError):
-        table.commit(table.existing(), domains={"place": None})
-    table.commit(table.existing(), domains={"place": "3"})
-    assert table.existing().domain("place") == "3"
-
-
 # --- conflicts
 
 
@@ -198,15 +187,6 @@ def test_further_transactions_are_compared_with_nothing(table: KernelTable) -> N
     table.commit(before, transactions={"a": 3}, transaction=("c", 1))
     found = table.existing()
     assert [found.transaction_version(name) for name in "abc"] == [3, 7, 1]
-
-
-def test_one_domain_is_written_by_one_of_two(table: KernelTable) -> None:
-    both = table.existing()
-    table.commit(both, domains={"place": "1"})
-    with pytest.raises(KernelConflict, match="place"):
-        table.commit(both, domains={"place": "2"})
-    table.commit(both, domains={"elsewhere": "3"})
-    assert (table.existing().domain("place"), table.existing().domain("elsewhere")) == ("1", "3")
 
 
 def test_properties_change_alone(table: KernelTable) -> None:

@@ -68,11 +68,6 @@ def test_who_is_that_far_already_is_left_out(following: Following) -> None:
     assert (following.version, len(following.asked)) == (2, 2)
 
 
-def test_nothing_owed_is_nothing(following: Following) -> None:
-    assert following.append() == set()
-    assert (following.version, following.asked) == (0, [])
-
-
 def test_one_who_comes_in_between_is_not_added_a_second_time(
     plain: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,6 @@ from tests.sinks.memory_partition import (
     MemoryPartition,
     ScriptedPartition,
     partitions,
-    sent_at,
 )
 from tests.sinks.spans import span
 
@@ -125,25 +124,6 @@ def test_partitions_share_one_file_each_in_order(warehouse: Path) -> None:
         (log(0), 0): [{**row, "topic": "orders", "partition": 0} for row in TOPIC[0].rows(span(0, 40))],
         (log(1), 0): [{**row, "topic": "orders", "partition": 1} for row in TOPIC[1].rows(span(5, 40))],
     }
-
-
-def test_each_split_is_reported_as_it_was_answered(warehouse: Path) -> None:
-    found = reports(warehouse, (1, (0, 20), (0, 40)), whole(0, 0, 23), (1, (20, 40), (0, 40)))
-    assert [(report.log_id, report.split, report.batch) for report in found] == [
-        (log(1), span(0, 20), span(0, 40)), (log(0), span(0, 23), span(0, 23)), (log(1), span(20, 40), span(0, 40)),
-    ]  # fmt: skip
-    pieces = written(found)
-    assert [(piece.covered.range, piece.records, piece.mark) for piece in pieces] == [
-        (span(0, 20), 20, 1), (span(0, 23), 8, 2), (span(20, 40), 20, 3),
-    ]  # fmt: skip
-    for report, piece in zip(found, pieces, strict=True):
-        partition = TOPIC[int(report.log_id[-1])]
-        assert piece.bytes == len(partition.chunk(piece.covered.range).raw)
-        assert piece.checksum == checksum(partition, piece.covered.range)
-        assert piece.link is None
-    # of 0, 1, 2, 7, 8, 19, 20 and 21 those have no time that are 2 modulo 3
-    first, last = (int(sent_at(offset).timestamp() * 1_000_000) for offset in (0, 21))
-    assert (pieces[1].first_store_us, pieces[1].last_store_us) == (first, last)
 
 
 @pytest.fixture(scope="module")

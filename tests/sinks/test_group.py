@@ -25,7 +25,6 @@ from sources.errors import (
     TakenOver,
 )
 from sources.master import PlanFailed, Planned
-from sources.offsets import Offset
 from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, splits
 from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
@@ -202,23 +201,6 @@ def test_a_kill_after_any_step_leaves_one_copy_of_each(plain: SparkSession, tmp_
         tables.assert_one_copy(master, 500, but=[405] if name == "c" else [])
 
 
-def test_a_kill_between_two_acknowledgements(plain: SparkSession, tmp_path: Path) -> None:
-    class Dying(RecordingSession):
-        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-            raise Killed
-
-    masters = sound("a", "b", "c", sizes=SIZES)
-    tables = Tables(plain, tmp_path)
-    killed = Members(plain, tmp_path, masters, sessions={"b": Dying()})
-    with pytest.raises(Killed):
-        killed.bring(500)
-    assert killed.promises == {"a": [500], "b": [], "c": []}
-    again = Members(plain, tmp_path, masters)
-    assert again.positions() == dict.fromkeys("abc", 500)
-    for master in masters.values():
-        tables.assert_one_copy(master, 500)
-
-
 def test_unheard_commits_leave_one_copy_in_every_table(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,21 +216,6 @@ def test_unheard_commits_leave_one_copy_in_every_table(
 
 
 # --- masters that are slow
-
-
-def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {
-        **sound("a", sizes=SIZES),
-        "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=120),
-    }
-    members, tables = Members(plain, tmp_path, masters, patience_s=1.0), Tables(plain, tmp_path)
-    # Of the slow one: [0, 100) of the first split, and all of the second, which is late then.
-    members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 410))
-    assert members.positions() == {"a": 500, "slow": 100}
-    assert members.results["slow"].range == span(0, 100)
-    tables.assert_one_copy(masters["a"], 500)
-    tables.assert_one_copy(masters["slow"], 100)
-    assert tables.files_of_no_commit() == []
 
 
 def test_a_single_log_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from sinks.storage.place import Place
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
-from tests.sinks.test_position import file_of
+from tests.sinks.long_log import file_of
 
 pytestmark = pytest.mark.spark
 

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelConflict
 from sinks.healing.repair import Repair
 from sinks.history.key_map import bucket_of
 from sinks.history.key_values import KeyValues, MapPosition
 from sinks.upkeep.retention import Keep, ReplicaRetention
-from sources.dister.embedded.leader_log import LeaderLog
 from sources.errors import ReplicaError
 from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
@@ -39,19 +38,6 @@ def leader(tmp_path: Path) -> Iterator[OddLog]:
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
-
-
-def test_8_a_batch_that_changes_no_key_moves_the_position(plain: SparkSession, lake: Path, leader: OddLog) -> None:
-    leader.set({"a": "1"}, rnd=7)
-    bring(plain, lake, leader)
-    files = table(lake).file_uris()
-    leader.append_act(999, b'["a"]', rnd=1)
-    bring(plain, lake, leader)
-    assert position(plain, lake) == MapPosition(epoch=0, offset=Offset(20002))
-    assert table(lake).file_uris() == files
-    newest = KernelTable(plain, str(lake / "dister_kv")).existing()
-    assert newest.transaction_version("logtwin/dister/test@0") == 20002
-    assert live(lake) == {"a": "1"}
 
 
 def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
@@ -79,18 +65,6 @@ def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
     assert position(plain, lake) == MapPosition(epoch=1, offset=Offset(40003))
 
 
-def test_two_logs_share_the_table(plain: SparkSession, tmp_path: Path, lake: Path) -> None:
-    with LeaderLog(tmp_path / "one") as one, LeaderLog(tmp_path / "other") as other:
-        one.set({"a": "1"}, rnd=7)
-        other.set({"a": "other's", "b": "other's"}, rnd=7)
-        bring(plain, lake, one, group="one")
-        bring(plain, lake, other, group="other")
-        one.remove(["a"], rnd=1)
-        bring(plain, lake, one, group="one")
-    assert entries(lake, "one") == {"a": (None, 20001, True)}
-    assert live(lake, "other") == {"a": "other's", "b": "other's"}
-
-
 def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({f"key-{number}": "1" for number in range(100)}, rnd=7)
     bring(plain, lake, leader)
@@ -100,16 +74,6 @@ def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake
     gone = before - set(table(lake).file_uris())
     assert [f"part-{bucket_of('key-7')}-" in name for name in gone] == [True]
     assert live(lake) == replayed(leader)
-
-
-def test_a_lost_table_is_made_anew(plain: SparkSession, lake: Path, leader: OddLog) -> None:
-    leader.set({"a": "1", "b": "1"}, rnd=7)
-    leader.remove(["a"], rnd=1)
-    bring(plain, lake, leader)
-    before = entries(lake)
-    shutil.rmtree(lake / "dister_kv")
-    bring(plain, lake, leader)
-    assert entries(lake) == before
 
 
 def test_a_table_that_is_ahead_of_the_log_is_refused(plain: SparkSession, lake: Path, leader: OddLog) -> None:

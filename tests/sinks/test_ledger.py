@@ -37,7 +37,7 @@ def row(start: int, end: int) -> LedgerRow:
 def test_a_row_says_all_there_is(plain: SparkSession, path: str, tmp_path: Path) -> None:
     # 2024-01-01T00:00:00Z is 1704067200 s after the epoch
     entry = replace(ROW, first_store_timestamp=1_704_067_200_000_000, committed_at=1_704_067_200_000_001)
-    assert Ledger(plain, path).append(position(500), [entry])
+    assert Ledger(plain, path).append_each({position(500): [entry]})
     assert ledger(tmp_path) == [
         {
             "log_id": "rocketmq/broker-a",
@@ -59,33 +59,16 @@ def test_a_row_says_all_there_is(plain: SparkSession, path: str, tmp_path: Path)
 
 def test_a_new_epoch_starts_again(plain: SparkSession, path: str, tmp_path: Path) -> None:
     mine = Ledger(plain, path)
-    mine.append(position(500), [row(0, 500)])
-    assert mine.append(position(300, epoch=1), [row(0, 300)])
+    mine.append_each({position(500): [row(0, 500)]})
+    assert mine.append_each({position(300, epoch=1): [row(0, 300)]})
     assert sorted((entry["epoch"], entry["end"]) for entry in ledger(tmp_path)) == [(0, 500), (1, 300)]
-
-
-@pytest.mark.parametrize("by", ["append", "append_fill"])
-def test_rows_of_an_unheard_commit_keep_their_file(
-    plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
-    def append() -> bool:
-        mine, rows = Ledger(plain, path), [row(0, 200), row(200, 500)]
-        return mine.append(position(500), rows) if by == "append" else mine.append_fill(position(900), 1, rows)
-
-    lost = lose_answers(monkeypatch)
-    append()
-    assert lost == {"ledger": 1}
-    assert missing_files(tmp_path) == []
-    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
-    assert not append()
-    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
 
 
 def test_rows_of_an_unheard_commit_stay_when_others_follow(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = Ledger(plain, path), Position(BROKER_B, 0, Offset(300))
-    mine.append(position(200), [row(0, 200)])
+    mine.append_each({position(200): [row(0, 200)]})
     lose_answers(monkeypatch)
     mine.append_each({position(500): [row(200, 500)]})
     assert mine.append_each({position(500): [row(200, 500)], other: [row(0, 300)]}) == {other}

@@ -100,10 +100,6 @@ def test_a_table_of_an_older_version_is_told_at_the_next_start(
     assert after.domains() == before.domains()
     ensure_tables(spark, str(tmp_path))
     assert newest(table).version == after.version
-    folder = torn(table)
-    commit_to(table, 21)
-    write_checkpoint(spark, table)
-    assert commits(folder) == list(range(22))
 
 
 def test_beside_a_job_that_commits_both_get_through(spark: SparkSession, table: KernelTable) -> None:

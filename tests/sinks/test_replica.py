@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +14,9 @@ from sinks.batch.result import BatchStep
 from sinks.spark_schemas import spark_schema
 from sinks.state.position import LogTable
 from sinks.tables import LOG
-from sources.errors import CorruptRecord, CoverageError, LogtwinError, ReplicaError, TakenOver
+from sources.errors import CorruptRecord, CoverageError, LogtwinError
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.batches import Solo, ledger, log, offsets, opened, ranges
+from tests.sinks.batches import ledger, log, offsets, opened, ranges
 from tests.sinks.memory_master import (
     BROKER_A,
     Doubling,
@@ -60,18 +59,6 @@ def test_a_replica_may_begin_in_the_middle(plain: SparkSession, tmp_path: Path) 
     state = LogTable(plain, LOG.path(str(tmp_path)), BROKER_A).read().state
     assert state is not None
     assert (state.first, state.offset) == (500, 1000)
-
-
-def test_a_batch_of_nothing_but_a_blank(plain: SparkSession, tmp_path: Path) -> None:
-    """The end of a segment file: a file whose clustering columns hold no value at all."""
-    blank = next(row for row in MASTER.records() if row["kind"] == "blank")
-    start, end = blank["offset"], blank["offset"] + blank["size"]
-    replica = opened(plain, tmp_path, MASTER)
-    replica(ranges(0, start))
-    replica(ranges(start, end))
-    assert offsets(tmp_path) == [offset for offset in STARTS if offset < end]
-    (entry,) = [entry for entry in ledger(tmp_path) if entry["start"] == start]
-    assert (entry["records"], entry["first_store_timestamp"], entry["last_store_timestamp"]) == (1, None, None)
 
 
 def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, tmp_path: Path) -> None:
@@ -169,20 +156,6 @@ def test_the_master_is_proven_when_the_session_has_given_way(
     assert seen == [True, False]
 
 
-def test_a_replica_that_lost_its_log_finds_out_without_a_batch(plain: SparkSession, tmp_path: Path) -> None:
-    old = opened(plain, tmp_path, MASTER)
-    old(ranges(0, 500))
-    assert old.lost() == {}
-    new = opened(plain, tmp_path, MASTER)
-    assert new.lost() == {}
-    error = old.lost()["rocketmq/broker-a"]
-    assert isinstance(error, TakenOver)
-    assert (error.log, error.offset) == ("rocketmq/broker-a", 500)
-    shutil.rmtree(tmp_path / "log")
-    with pytest.raises(ReplicaError, match="is gone"):
-        new.lost()
-
-
 def test_the_session_makes_way_while_the_tasks_read_and_only_then(plain: SparkSession, tmp_path: Path) -> None:
     """Also where they fail: and it was back before anything is committed or acknowledged."""
     seen: list[str] = []
@@ -220,20 +193,3 @@ def test_received_is_what_is_proven_and_never_below_the_position(plain: SparkSes
     replica(ranges(0, 150))
     assert seen == [(None, 400), (400, 400), (400, 400), (400, 400)]
     assert opened(plain, tmp_path, MASTER).received() == 400
-
-
-def test_a_replica_that_is_not_open_says_so(plain: SparkSession, tmp_path: Path) -> None:
-    replica = Solo(plain, str(tmp_path), MASTER, RecordingSession())
-    with pytest.raises(ReplicaError, match="not open"):
-        replica.position()
-
-
-def test_each_step_is_timed(plain: SparkSession, tmp_path: Path) -> None:
-    steps: list[BatchStep] = []
-    replica = opened(plain, tmp_path, MASTER, on_step=steps.append)
-    replica(ranges(0, 500))
-    assert steps == list(BatchStep)
-    assert replica.last is not None
-    assert list(replica.last.durations_s) == list(BatchStep)
-    assert all(duration >= 0 for duration in replica.last.durations_s.values())
-    assert (replica.last.records, replica.last.bytes) == (6, 500)

@@ -23,17 +23,9 @@ def test_the_columns_of_the_log_table() -> None:
 
 
 @pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
-def test_every_column_has_a_comment(spec: TableSpec) -> None:
+def test_comments_statistics_and_positions_that_never_expire(spec: TableSpec) -> None:
     for field in spark_schema(spec.schema):
         assert len(field.metadata["comment"]) > 10, field.name
-
-
-@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
-def test_clustering_columns_have_statistics(spec: TableSpec) -> None:
     assert set(spec.clustering) <= set(spec.statistics) <= set(spec.schema.names)
     assert len(spec.clustering) <= 4
-
-
-@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
-def test_positions_never_expire(spec: TableSpec) -> None:
     assert "delta.setTransactionRetentionDuration" not in spec.properties

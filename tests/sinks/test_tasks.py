@@ -216,29 +216,21 @@ def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, positi
     return caught.value
 
 
-def test_a_gap_travels_as_a_value(warehouse: Path) -> None:
-    error = failure(warehouse, splits((200, 500), batch=(200, 500)), position=100)
-    assert isinstance(error, Gap)
-    assert error.offset == 100
-
-
-def test_a_corrupt_record_travels_as_a_value_and_leaves_no_file(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), FailingAt(SIZES, at=0, error=CorruptRecord("bad checksum", offset=0)))
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == 0
-
-
-def test_rows_that_do_not_fill_the_chunk_are_refused(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), HoledInside(SIZES, hole=100))
-    assert isinstance(error, CoverageError)
-    assert error.offset == 100
-
-
-def test_an_absent_master_is_reported_as_a_value(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), Failing(SIZES, error=MasterUnreachable("no connection")))
-    assert isinstance(error, MasterUnreachable)
-    assert error.log == "rocketmq/broker-a"
-    assert files(warehouse) == []
+@pytest.mark.parametrize(
+    ("master", "start", "kind", "offset"),
+    [
+        (MASTER, 200, Gap, 100),
+        (FailingAt(SIZES, at=100, error=CorruptRecord("bad checksum", offset=100)), 100, CorruptRecord, 100),
+        (HoledInside(SIZES, hole=100), 100, CoverageError, 100),  # rows that do not fill the chunk
+        (Failing(SIZES, error=MasterUnreachable("no connection")), 100, MasterUnreachable, None),
+    ],
+    ids=["a gap", "corrupt", "a hole", "away"],
+)
+def test_an_error_travels_as_a_value_and_leaves_no_file(
+    warehouse: Path, master: MemoryMaster, start: int, kind: type[LogtwinError], offset: int | None
+) -> None:
+    error = failure(warehouse, splits((start, 500), batch=(start, 500)), master, position=100)
+    assert (type(error), error.offset) == (kind, offset)
 
 
 # --- the link
@@ -278,13 +270,6 @@ def test_a_master_with_another_record_before_the_position_is_refused(warehouse: 
     assert isinstance(report.error, Rewritten)
     assert (report.error.log, report.error.offset) == ("rocketmq/broker-a", 10)
     assert files(warehouse) == []
-
-
-def test_what_is_wrong_behind_the_link_is_what_it_is(warehouse: Path) -> None:
-    error = CorruptRecord("bad checksum", offset=100)
-    (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, error=error), position=100, link=link_at(10))
-    assert isinstance(report.error, CorruptRecord)
-    assert report.error.offset == 100
 
 
 def test_a_link_that_retention_took_is_no_obstacle(warehouse: Path) -> None:

@@ -114,18 +114,6 @@ def test_one_wrong_partition_costs_the_others_nothing(plain: SparkSession, tmp_p
     assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
 
 
-def test_a_damaged_partition_has_what_is_sound_before_the_damage(plain: SparkSession, tmp_path: Path) -> None:
-    error = CorruptRecord("bad", offset=10)
-    bad = FailingPartition.like(FULL[1], error=error, broken_at=10)
-    twin = Twin(plain, tmp_path, {**FULL, 1: bad}).opened()
-    outcomes = twin.takes({0: (0, 20), 1: (0, 20)})
-    assert (brought(outcomes), errors(outcomes)) == ({0: (0, 20), 1: (0, 8)}, {})
-    outcomes = twin.takes({1: (8, 20)})
-    assert (brought(outcomes), errors(outcomes)) == ({}, {1: (CorruptRecord, "1", 10)})
-    assert twin.rows() == expected(FULL, {0: (0, 20), 1: (0, 8)})
-    assert twin.promises[1] == [8]
-
-
 SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 

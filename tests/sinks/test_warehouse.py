@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.kernel import KernelTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER, LOG, METADATA_TABLES, QUARANTINE, TableSpec
-from sinks.warehouse import absolute, ensure_table, ensure_tables
+from sinks.warehouse import ensure_table, ensure_tables
 from sources.errors import ConfigurationError
 
 
@@ -82,11 +82,3 @@ def test_what_was_kept_of_a_loss_is_never_changed(spark: SparkSession, tmp_path:
     frame.write.format("delta").mode("append").save(path)
     with pytest.raises(UnsupportedOperationException, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
         DeltaTable.forPath(spark, path).delete()
-
-
-def test_a_warehouse_is_absolute_or_a_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute("./warehouse") == f"{tmp_path}/warehouse"
-    assert absolute("/data/twin/") == "/data/twin"
-    assert absolute("s3a://bucket/twin/") == "s3a://bucket/twin"
-    assert absolute("file:/data/twin") == "file:/data/twin"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,24 +52,6 @@ def data_files(lake: Path) -> set[str]:
 
 def backfilled(lake: Path) -> list[Any]:
     return [(row["start"], row["end"], row["records"]) for row in ledger(lake) if row["origin"] == "backfill"]
-
-
-def test_a_hole_is_filled_in_parts(plain: SparkSession, lake: Path) -> None:
-    filler = HoleFiller(plain, str(lake), BROKER_A)
-    first = filler.fill(filler.look(), span(500, 550), MASTER, LINK)
-    assert first is not None
-    assert (first.range, first.ranges, first.records) == (span(500, 600), (span(500, 600),), 2)
-    assert first.link == Link.of(span(510, 600), raw_bytes({"offset": 510, "size": 90}))
-    assert table(plain, lake).read().holes.ranges == (span(600, 1000),)
-    second = filler.fill(filler.look(), span(600, 1000), MASTER, first.link)
-    assert second is not None
-    assert table(plain, lake).read().holes.ranges == ()
-    assert offsets(lake) == [start for start in STARTS if start < 1500]
-    # splits of 100 bytes: each record is in the row of the split that it starts in
-    assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
-    for row in ledger(lake):
-        mine = [one for one in MASTER.records() if row["start"] <= one["offset"] < row["end"]]
-        assert row["checksum"] == "sha256:" + hashlib.sha256(b"".join(map(raw_bytes, mine))).hexdigest()
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,8 @@ def test_whose_bytes_are_wrong_two_of_three_decide() -> None:
     found = compared(master=flipped(401))
     assert (found.verdict, found.differing) == (Verdict.REWRITTEN, 1)
     assert found.differences == differing((400, CHANGED))
+    found = compared(master=LOG[:450])  # it ends early
+    assert (found.verdict, found.differences[0]) == (Verdict.REWRITTEN, Difference(Offset(410), CHANGED))
     found = compared(one=claim(0, 1000, of=flipped(7)))
     assert (found.verdict, found.differences) == (Verdict.LEDGER_WRONG, ())
     found = compared(changed(2, flag=1), flipped(950), claim(0, 1000, of=flipped(7)))

@@ -38,23 +38,22 @@ def grouped(*sizes: int) -> list[list[int]]:
     return [[int(one.path[-3:]) for one in group] for group in found]
 
 
-def test_files_are_merged_in_order_up_to_the_target() -> None:
-    assert grouped(*[100] * 25) == [list(range(10)), list(range(10, 20)), list(range(20, 25))]
-
-
-def test_too_few_are_left_alone() -> None:
-    assert grouped(100, 100, 100) == []
-    assert grouped() == []
-
-
-def test_a_large_file_is_left_alone_and_parts_what_is_around_it() -> None:
-    assert grouped(100, 100, 100, 251, 100, 100, 100, 100) == [[4, 5, 6, 7]]
-    assert grouped(100, 100, 250, 100) == [[0, 1, 2, 3]]
-
-
-def test_what_was_filled_is_not_merged_again() -> None:
-    assert grouped(*[1000] * 20) == []
-    assert grouped(*[500] * 20) == []
+@pytest.mark.parametrize(
+    ("sizes", "merged"),
+    [
+        ([100] * 25, [list(range(10)), list(range(10, 20)), list(range(20, 25))]),  # in order, up to the target
+        ([100] * 3, []),  # too few
+        ([], []),
+        # a large one is left alone, and parts what is around it
+        ([100, 100, 100, 251, 100, 100, 100, 100], [[4, 5, 6, 7]]),
+        ([100, 100, 250, 100], [[0, 1, 2, 3]]),
+        # what was filled is not merged again
+        ([1000] * 20, []),
+        ([500] * 20, []),
+    ],
+)
+def test_which_files_are_merged(sizes: list[int], merged: list[list[int]]) -> None:
+    assert grouped(*sizes) == merged
 
 
 def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
