@@ -1,4 +1,4 @@
-"""Table dister_kv: in step with its log, whatever is killed, rewritten or lost. Scenarios 2, 5, 10, 44 and 8."""
+"""Table dister_kv in step with its log: what a batch changes, scenario 44, and what is refused."""
 
 from __future__ import annotations
 

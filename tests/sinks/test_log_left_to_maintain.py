@@ -78,15 +78,6 @@ def gone(table: KernelTable, before: datetime) -> list[LogEntry]:
     return expired(folder.entries(), before, folder.is_whole)
 
 
-def test_told_otherwise_it_would(spark: SparkSession, table: KernelTable) -> None:
-    """What this is about. Where a later Kernel reads what it trusts, the property may go."""
-    table.set_properties(newest(table), {CLEAN_UP: "true"})
-    folder = torn(table)
-    commit_to(table, 21)
-    write_checkpoint(spark, table)
-    assert commits(folder)[0] == 10
-
-
 def test_a_table_of_an_older_version_is_told_at_the_next_start(
     spark: SparkSession, table: KernelTable, tmp_path: Path
 ) -> None:

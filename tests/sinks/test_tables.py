@@ -1,11 +1,15 @@
-"""The contract with analysts: names, order, types, comments."""
+"""The contract with analysts: names, order, types, comments, and that the document has them."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from sinks.spark_schemas import spark_schema
-from sinks.tables import LEDGER, LOG, TableSpec
+from sinks.tables import LEDGER, LOG, TABLES, TableSpec
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tables.md"
 
 # the issue's own list
 COLUMNS = (
@@ -29,3 +33,11 @@ def test_comments_statistics_and_positions_that_never_expire(spec: TableSpec) ->
     assert set(spec.clustering) <= set(spec.statistics) <= set(spec.schema.names)
     assert len(spec.clustering) <= 4
     assert "delta.setTransactionRetentionDuration" not in spec.properties
+
+
+def test_the_document_lists_every_column_with_its_type_and_comment() -> None:
+    text = DOCUMENT.read_text()
+    for spec in TABLES:
+        for field in spark_schema(spec.schema):
+            comment = field.metadata["comment"].replace("|", "/")
+            assert f"| `{field.name}` | {field.dataType.simpleString()} | {comment} |" in text
