@@ -177,6 +177,20 @@ def test_whatever_one_log_meets_the_others_are_committed(plain: SparkSession, tm
         tables.assert_one_copy(master, 500)
 
 
+def test_a_defect_behind_the_commit_is_its_log_s_own(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise KeyError("nobody thought of it")
+
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
+    monkeypatch.setattr(members.replicas["a"], "follow", fail)
+    members.bring(500)
+    assert [(name, type(one)) for name, one in members.errors.items()] == [("a", LogtwinError)]
+    assert "KeyError: 'nobody thought of it'" in str(members.errors["a"].found)
+    assert (list(members.results), members.positions()) == (["b"], {"a": 500, "b": 500})
+
+
 # --- kills
 
 

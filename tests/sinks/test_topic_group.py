@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.delta.kernel import KernelTable
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable, Positions
+from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
 from sources.master_topic import PartitionPosition, partition_log
@@ -129,15 +130,26 @@ def test_others_in_the_file_of_a_failed_partition_are_committed(plain: SparkSess
     assert twin.promises == {0: [], 1: [10], 2: [10]}
 
 
-def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
+def test_others_in_the_file_of_a_lost_partition_are_committed(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
+    built_on: list[int] = []
+    attempt = Positions._attempt
+
+    def noted(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
+        built_on.append(on.version)
+        attempt(self, on, moves)
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES and twin.offsets[0] == 0:
             LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
 
     twin = Twin(plain, tmp_path, FULL, on_step=take).opened()
+    before = twin.version()
+    monkeypatch.setattr(Positions, "_attempt", noted)
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
+    assert built_on == [before, before + 1]  # not again on what is known to be stale
     assert errors(outcomes) == {0: (TakenOver, "0", 0)}
     assert brought(outcomes) == {1: (0, 10), 2: (0, 10)}
     assert twin.rows() == expected(FULL, {1: (0, 10), 2: (0, 10)})
