@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch.group import Group
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.batch.result import no_step as no_step
 from sinks.state.log_state import Writer
@@ -43,16 +43,17 @@ class Solo(Replica):
         self._group = Group(spark, warehouse, on_step)
         self.last: BatchResult | None = None
 
+    def open(self) -> None:
+        """As a job does before the first batch."""
+        open_together([self])
+        self.follow()
+
     def __call__(self, planned: Sequence[Planned]) -> None:
         """Raises what went wrong."""
         outcome = self._group.apply(planned, {str(self.log_id): self}).get(str(self.log_id))
         if isinstance(outcome, LogtwinError):
             raise outcome
         self.last = self.last if outcome is None else outcome
-
-    def lost(self) -> dict[str, LogtwinError]:
-        """What the group finds without a batch."""
-        return self._group.lost([self])
 
 
 def opened(

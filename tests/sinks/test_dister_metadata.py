@@ -113,18 +113,6 @@ def test_45_an_id_that_moves_alone_is_remembered(replica: Replica) -> None:
     assert replica.current("dister_services", "type") == ["web"]
 
 
-def test_46_removing_all_services_is_a_state_with_an_id(replica: Replica) -> None:
-    assert replica.services(registry(100, web="web")) == 1
-    assert replica.services(registry(200)) == 1
-    assert replica.current("dister_services", "service_key") == []
-    with pytest.raises(MasterError, match="older"):
-        replica.services(registry(100, web="web"))
-    (replica.leader / SERVICE_FILE).unlink()
-    with pytest.raises(MasterError, match="older"):  # a file that is gone is no registry without services
-        replica.look()
-    assert replica.services(registry(201, web="web")) == 1
-
-
 def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> None:
     """DI-119: Nodes of a name are replaced, a set of none removes them, across holes in their indexes."""
     with EmbeddedLeader(replica.leader, group="orders") as leader:

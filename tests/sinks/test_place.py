@@ -149,9 +149,3 @@ def test_a_plain_path_is_refused_on_a_hadoop_cluster(on_hdfs: SparkSession, tmp_
         ensure_tables(on_hdfs, f"{tmp_path}/lake")
     assert f"hdfs://nn:8020{tmp_path}/lake/log or file:{tmp_path}/lake/log" in str(caught.value.expected)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.spark
-def test_a_uri_is_one_place_whatever_hadoop_s_default_is(on_hdfs: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(on_hdfs, f"file:{tmp_path}/lake")
-    assert {one.name for one in (tmp_path / "lake").iterdir()} == {"log", "ledger"}

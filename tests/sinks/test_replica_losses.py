@@ -12,14 +12,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
 from sinks.delta.kernel import KernelTable
-from sinks.state.fence import this_writer
 from sinks.state.holes import Holes
 from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import Held, LogTable
@@ -193,7 +192,7 @@ def test_a_log_with_a_pending_repair_is_left_to_the_repair(plain: SparkSession, 
     assert marked.repair == PendingRepair(to=Offset(100), epoch=1)
     session = RecordingSession()
     with pytest.raises(RepairPending) as caught:
-        Replica(plain, str(tmp_path), MASTER, session, this_writer()).open()
+        open_together([Replica(plain, str(tmp_path), MASTER, session)])
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
     assert "logtwin repair" in str(caught.value.hint)
     assert state(plain, tmp_path) == marked  # not even claimed

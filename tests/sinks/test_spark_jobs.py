@@ -49,10 +49,6 @@ def test_no_more_tasks_than_wanted_and_none_for_nothing(spark: SparkSession, tas
     assert run_tasks(spark, in_task, "abcde", FACTS, tasks=tasks) == list(zip(shares, "abcde", strict=True))
 
 
-def test_nothing_is_no_job(spark: SparkSession) -> None:
-    assert run_tasks(spark, fail, [], FACTS) == []
-
-
 def test_each_task_has_the_share_that_was_meant_for_it(spark: SparkSession) -> None:
     assert run_shares(spark, in_task, ["ab", "", "c"], FACTS) == [(0, "a"), (0, "b"), (2, "c")]
     assert run_shares(spark, fail, [], FACTS) == []

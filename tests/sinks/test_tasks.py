@@ -52,6 +52,7 @@ from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 MASTER = MemoryMaster(SIZES)
+AWAY = MasterUnreachable("it broke", offset=410)
 
 
 @pytest.fixture
@@ -167,11 +168,6 @@ def test_a_cut_split_is_one_file_up_to_an_eighth_longer(warehouse: Path) -> None
         assert [piece.covered.range for piece in report.written] == ranges
 
 
-def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path) -> None:
-    gone = FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=MasterUnreachable("it broke", offset=410))
-    assert failure(warehouse, splits((0, 500)), gone).offset == 410
-
-
 @pytest.mark.parametrize(
     "error",
     [CorruptRecord("bad", offset=400), ChecksumMismatch("bad", offset=400), MissingSegment("gone", offset=400),
@@ -223,8 +219,9 @@ def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, positi
         (FailingAt(SIZES, at=100, error=CorruptRecord("bad checksum", offset=100)), 100, CorruptRecord, 100),
         (HoledInside(SIZES, hole=100), 100, CoverageError, 100),  # rows that do not fill the chunk
         (Failing(SIZES, error=MasterUnreachable("no connection")), 100, MasterUnreachable, None),
+        (FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=AWAY), 100, MasterUnreachable, 410),
     ],
-    ids=["a gap", "corrupt", "a hole", "away"],
+    ids=["a gap", "corrupt", "a hole", "away", "in the last of several files"],
 )
 def test_an_error_travels_as_a_value_and_leaves_no_file(
     warehouse: Path, master: MemoryMaster, start: int, kind: type[LogtwinError], offset: int | None
