@@ -44,26 +44,20 @@ def write_checkpoint(spark: SparkSession, table: KernelTable) -> None:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
-    """Its log is of months ago, with a checkpoint of version 10, which a power failure has left empty."""
+    """With a checkpoint of version 10."""
     ensure_tables(spark, str(tmp_path))
     made = KernelTable(spark, LOG.path(str(tmp_path)))
     commit_to(made, 12)
     return made
 
 
-def torn(table: KernelTable) -> Path:
-    """The table's log, with the checkpoint of version 10 empty, and all of it of months ago."""
+def test_kernel_deletes_nothing_below_a_checkpoint_that_is_empty(spark: SparkSession, table: KernelTable) -> None:
     folder = Path(table.path) / "_delta_log"
-    (folder / f"{10:020d}.checkpoint.parquet").write_bytes(b"")
+    (folder / f"{10:020d}.checkpoint.parquet").write_bytes(b"")  # as a power failure leaves it
     (folder / f".{10:020d}.checkpoint.parquet.crc").unlink(missing_ok=True)
     for file in folder.iterdir():
         if file.is_file():
             os.utime(file, (time.time() - MONTHS_AGO_S,) * 2)
-    return folder
-
-
-def test_kernel_deletes_nothing_below_a_checkpoint_that_is_empty(spark: SparkSession, table: KernelTable) -> None:
-    folder = torn(table)
     commit_to(table, 21)
     write_checkpoint(spark, table)
     assert all((folder / f"{version:020d}.checkpoint.parquet").stat().st_size for version in (20, 21))

@@ -10,13 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import BatchStep
-from sinks.state.position import LogTable
-from sinks.tables import LOG
-from sources.errors import CorruptRecord, CoverageError, LogtwinError
+from sources.errors import CorruptRecord, CoverageError
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.batches import ledger, offsets, opened, ranges, state
 from tests.sinks.memory_master import (
-    BROKER_A,
     Doubling,
     Failing,
     Holed,
@@ -31,11 +28,6 @@ MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
 
 
-def table_position(plain: SparkSession, warehouse: Path) -> Offset | None:
-    state = LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read().state
-    return None if state is None else state.offset
-
-
 def data_files(warehouse: Path) -> int:
     return len(list((warehouse / "log").glob("*.parquet")))
 
@@ -44,9 +36,8 @@ def test_a_replica_may_begin_in_the_middle(plain: SparkSession, tmp_path: Path) 
     """HA-40."""
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(500, 1000))
-    state = LogTable(plain, LOG.path(str(tmp_path)), BROKER_A).read().state
-    assert state is not None
-    assert (state.first, state.offset) == (500, 1000)
+    found = state(plain, tmp_path)
+    assert (found.first, found.offset) == (500, 1000)
 
 
 def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, tmp_path: Path) -> None:
@@ -57,24 +48,7 @@ def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, t
     replica(ranges(0, 100))
     replica(ranges(100, 100))
     assert (session.promises, session.readings) == ([100], 1)
-    assert table_position(plain, tmp_path) == 100
-
-
-def refused(plain: SparkSession, warehouse: Path, master: MemoryMaster, start: int, end: int) -> LogtwinError:
-    """A batch after [0, 100) that must not become visible in any way."""
-    session = RecordingSession()
-    opened(plain, warehouse, MASTER)(ranges(0, 100))
-    replica = opened(plain, warehouse, master, session)
-    files = data_files(warehouse)
-    with pytest.raises(LogtwinError) as caught:
-        replica(ranges(start, end, 500))
-    assert session.promises == []
-    assert table_position(plain, warehouse) == replica.position() == 100
-    assert offsets(warehouse) == [0, 10]
-    assert data_files(warehouse) == files
-    assert len(ledger(warehouse)) == 1
-    assert caught.value.log == "rocketmq/broker-a"
-    return caught.value
+    assert state(plain, tmp_path).offset == 100
 
 
 @pytest.mark.parametrize(
@@ -91,9 +65,18 @@ def test_nothing_is_visible_before_the_coverage_is_proven(
     plain: SparkSession, tmp_path: Path, master: MemoryMaster, offset: int
 ) -> None:
     """HA-41."""
-    error = refused(plain, tmp_path, master, 100, 1000)
-    assert isinstance(error, CoverageError)
-    assert error.offset == offset
+    session = RecordingSession()
+    opened(plain, tmp_path, MASTER)(ranges(0, 100))
+    replica = opened(plain, tmp_path, master, session)
+    files = data_files(tmp_path)
+    with pytest.raises(CoverageError) as caught:
+        replica(ranges(100, 1000, 500))
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", offset)
+    assert session.promises == []
+    assert state(plain, tmp_path).offset == replica.position() == 100
+    assert offsets(tmp_path) == [0, 10]
+    assert data_files(tmp_path) == files
+    assert len(ledger(tmp_path)) == 1
 
 
 def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) -> None:
@@ -101,7 +84,7 @@ def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) 
 
     class Checking(RecordingSession):
         def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-            assert table_position(plain, tmp_path) == committed
+            assert state(plain, tmp_path).offset == committed
             assert offsets(tmp_path) == [start for start in STARTS if start < committed]
             super().acknowledge(committed)
 

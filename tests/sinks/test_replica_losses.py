@@ -21,13 +21,12 @@ from sinks.books.quarantine import Quarantine
 from sinks.delta.kernel import KernelTable
 from sinks.state.holes import Holes
 from sinks.state.log_state import LogState, PendingRepair
-from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
 from sources.errors import RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import incident
-from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, RecordingSession, raw_bytes
 from tests.sinks.spans import span
@@ -35,16 +34,6 @@ from tests.sinks.spans import span
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-def held(plain: SparkSession, warehouse: Path) -> Held:
-    return LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read()
-
-
-def state(plain: SparkSession, warehouse: Path) -> LogState:
-    found = held(plain, warehouse).state
-    assert found is not None
-    return found
 
 
 def quarantine(warehouse: Path) -> list[tuple[int, int, bytes]]:

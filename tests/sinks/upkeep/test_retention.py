@@ -16,13 +16,12 @@ from pipeline.inspect.coverage import read_accounts
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.hole_filler import HoleFiller
 from sinks.proof.completeness import Completeness, Reason
-from sinks.state.holes import Holes
 from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.upkeep.retention import DeletionPlan, Keep, ReplicaRetention, boundary
 from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.batches import held, ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -107,10 +106,6 @@ def warehouse(plain: SparkSession, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def held(plain: SparkSession, warehouse: Path) -> Holes:
-    return LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read().holes
-
-
 def keep_since(record: int) -> Keep:
     """What keeps the records that were stored at or after `record`, as of a day later."""
     return Keep(age=DAY_LATER - (FIRST_STORED + timedelta(milliseconds=250 * record)))
@@ -132,7 +127,7 @@ def test_old_records_go_and_the_ledger_says_so(plain: SparkSession, warehouse: P
     assert offsets(warehouse) == starts()
     assert retention.apply(plan, DAY_LATER) == 20
     assert offsets(warehouse) == starts(20)
-    assert held(plain, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
+    assert held(plain, warehouse).holes.ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
     assert deleted(warehouse) == [True, True, False, False]
     after = ledger(warehouse)
     assert [{**row, "deleted_at": None} for row in after] == before
@@ -222,7 +217,7 @@ def test_a_file_that_straddles_the_boundary_is_rewritten(plain: SparkSession, wa
     assert table.forget(Offset(ENDS[13])) == 0
     assert table.forget(Offset(ENDS[15])) == 2
     assert offsets(warehouse) == starts(15)
-    assert held(plain, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
+    assert held(plain, warehouse).holes.ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
 
 
 def test_nothing_at_the_position_is_forgotten(plain: SparkSession, warehouse: Path) -> None:
