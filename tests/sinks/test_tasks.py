@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -147,25 +148,24 @@ def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path, monkeyp
     assert [piece.records for piece in report.written] == [2, 1, 3]
 
 
-def test_the_last_of_several_files_is_short(warehouse: Path) -> None:
-    """It begins with the first chunk in the last eighth of what a split should be at most."""
-    covered = {}
-    for split_bytes in (160, 176, 360):
-        master = MemoryMaster((40, 40, 40, 40, 15, 5, 20), chunk_records=1, split_bytes=split_bytes)
-        (report,) = reports(warehouse, splits((0, 200)), master)
-        covered[split_bytes] = [piece.covered.range for piece in report.written]
-    assert covered[160] == [span(0, 80), span(80, 160), span(160, 180), span(180, 200)]
-    assert covered[176] == [span(0, 120), span(120, 180), span(180, 200)]
-    assert covered[360] == [span(0, 200)]
-
-
-def test_a_cut_split_is_one_file_up_to_an_eighth_longer(warehouse: Path) -> None:
-    for master, ranges in (
-        (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160, cuts_batches=True), [span(0, 180)]),
-        (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160), [span(0, 80), span(80, 160), span(160, 180)]),
-    ):
-        (report,) = reports(warehouse, splits((0, 180)), master)
-        assert [piece.covered.range for piece in report.written] == ranges
+@pytest.mark.parametrize(
+    ("sizes", "split_bytes", "cuts_batches", "ends"),
+    [
+        # the last one begins with the first chunk in the last eighth of what a split should be at most
+        ((40, 40, 40, 40, 15, 5, 20), 160, False, [80, 160, 180, 200]),
+        ((40, 40, 40, 40, 15, 5, 20), 176, False, [120, 180, 200]),
+        ((40, 40, 40, 40, 15, 5, 20), 360, False, [200]),
+        # a split that was cut is one file up to an eighth longer
+        ((20,) * 9, 160, True, [180]),
+        ((20,) * 9, 160, False, [80, 160, 180]),
+    ],
+)
+def test_where_the_files_of_a_split_end(
+    warehouse: Path, sizes: tuple[int, ...], split_bytes: int, cuts_batches: bool, ends: list[int]
+) -> None:
+    master = MemoryMaster(sizes, chunk_records=1, split_bytes=split_bytes, cuts_batches=cuts_batches)
+    (report,) = reports(warehouse, splits((0, sum(sizes))), master)
+    assert [piece.covered.range for piece in report.written] == [span(*ends) for ends in pairwise([0, *ends])]
 
 
 @pytest.mark.parametrize(

@@ -116,11 +116,6 @@ def test_merging_is_no_change_of_data(plain: SparkSession, table: KernelTable) -
     assert not any(one["dataChange"] for one in changed)
 
 
-def test_other_logs_are_left_alone(plain: SparkSession, table: KernelTable) -> None:
-    assert compactor(plain, table, log_id=LogId("rocketmq", "broker-b")).run() == Compaction()
-    assert len(names(table)) == 8
-
-
 def test_commits_in_between_are_stepped_over(
     plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
