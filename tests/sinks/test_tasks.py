@@ -41,7 +41,6 @@ from tests.sinks.groups import Slow
 from tests.sinks.memory_master import (
     Damaged,
     Failing,
-    FailingAt,
     HoledInside,
     MemoryMaster,
     Overtaken,
@@ -175,7 +174,7 @@ def test_where_the_files_of_a_split_end(
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
 def test_what_is_sound_before_a_place_that_is_not_is_written(warehouse: Path, error: LogtwinError) -> None:
-    bad = FailingAt(SIZES, chunk_records=1, at=400, error=error)
+    bad = Failing(SIZES, at=400, error=error)
     (report,) = reports(warehouse, splits((0, 500)), bad)
     assert [piece.covered.range for piece in report.written] == [span(0, 400)]
     assert report.until == 400
@@ -187,7 +186,7 @@ def test_what_is_sound_before_a_place_that_is_not_is_written(warehouse: Path, er
     "error", [Rewritten("other bytes", offset=400), AboveMaximum("cut", offset=400), ValueError("a defect")], ids=repr
 )
 def test_nothing_is_written_of_a_log_that_may_be_another(warehouse: Path, error: Any) -> None:
-    (report,) = reports(warehouse, splits((0, 500)), FailingAt(SIZES, chunk_records=1, at=400, error=error))
+    (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, at=400, error=error))
     assert (report.written, report.until) == ((), None)
     assert report.error is not None
     assert files(warehouse) == []
@@ -216,10 +215,10 @@ def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, positi
     ("master", "start", "kind", "offset"),
     [
         (MASTER, 200, Gap, 100),
-        (FailingAt(SIZES, at=100, error=CorruptRecord("bad checksum", offset=100)), 100, CorruptRecord, 100),
+        (Failing(SIZES, at=100, error=CorruptRecord("bad checksum", offset=100)), 100, CorruptRecord, 100),
         (HoledInside(SIZES, hole=100), 100, CoverageError, 100),  # rows that do not fill the chunk
         (Failing(SIZES, error=MasterUnreachable("no connection")), 100, MasterUnreachable, None),
-        (FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=AWAY), 100, MasterUnreachable, 410),
+        (Failing(SIZES, split_bytes=200, at=410, error=AWAY), 100, MasterUnreachable, 410),
     ],
     ids=["a gap", "corrupt", "a hole", "away", "in the last of several files"],
 )

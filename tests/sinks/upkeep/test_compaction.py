@@ -19,23 +19,12 @@ from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, gro
 from sinks.upkeep.merge import row_groups
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
-from sources.offsets import LogId
 from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
 
 SIZES = Sizes(target_bytes=1000, min_files=4)
 MANY = Sizes(target_bytes=1 << 20, min_files=3)
-
-
-def candidates(*sizes: int) -> list[Candidate]:
-    return [Candidate(at * 100, f"file-{at:03d}", size, 5) for at, size in enumerate(sizes)]
-
-
-def grouped(*sizes: int) -> list[list[int]]:
-    """The groups, as numbers of the files."""
-    found = groups(reversed(candidates(*sizes)), SIZES)
-    return [[int(one.path[-3:]) for one in group] for group in found]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +42,9 @@ def grouped(*sizes: int) -> list[list[int]]:
     ],
 )
 def test_which_files_are_merged(sizes: list[int], merged: list[list[int]]) -> None:
-    assert grouped(*sizes) == merged
+    candidates = [Candidate(at * 100, f"file-{at:03d}", size, 5) for at, size in enumerate(sizes)]
+    found = groups(reversed(candidates), SIZES)
+    assert [[int(one.path[-3:]) for one in group] for group in found] == merged
 
 
 def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,8 +69,8 @@ def commit(table: KernelTable, *files: DataFile) -> None:
     table.commit(table.existing(), files)
 
 
-def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY, log_id: LogId = BROKER_A) -> Compactor:
-    return Compactor(plain, LOG, table.path, log_id, sizes)
+def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY) -> Compactor:
+    return Compactor(plain, LOG, table.path, BROKER_A, sizes)
 
 
 def names(table: KernelTable) -> set[str]:
