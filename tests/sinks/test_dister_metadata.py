@@ -17,7 +17,6 @@ from sources.dister.peers import PEERS_FILE, NodeInfo, encode
 from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.dister.services import encode as service_file
 from sources.errors import LogtwinError, MasterError
-from sources.metadata import FetchedMetadata
 from sources.offsets import LogId
 
 LOG = LogId("dister", "orders")
@@ -38,8 +37,14 @@ class Replica:
     def look(self) -> tuple[int, int]:
         """Fetch and record both, with tables opened anew. Returns how many versions began or ended of each."""
         self._at += timedelta(minutes=1)
-        services, peers = map(self._record, self._fetched())
-        return services, peers
+        peers = self.leader / PEERS_FILE
+        changed = []
+        for fetched in list(fetch(str(self.leader), str(peers) if peers.exists() else None)):
+            if isinstance(fetched.items, LogtwinError):
+                raise fetched.items
+            table = MetadataTable(self._spark, str(self.warehouse), LOG, fetched.kind)
+            changed.append(0 if fetched.items is None else table.record(fetched.items, self._at, fetched.version))
+        return changed[0], changed[1]
 
     def services(self, registry: ServiceRegistry) -> int:
         """The leader writes these services; then a look."""
@@ -60,18 +65,6 @@ class Replica:
 
     def commits(self, name: str) -> int:
         return int(DeltaTable(str(self.warehouse / name)).version())
-
-    def _fetched(self) -> list[FetchedMetadata]:
-        peers = self.leader / PEERS_FILE
-        return list(fetch(str(self.leader), str(peers) if peers.exists() else None))
-
-    def _record(self, fetched: FetchedMetadata) -> int:
-        if fetched.items is None:
-            return 0
-        if isinstance(fetched.items, LogtwinError):
-            raise fetched.items
-        table = MetadataTable(self._spark, str(self.warehouse), LOG, fetched.kind)
-        return table.record(fetched.items, self._at, fetched.version)
 
 
 @pytest.fixture

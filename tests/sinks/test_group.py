@@ -232,19 +232,13 @@ def test_unheard_commits_leave_one_copy_in_every_table(
 # --- masters that are slow
 
 
-def test_a_single_log_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
-    members = Members(plain, tmp_path, masters, patience_s=1.0)
-    members.bring(500)
-    assert members.positions() == {"slow": 500}
-
-
-def test_patience_holds_for_a_batch_of_one_log_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {
-        **sound("a", sizes=SIZES),
-        "slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1),
-    }
-    members = Members(plain, tmp_path, masters, patience_s=1.0)
+def test_a_log_is_waited_for_where_there_is_no_other(plain: SparkSession, tmp_path: Path) -> None:
+    """Patience holds also for a batch of one log, if its group has others."""
+    slow: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
+    alone = Members(plain, tmp_path / "alone", slow, patience_s=1.0)
+    alone.bring(500)
+    assert alone.positions() == {"slow": 500}
+    members = Members(plain, tmp_path / "beside", {**sound("a", sizes=SIZES), **slow}, patience_s=1.0)
     members.apply(*splits("slow", 0, 500))
     assert [type(error) for error in members.errors.values()] == [MasterSilent]
     assert members.too_slow == ["slow"]

@@ -27,22 +27,17 @@ from tests.sinks.memory_master import MemoryMaster, RecordingSession
 NAMES = ("a", "b", "c", "d")
 
 
+def replica_of(plain: SparkSession, warehouse: Path, name: str, writer: Writer | None = None) -> Replica:
+    return Replica(plain, str(warehouse), MemoryMaster((10, 20), log_id=named(name)), RecordingSession(), writer)
+
+
 class Job:
     """A run whose logs each begin in a thread of their own."""
 
     def __init__(self, plain: SparkSession, warehouse: Path) -> None:
         self.tables = Tables(plain, warehouse)
         self._opening = Opening()
-        self.replicas = {
-            name: Replica(
-                plain,
-                str(warehouse),
-                MemoryMaster((10, 20), log_id=named(name)),
-                RecordingSession(),
-                self._opening.writer,
-            )
-            for name in NAMES
-        }
+        self.replicas = {name: replica_of(plain, warehouse, name, self._opening.writer) for name in NAMES}
 
     def open(self) -> dict[str, type[Exception] | None]:
         """What kept each from it."""
@@ -96,7 +91,7 @@ def begin_repair(plain: SparkSession, warehouse: Path, name: str) -> None:
 
 
 def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_path: Path, job: Job) -> None:
-    open_together([Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())])
+    open_together([replica_of(plain, tmp_path, "b")])
     begin_repair(plain, tmp_path, "b")
     assert job.open() == {"a": None, "b": RepairPending, "c": None, "d": None}
     assert [name for name, run in job.owners().items() if run == job.run] == ["a", "c", "d"]
@@ -105,19 +100,16 @@ def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_pa
 def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def replica() -> Replica:
-        return Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())
-
     claim = Positions.claim
 
     def repaired_first(self: Positions, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
         begin_repair(plain, tmp_path, "b")
         return claim(self, logs, writer)
 
-    open_together([replica()])
+    open_together([replica_of(plain, tmp_path, "b")])
     monkeypatch.setattr(Positions, "claim", repaired_first)
     with pytest.raises(RepairPending):
-        open_together([replica()])
+        open_together([replica_of(plain, tmp_path, "b")])
 
 
 def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tmp_path: Path, job: Job) -> None:
@@ -132,10 +124,7 @@ def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tm
 
 def test_replicas_that_belong_together_are_opened_all_or_none(plain: SparkSession, tmp_path: Path) -> None:
     opening = Opening()
-    lost, other = (
-        Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named(name)), RecordingSession(), opening.writer)
-        for name in ("x", "y")
-    )
+    lost, other = (replica_of(plain, tmp_path, name, opening.writer) for name in ("x", "y"))
     opening.open(lost, other)
     LogTable(plain, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
     with pytest.raises(TakenOver):
