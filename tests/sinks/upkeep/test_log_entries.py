@@ -19,12 +19,12 @@ def entry(name: str, minute: int) -> LogEntry:
     return LogEntry(name, 100, BEGAN + timedelta(minutes=minute))
 
 
-def versions(first: int, last: int, checkpoint_every: int = 5) -> list[LogEntry]:
+def versions(first: int, last: int) -> list[LogEntry]:
     """A version a minute, with all that logtwin's commits leave on a local disk."""
     found = []
     for version in range(first, last):
         names = [f"{version:020d}.json", f"{version:020d}.crc"]
-        if version and version % checkpoint_every == 0:
+        if version and version % 5 == 0:
             names.append(f"{version:020d}.checkpoint.parquet")
         found += [entry(name, version) for one in names for name in (one, f".{one}.crc")]
     return found
