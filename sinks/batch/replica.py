@@ -73,17 +73,6 @@ class Replica:
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
 
-    def open(self) -> Offset | None:
-        """Make the tables, take the log, restore what its newest commit owes. Returns the position, None if fresh.
-
-        Opened again, it goes on where it stands and takes nothing back from a run that started later.
-        Raises ConfigurationError (a table that is not ours), ReplicaError, TakenOver; RepairPending, and leaves the
-        log to the repair then.
-        """
-        open_together([self])
-        self.follow()
-        return self.position()
-
     def speak_through(self, session: Session) -> None:
         """Acknowledge in another session from now on: the replica went back."""
         self._session = session
@@ -268,14 +257,17 @@ class Replica:
 
     def _opened(self) -> LogState:
         if self._state is None:
-            raise ReplicaError("the replica is not open", log=self.log_id, hint="Call open() first.")
+            raise ReplicaError("the replica is not open", log=self.log_id, hint="Open it first (open_together).")
         return self._state
 
 
 def open_together(replicas: Sequence[Replica]) -> None:
-    """`Replica.open` of several, which have one table, one writer and are all fresh or all opened before: one commit.
+    """Make the tables, take the logs, restore what their newest commits owe: in one commit for all of `replicas`, which
+    have one table, one writer and are all fresh or all opened before.
 
-    Their maps may take long, and do not follow yet. Raises as that does; nothing is opened then.
+    Their maps may take long, and do not follow yet (`Replica.follow`). Opened again, they go on where they stand and
+    take nothing back from a run that started later. Raises ConfigurationError (a table that is not ours), ReplicaError,
+    TakenOver; RepairPending, and leaves the logs to the repair then. Nothing is opened if it raises.
     """
     first = replicas[0]
     ensure_tables(first._spark, first._warehouse, log_table(first.log_id))

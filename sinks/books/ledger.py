@@ -53,10 +53,6 @@ class Ledger:
                     hint=f"{_WENT_BACK} Restore what is missing, or go on from here: logtwin repair.",
                 )
 
-    def append(self, position: Position, rows: Sequence[LedgerRow]) -> bool:
-        """Add the rows of the commit that led to `position`, unless they are there. Returns whether it added them."""
-        return bool(self.append_each({position: rows}))
-
     def append_each(self, owed: Mapping[Position, Sequence[LedgerRow]]) -> set[Position]:
         """Add the rows of the commit that led to each position, unless they are there. Returns the positions added."""
         positions = {app_id(position): position for position, rows in owed.items() if rows}

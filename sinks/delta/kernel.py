@@ -28,7 +28,6 @@ from datetime import UTC, datetime
 from functools import lru_cache, reduce
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
@@ -36,6 +35,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from sinks.delta.actions import Action, Partition, appended, exchanged
 from sinks.delta.conditional_commits import conditional_committer
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
@@ -77,13 +77,6 @@ _log = logging.getLogger(__name__)
 
 class KernelConflict(Exception):
     """The commit was refused, or Kernel cannot tell whether it took. The text is Kernel's."""
-
-
-Partition = Mapping[str, str | bool]
-"""A value for each partition column of a table."""
-
-Action = dict[str, dict[str, Any]]
-"""An action of the Delta protocol, as JSON has it: its kind, and its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +271,7 @@ class KernelTable:
         """
         with self._translated():
             # Kernel's public API takes one application a commit
-            versions = [_version(*one) for one in (transactions or {}).items()]
-            actions = [*versions, *(_add({}, file) for file in files)]
+            actions = appended(files, transactions or {})
             java = self._update(on, actions, domains or {}, transaction).build(self._engine)
             for name, text in (domains or {}).items():
                 if text is None:
@@ -326,7 +318,7 @@ class KernelTable:
         """
         with self._translated():
             evolved = [] if schema is None else [self._metadata(on, schema)]
-            actions = [*evolved, *map(_remove, removed), *(_add(*one) for one in added)]
+            actions = [*evolved, *exchanged(removed, added)]
             builder = self._update(on, actions, domains, transaction)
             is_alone = schema is not None or not over_appends
             java = (builder.withMaxRetries(0) if is_alone else builder).build(self._engine)
@@ -351,8 +343,7 @@ class KernelTable:
         Raises KernelConflict where one of `removed` is gone.
         """
         with self._translated():
-            removals = [_remove(file, are_rows_gone=False) for file in removed]
-            actions = [*removals, *(_add(*one, are_rows_new=False) for one in added)]
+            actions = exchanged(removed, added, is_change=False)
             return self._commit(self._update(on, actions).build(self._engine), actions)
 
     def checkpoint(self, on: Snapshot) -> bool:
@@ -554,23 +545,6 @@ def _each(iterator: Any) -> Iterator[Any]:
     """What a Java iterator gives. (Python's own way over it ends in an exception of the JVM, which costs 10 ms.)"""
     while iterator.hasNext():
         yield iterator.next()
-
-
-def _version(app_id: str, version: int) -> Action:
-    return {"txn": {"appId": app_id, "version": version}}
-
-
-def _add(partition: Partition, file: DataFile, *, are_rows_new: bool = True) -> Action:
-    values = {name: str(value).lower() if isinstance(value, bool) else value for name, value in partition.items()}
-    facts = {"size": file.size_bytes, "modificationTime": file.modified_ms, "stats": file.statistics}
-    return {"add": {"path": quote(file.name), "partitionValues": values, "dataChange": are_rows_new, **facts}}
-
-
-def _remove(file: StoredFile, *, are_rows_gone: bool = True) -> Action:
-    """Without its statistics: what is removed stays in every checkpoint until nobody may want the file any more."""
-    facts = {name: file.action[name] for name in ("path", "partitionValues", "size")}
-    now_ms = time.time_ns() // 1_000_000
-    return {"remove": {**facts, "deletionTimestamp": now_ms, "dataChange": are_rows_gone, "extendedFileMetadata": True}}
 
 
 def _java_class(error: Py4JJavaError) -> str:

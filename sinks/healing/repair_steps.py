@@ -2,7 +2,7 @@
 
     MARK ─▶ AUDIT ─▶ CUT ─▶ LEDGER ─▶ INCIDENTS ─▶ FINISH
 
-From MARK to FINISH the log's state says that a repair is pending, and no job replicates the log (`Replica.open`). A
+From MARK to FINISH the log's state says that a repair is pending, and no job replicates the log (`open_together`). A
 repair that is started again continues what the mark says, whatever the master says by then:
 
     AUDIT      a copy of the rows to take out is in the table removed, under a transaction version of its own

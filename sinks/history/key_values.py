@@ -23,10 +23,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, Version
 from sinks.delta.files import FileWriter, batches_of, open_parquet
-from sinks.delta.kernel import KernelTable, Partition, Snapshot
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.history.key_map import ENTRIES_SCHEMA, bucket_of, by_bucket, merged
 from sinks.storage.errors import failed_by
 from sinks.tables import BUCKET, EPOCH, KEY_VALUES, LOG_ID

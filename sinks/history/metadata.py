@@ -26,10 +26,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
-from sinks.delta.kernel import KernelTable, Partition, Snapshot
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import retrying
 from sinks.history.metadata_versions import Row, VersionChange, compare
 from sinks.storage.errors import failed_by

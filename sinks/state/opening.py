@@ -35,7 +35,7 @@ class Opening:
         self._waiting: list[_Wish] = []  # changed only by calls that are atomic between threads
 
     def open(self, *replicas: Replica) -> None:
-        """Open `replicas`, all of one table, as `Replica.open` does. If it raises, none of them is opened."""
+        """Open `replicas`, all of one table, as `open_together` does. If it raises, none of them is opened."""
         mine = _Wish(replicas)
         self._waiting.append(mine)
         with self._turn:

@@ -21,10 +21,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import lower_bound, upper_bound
-from sinks.delta.kernel import KernelConflict, KernelTable, Partition, Snapshot
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec
 from sinks.upkeep.merge import Merge, Merging, merged_file

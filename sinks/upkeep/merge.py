@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
-from sinks.delta.kernel import Partition
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError

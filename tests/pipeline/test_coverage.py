@@ -56,7 +56,7 @@ def test_what_is_whole_what_is_missing_and_an_overlap(session: SparkSession, ope
     assert LOST.id_in(LOG, 0) in text
 
     doubled = ledger_row(300, 400)
-    Ledger(session, f"{operator.lake}/ledger").append(Position(LOG, 7, Offset(400)), [doubled])
+    Ledger(session, f"{operator.lake}/ledger").append_each({Position(LOG, 7, Offset(400)): [doubled]})
     said = operator.does("coverage", "--json")
     (found,) = json.loads(said.out)["logs"]
     assert (said.code, found["overlaps"]) == (5, [{"start": 300, "end": 400}])

@@ -10,18 +10,16 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch.group import Group
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.state.log_state import Writer
+from sinks.batch.result import no_step as no_step
+from sinks.state.log_state import LogState, Writer
+from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
 from sources.master import MasterLog, Planned, PlannedSplit, Session
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.memory_master import RecordingSession
-
-
-def no_step(step: BatchStep) -> None:
-    """Nothing happens between the steps."""
+from tests.sinks.memory_master import BROKER_A, RecordingSession
 
 
 def ranges(start: int, end: int, split: int = 10**9, log_id: str = "rocketmq/broker-a") -> list[Planned]:
@@ -46,16 +44,17 @@ class Solo(Replica):
         self._group = Group(spark, warehouse, on_step)
         self.last: BatchResult | None = None
 
+    def open(self) -> None:
+        """As a job does before the first batch."""
+        open_together([self])
+        self.follow()
+
     def __call__(self, planned: Sequence[Planned]) -> None:
         """Raises what went wrong."""
         outcome = self._group.apply(planned, {str(self.log_id): self}).get(str(self.log_id))
         if isinstance(outcome, LogtwinError):
             raise outcome
         self.last = self.last if outcome is None else outcome
-
-    def lost(self) -> dict[str, LogtwinError]:
-        """What the group finds without a batch."""
-        return self._group.lost([self])
 
 
 def opened(
@@ -80,6 +79,17 @@ def rows(path: Path | str, *order: str) -> list[dict[str, Any]]:
     """The rows of the table at `path`, in the order of these columns. Read by delta-rs."""
     found: list[dict[str, Any]] = DeltaTable(path).to_pyarrow_table().to_pylist()
     return sorted(found, key=lambda row: [row[name] for name in order])
+
+
+def held(spark: SparkSession, warehouse: Path) -> Held:
+    """What the table log says of broker-a's log."""
+    return LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read()
+
+
+def state(spark: SparkSession, warehouse: Path) -> LogState:
+    found = held(spark, warehouse).state
+    assert found is not None
+    return found
 
 
 def offsets(warehouse: Path) -> list[int]:

@@ -13,7 +13,6 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,10 @@ COMMIT_RECORDS = 5
 COMMIT_BYTES = COMMIT_RECORDS * RECORD_BYTES
 
 
-def add_commits(
-    table: Path, count: int, file_of: Callable[[int], Path] | None = None, *, newest_age_s: float = 0
-) -> None:
+def add_commits(table: Path, count: int, *, newest_age_s: float = 0) -> None:
     """`count` more commits, one a second, the newest `newest_age_s` seconds ago, each with one file of COMMIT_RECORDS.
 
-    `file_of(offset)` writes the file that begins there; without it all files are links to the newest one, and only
-    the Delta log says that their offsets differ.
+    All files are links to the newest one, and only the Delta log says that their offsets differ.
     """
     newest_at = time.time() - newest_age_s
     log = table / "_delta_log"
@@ -37,14 +33,14 @@ def add_commits(
     actions = [json.loads(line) for line in (log / f"{newest:020d}.json").read_text().splitlines()]
     checksum = json.loads((log / f"{newest:020d}.crc").read_text())
     for step in range(1, count + 1):
-        one = [_next(table, action, step, file_of) for action in actions]
+        one = [_next(table, action, step) for action in actions]
         at = newest_at - (count - step)
         _write(log / f"{newest + step:020d}.json", "".join(json.dumps(action) + "\n" for action in one), at)
         checksum = _grown(checksum, one)
         _write(log / f"{newest + step:020d}.crc", json.dumps(checksum), at)
 
 
-def _next(table: Path, action: dict[str, Any], step: int, file_of: Callable[[int], Path] | None) -> dict[str, Any]:
+def _next(table: Path, action: dict[str, Any], step: int) -> dict[str, Any]:
     """An action of the newest commit as it would be `step` commits later."""
     later = copy.deepcopy(action)
     if "txn" in later:
@@ -54,17 +50,17 @@ def _next(table: Path, action: dict[str, Any], step: int, file_of: Callable[[int
         state["offset"] += step * COMMIT_BYTES
         later["domainMetadata"]["configuration"] = json.dumps(state)
     elif "add" in later:
-        _move(table, later["add"], step, file_of)
+        _move(table, later["add"], step)
     else:
         later["commitInfo"]["txnId"] = str(uuid.uuid4())
     return later
 
 
-def _move(table: Path, add: dict[str, Any], step: int, file_of: Callable[[int], Path] | None) -> None:
+def _move(table: Path, add: dict[str, Any], step: int) -> None:
     statistics = json.loads(add["stats"])
     for bounds in (statistics["minValues"], statistics["maxValues"]):
         bounds["offset"] += step * COMMIT_BYTES
-    path = _link(table, add["path"]) if file_of is None else file_of(statistics["minValues"]["offset"])
+    path = _link(table, add["path"])
     add.update(path=path.name, size=path.stat().st_size, stats=json.dumps(statistics))
 
 

@@ -303,27 +303,19 @@ class Short(MemoryMaster):
 
 @dataclass(frozen=True, slots=True)
 class Failing(MemoryMaster):
-    """Yields one chunk, then raises `error`."""
+    """Raises `error` in place of the record at `at`; without that, behind the first record of what is asked for."""
 
+    at: int | None = None
     error: LogtwinError = field(default_factory=lambda: CorruptRecord("the body's checksum is wrong"))
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk]:
-        yield chunk_of([row for row in self.records() if row["offset"] in owned][:1])
-        raise self.error
-
-
-@dataclass(frozen=True, slots=True)
-class FailingAt(MemoryMaster):
-    """Raises `error` in place of the chunk that begins `at`."""
-
-    at: int = -1
-    error: LogtwinError = field(default_factory=lambda: CorruptRecord("the body's checksum is wrong"))
-
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        for chunk in MemoryMaster.read(self, owned, committed=committed, boundary=boundary):
-            if chunk.covered.start == self.at:
-                raise self.error
-            yield chunk
+        for row in self.records():
+            if row["offset"] in owned:
+                if row["offset"] == self.at:
+                    raise self.error
+                yield chunk_of([row])
+                if self.at is None:
+                    raise self.error
 
 
 class RecordingSession:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -156,10 +156,6 @@ def sent_at(offset: int) -> datetime:
 def partitions(*offsets: tuple[int, ...], end: int, topic: LogId = ORDERS) -> dict[int, MemoryPartition]:
     """Those of one topic, all of one length, with records at these offsets."""
     return {number: MemoryPartition(number, at, end, topic) for number, at in enumerate(offsets)}
-
-
-def by_log(of_topic: Mapping[int, MemoryPartition]) -> dict[str, MemoryPartition]:
-    return {str(one.log_id): one for one in of_topic.values()}
 
 
 @dataclass(frozen=True, slots=True)

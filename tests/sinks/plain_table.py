@@ -19,9 +19,10 @@ from typing import Any, Final
 
 from pyspark.sql.types import StructType
 
+from sinks.delta.actions import Action, Partition, appended, exchanged, transaction_version
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
-from sinks.delta.kernel import Action, KernelConflict, KernelTable, Overlap, Partition, _add, _remove, _version
+from sinks.delta.kernel import KernelConflict, KernelTable, Overlap
 from sinks.delta.log_checks import actions_of, engine_info
 from sinks.storage.place import placed
 from sources.errors import ReplicaError
@@ -111,8 +112,7 @@ class PlainTable:
         domains: Mapping[str, str | None] | None = None,
         transactions: Mapping[str, int] | None = None,
     ) -> int:
-        further = [_version(*one) for one in (transactions or {}).items()]
-        return self._commit(on, [*further, *(_add({}, one) for one in files)], domains or {}, transaction)
+        return self._commit(on, appended(files, transactions or {}), domains or {}, transaction)
 
     def files(
         self, on: PlainSnapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
@@ -131,14 +131,13 @@ class PlainTable:
         schema: StructType | None = None,
     ) -> int:
         evolved = [] if schema is None else [{"metaData": {**on.metadata, "schemaString": schema.json()}}]
-        actions = [*evolved, *map(_remove, removed), *(_add(*one) for one in added)]
+        actions = [*evolved, *exchanged(removed, added)]
         return self._commit(on, actions, domains, transaction, is_alone=schema is not None or not over_appends)
 
     def rearrange(
         self, on: PlainSnapshot, removed: Sequence[StoredFile], added: Sequence[tuple[Partition, DataFile]]
     ) -> int:
-        removals = [_remove(file, are_rows_gone=False) for file in removed]
-        return self._commit(on, [*removals, *(_add(*one, are_rows_new=False) for one in added)])
+        return self._commit(on, exchanged(removed, added, is_change=False))
 
     def run_hooks(self) -> None:
         """Nothing: no commit here leaves a checksum or a checkpoint to write."""
@@ -169,7 +168,7 @@ class PlainTable:
             _domain(name, (on.domain(name) or "") if text is None else text, text is None)
             for name, text in domains.items()
         ]
-        own = [*([] if transaction is None else [_version(*transaction)]), *named, *actions]
+        own = [*([] if transaction is None else [transaction_version(*transaction)]), *named, *actions]
         version = on.version + 1
         while not self._put(version, own):
             if is_alone:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,7 @@ from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.incident import Action
 from sinks.delta.data_file import DataFile
-from sources.errors import CorruptRecord, CoverageError, LogtwinError, MasterUnreachable
+from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset
 from tests.sinks.accounts import incident
@@ -47,15 +46,6 @@ def proven(*reports: SplitReport, position: int | None = 0) -> ProvenBatch:
     return batch
 
 
-def test_a_report_survives_its_way_to_the_driver() -> None:
-    whole = report((0, 100), records(0, 40), damage(40, 60), damage(60, 70, GONE, is_kept=False), records(70, 100))
-    failed = SplitReport(LOG, span(0, 50), span(0, 100), error=CorruptRecord("bad", offset=7))
-    assert pickle.loads(pickle.dumps(whole)) == whole  # noqa: S301 - ours
-    again: SplitReport = pickle.loads(pickle.dumps(failed))  # noqa: S301 - ours
-    assert again.error is not None
-    assert (type(again.error), again.error.facts()) == (CorruptRecord, {**failed.error.facts()})  # type: ignore[union-attr]
-
-
 def test_records_and_damage_cover_the_batch_together() -> None:
     batch = proven(report((50, 100), damage(50, 60), records(60, 100)), report((0, 50), records(0, 50)))
     assert batch.range == span(0, 100)
@@ -69,19 +59,52 @@ def test_records_and_damage_cover_the_batch_together() -> None:
     assert batch.link == Link.of(span(90, 100), b"last")
 
 
+def test_an_overlap_moves_from_the_position_to_the_end() -> None:
+    pieces = replace(records(50, 100), mark=7, link=None), records(20, 50)
+    batch = proven(report((50, 100), pieces[0]), report((0, 50), pieces[1]), position=20)
+    assert (batch.range, batch.is_overlap, batch.mark, batch.link) == (span(20, 100), True, 7, None)
+    assert [file.name for file in batch.files] == ["20.parquet", "50.parquet"]
+    assert (batch.records, batch.lost) == (3 + 5, ())
+
+
+def test_a_file_that_splits_share_is_committed_once() -> None:
+    file = DataFile("shared.parquet", 1, 2, 10, "{}")
+    pieces = [replace(one, file=file) for one in (records(0, 50), records(50, 100))]
+    assert proven(*(report((at * 50, at * 50 + 50), one) for at, one in enumerate(pieces))).files == [file]
+
+
+def test_nothing_new_and_a_gap() -> None:
+    asked = report((0, 100))
+    assert prove_batch([asked], Offset(100)) is None
+    assert prove_batch([asked], Offset(140)) is None
+    assert prove_batch([report((7, 7), batch=(7, 7))], Offset(0)) is None
+    assert prove_batch([], Offset(0)) is None
+    with pytest.raises(Gap) as caught:
+        prove_batch([report((10, 100), records(10, 100), batch=(10, 100))], Offset(9))
+    assert caught.value.offset == 9
+
+
 @pytest.mark.parametrize(
     "pieces",
     [
         (records(0, 50), damage(60, 100)),
+        (records(0, 50),),
+        (records(10, 100),),
+        (records(0, 50), records(60, 100)),
+        (records(0, 50), records(40, 100)),
+        (records(0, 100), records(0, 100)),
         (records(0, 60), damage(50, 100)),
         (damage(0, 50), damage(40, 100)),
         (damage(0, 90),),
         (damage(10, 100),),
         (records(0, 50), damage(50, 100), records(100, 120)),
     ],
-    ids=["a hole before", "an overlap", "damage twice", "short", "late", "a record of the next batch"],
-)
-def test_damage_excuses_no_hole_and_no_overlap(pieces: tuple[WrittenStretch | Damaged, ...]) -> None:
+    ids=[
+        "damage late", "records short", "records late", "a hole", "records overlap", "records twice", "an overlap",
+        "damage twice", "damage short", "damage begins late", "a record of the next batch",
+    ],
+)  # fmt: skip
+def test_what_does_not_cover_the_batch_is_refused(pieces: tuple[WrittenStretch | Damaged, ...]) -> None:
     with pytest.raises(CoverageError):
         prove_batch([report((0, 100), *pieces)], Offset(0))
 
@@ -120,7 +143,7 @@ def test_a_batch_of_damage_alone() -> None:
 
 
 def failed(
-    split: tuple[int, int], error: LogtwinError, *pieces: WrittenStretch, until: int | None = None
+    split: tuple[int, int], error: LogtwinError | None, *pieces: WrittenStretch, until: int | None = None
 ) -> SplitReport:
     return replace(report(split, *pieces), error=error, until=None if until is None else Offset(until))
 
@@ -128,10 +151,12 @@ def failed(
 BROKEN, AWAY = CorruptRecord("bad", offset=70), MasterUnreachable("it broke", offset=70)
 
 
-def test_records_before_damage_in_a_split_are_proven() -> None:
+@pytest.mark.parametrize("error", [BROKEN, None], ids=["damaged", "what came in time"])
+def test_a_split_s_records_are_proven_as_far_as_it_is_sound(error: LogtwinError | None) -> None:
     late = report((80, 100), records(80, 100))
-    batch = proven(report((0, 50), records(0, 50)), late, failed((50, 80), BROKEN, records(50, 70), until=70))
+    batch = proven(report((0, 50), records(0, 50)), late, failed((50, 80), error, records(50, 70), until=70))
     assert (batch.range, batch.late) == (span(0, 70), (late,))
+    assert not {file.name for file in batch.files} & late.files
     assert [piece.covered.range for piece in batch.written] == [span(0, 50), span(50, 70)]
 
 
@@ -154,10 +179,7 @@ def test_damage_where_the_batch_begins_is_its_error() -> None:
 def test_a_split_that_cannot_be_read_fails_the_batch() -> None:
     with pytest.raises(MasterUnreachable):
         prove_batch([report((0, 50), records(0, 50)), failed((50, 100), AWAY)], Offset(0))
-
-
-def test_damage_does_not_hide_a_hole_before_it() -> None:
-    with pytest.raises(CoverageError):
+    with pytest.raises(CoverageError):  # damage does not hide a hole before it
         prove_batch([report((0, 50), records(0, 40)), failed((50, 100), BROKEN)], Offset(0))
 
 

@@ -21,8 +21,8 @@ from sinks.tables import LEDGER, LOG, METADATA_TABLES
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
 from tests.sinks.at_once import at_once
+from tests.sinks.long_log import file_of
 from tests.sinks.spans import span
-from tests.sinks.test_position import file_of
 
 A = {"log_id": "rocketmq/broker-a"}
 
@@ -123,15 +123,6 @@ def test_each_version_can_be_had_again(table: KernelTable) -> None:
         table.snapshot_at(3)
 
 
-def test_what_another_one_commits_is_seen_at_once(session: SparkSession, table: KernelTable) -> None:
-    other = KernelTable(session, table.path)
-    table.commit(table.existing(), domains={"place": "1"})
-    other.commit(other.existing(), domains={"place": "2"})
-    assert (table.existing().version, table.existing().domain("place")) == (2, "2")
-    table.commit(table.existing(), domains={"place": "3"})
-    assert other.existing().domain("place") == "3"
-
-
 def test_a_table_that_was_restored_from_a_copy_is_what_it_is_now(
     session: SparkSession, table: KernelTable, tmp_path: Path
 ) -> None:
@@ -173,21 +164,6 @@ def test_one_commit_carries_all_there_is(table: KernelTable) -> None:
     assert DeltaTable(table.path).to_pyarrow_table().num_rows == 5
 
 
-def test_a_commit_may_be_empty(table: KernelTable) -> None:
-    assert [table.commit(table.existing()) for _ in range(2)] == [1, 2]
-
-
-def test_a_domain_that_is_removed_is_gone_and_cannot_be_removed_again(table: KernelTable) -> None:
-    table.commit(table.existing(), domains={"place": "1", "elsewhere": "2"})
-    table.commit(table.existing(), domains={"place": None})
-    assert table.existing().domain("place") is None
-    assert table.existing().domain("elsewhere") == "2"
-    with pytest.raises(ReplicaError):
-        table.commit(table.existing(), domains={"place": None})
-    table.commit(table.existing(), domains={"place": "3"})
-    assert table.existing().domain("place") == "3"
-
-
 # --- conflicts
 
 
@@ -211,15 +187,6 @@ def test_further_transactions_are_compared_with_nothing(table: KernelTable) -> N
     table.commit(before, transactions={"a": 3}, transaction=("c", 1))
     found = table.existing()
     assert [found.transaction_version(name) for name in "abc"] == [3, 7, 1]
-
-
-def test_one_domain_is_written_by_one_of_two(table: KernelTable) -> None:
-    both = table.existing()
-    table.commit(both, domains={"place": "1"})
-    with pytest.raises(KernelConflict, match="place"):
-        table.commit(both, domains={"place": "2"})
-    table.commit(both, domains={"elsewhere": "3"})
-    assert (table.existing().domain("place"), table.existing().domain("elsewhere")) == ("1", "3")
 
 
 def test_properties_change_alone(table: KernelTable) -> None:
@@ -268,13 +235,6 @@ def test_an_exchange_steps_over_appends_only_where_it_may(table: KernelTable) ->
         table.replace(old, files, [], domains={}, over_appends=True)
     with pytest.raises(KernelConflict):  # somebody wrote the domain
         table.replace(old, [], [], domains={"place": "2"}, over_appends=True)
-
-
-def test_who_appends_steps_over_exchanges(table: KernelTable) -> None:
-    table.commit(table.existing(), [file_of(table.path, 0, 5)])
-    old = table.existing()
-    table.replace(old, table.files(old, A), [], domains={"place": "1"})
-    assert table.commit(old, [file_of(table.path, 5, 10)], domains={"stream": "1"}) == 3
 
 
 def test_what_is_rearranged_is_no_change_and_may_not_be_gone(table: KernelTable) -> None:

@@ -13,7 +13,6 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.delta.delta_log import newest
-from sinks.delta.log_checks import engine_info
 from sources.errors import ReplicaError
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import MemoryMaster
@@ -123,12 +122,6 @@ def test_what_a_reader_would_have_to_know_is_left_to_spark(
         newest(str(tmp_path))
 
 
-def counted(*actions: dict[str, Any]) -> list[str]:
-    """The lines of a commit of ours."""
-    info = {"commitInfo": {"engineInfo": f"Kernel-4.4.0/{engine_info(len(actions))}"}}
-    return [json.dumps(one) + "\n" for one in (info, *actions)]
-
-
 def file(folder: Path, version: int, ending: str = "json") -> Path:
     return folder / "_delta_log" / f"{version:020}.{ending}"
 
@@ -143,21 +136,6 @@ def test_a_damaged_commit_is_named(tmp_path: Path, version: int, content: str) -
     with pytest.raises(ReplicaError, match=f"cannot be read; found {version:020}.json") as caught:
         newest(str(tmp_path))
     assert "backup" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("kept", [1, 2, 3, 4])
-def test_a_commit_of_ours_has_all_of_its_actions(tmp_path: Path, kept: int) -> None:
-    begun(tmp_path)
-    lines = counted({"txn": {"appId": "x", "version": 3}}, added("b"), {"remove": {"path": "a"}})
-    file(tmp_path, 1).write_text("".join(lines[:kept]))
-    written(tmp_path, 2, added("c"))
-    if kept < len(lines):
-        with pytest.raises(ReplicaError, match=f"{kept - 1} of its 3 actions"):
-            newest(str(tmp_path))
-    else:
-        found = newest(str(tmp_path))
-        assert found is not None
-        assert [*found.files] == ["b", "c"]
 
 
 @pytest.mark.parametrize("lacks", ["protocol", "metaData"])

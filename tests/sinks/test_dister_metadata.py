@@ -16,8 +16,7 @@ from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, NodeInfo, encode
 from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.dister.services import encode as service_file
-from sources.errors import LogtwinError, MasterError, MasterSilent
-from sources.metadata import FetchedMetadata
+from sources.errors import LogtwinError, MasterError
 from sources.offsets import LogId
 
 LOG = LogId("dister", "orders")
@@ -38,8 +37,14 @@ class Replica:
     def look(self) -> tuple[int, int]:
         """Fetch and record both, with tables opened anew. Returns how many versions began or ended of each."""
         self._at += timedelta(minutes=1)
-        services, peers = map(self._record, self._fetched())
-        return services, peers
+        peers = self.leader / PEERS_FILE
+        changed = []
+        for fetched in list(fetch(str(self.leader), str(peers) if peers.exists() else None)):
+            if isinstance(fetched.items, LogtwinError):
+                raise fetched.items
+            table = MetadataTable(self._spark, str(self.warehouse), LOG, fetched.kind)
+            changed.append(0 if fetched.items is None else table.record(fetched.items, self._at, fetched.version))
+        return changed[0], changed[1]
 
     def services(self, registry: ServiceRegistry) -> int:
         """The leader writes these services; then a look."""
@@ -60,18 +65,6 @@ class Replica:
 
     def commits(self, name: str) -> int:
         return int(DeltaTable(str(self.warehouse / name)).version())
-
-    def _fetched(self) -> list[FetchedMetadata]:
-        peers = self.leader / PEERS_FILE
-        return list(fetch(str(self.leader), str(peers) if peers.exists() else None))
-
-    def _record(self, fetched: FetchedMetadata) -> int:
-        if fetched.items is None:
-            return 0
-        if isinstance(fetched.items, LogtwinError):
-            raise fetched.items
-        table = MetadataTable(self._spark, str(self.warehouse), LOG, fetched.kind)
-        return table.record(fetched.items, self._at, fetched.version)
 
 
 @pytest.fixture
@@ -113,18 +106,6 @@ def test_45_an_id_that_moves_alone_is_remembered(replica: Replica) -> None:
     assert replica.current("dister_services", "type") == ["web"]
 
 
-def test_46_removing_all_services_is_a_state_with_an_id(replica: Replica) -> None:
-    assert replica.services(registry(100, web="web")) == 1
-    assert replica.services(registry(200)) == 1
-    assert replica.current("dister_services", "service_key") == []
-    with pytest.raises(MasterError, match="older"):
-        replica.services(registry(100, web="web"))
-    (replica.leader / SERVICE_FILE).unlink()
-    with pytest.raises(MasterError, match="older"):  # a file that is gone is no registry without services
-        replica.look()
-    assert replica.services(registry(201, web="web")) == 1
-
-
 def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> None:
     """DI-119: Nodes of a name are replaced, a set of none removes them, across holes in their indexes."""
     with EmbeddedLeader(replica.leader, group="orders") as leader:
@@ -141,21 +122,6 @@ def test_46_47_what_the_leader_does_is_what_the_table_says(replica: Replica) -> 
         assert replica.current("dister_services", "node") == []
 
 
-def test_48_a_torn_file_changes_nothing(replica: Replica) -> None:
-    """DI-115."""
-    replica.services(registry(100, web="web"))
-    path = replica.leader / SERVICE_FILE
-    whole = service_file(registry(200, db="mysql"))
-    for size in (0, 7, len(whole) - 1):
-        path.write_bytes(whole[:size])
-        with pytest.raises(MasterSilent):
-            replica.look()
-    assert replica.current("dister_services", "name") == ["web"]
-    path.write_bytes(whole)
-    replica.look()
-    assert replica.current("dister_services", "name") == ["db"]
-
-
 def test_49_who_is_not_listed_goes_and_the_leader_stays(replica: Replica) -> None:
     """DI-102, DI-104, D-28: the list that a leader sends lacks the leader."""
     one = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
@@ -166,15 +132,6 @@ def test_49_who_is_not_listed_goes_and_the_leader_stays(replica: Replica) -> Non
     moved = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6", raft=2)
     assert replica.nodes(moved) == 3  # another leader, so the old one is a node like others
     assert replica.current("dister_peers", "id") == ["B2"]
-
-
-def test_49_a_placeholder_is_replaced_by_the_node(replica: Replica) -> None:
-    added = NodeInfo(id="10.0.0.2", ip="10.0.0.2")
-    real = NodeInfo(id="B2", ip="10.0.0.2", group="orders", version="1.6")
-    replica.nodes(LEADER, added)
-    assert replica.current("dister_peers", "id") == ["10.0.0.2", "A1"]
-    replica.nodes(LEADER, added, real)
-    assert replica.current("dister_peers", "id") == ["A1", "B2"]
 
 
 def test_ids_of_nodes_that_move_with_every_entry_begin_no_version(replica: Replica) -> None:

@@ -30,24 +30,15 @@ def stats(*batches: pa.RecordBatch) -> dict[str, object]:
 
 def test_statistics_of_several_batches() -> None:
     found = stats(
-        batch(offset=pa.array([3, 9]), topic=pa.array(["b", None])),
-        batch(offset=pa.array([1, 2]), topic=pa.array([None, None], pa.string())),
-        batch(offset=pa.array([5]), topic=pa.array(["ä"])),
+        batch(offset=pa.array([3, 9]), topic=pa.array(["b", None]), tags=pa.nulls(2, pa.string())),
+        batch(offset=pa.array([1, 2]), topic=pa.nulls(2, pa.string()), tags=pa.nulls(2, pa.string())),
+        batch(offset=pa.array([5]), topic=pa.array(["ä"]), tags=pa.nulls(1, pa.string())),
     )
     assert found == {
         "numRecords": 5,
         "minValues": {"offset": 1, "topic": "b"},
         "maxValues": {"offset": 9, "topic": "ä"},
-        "nullCount": {"offset": 0, "topic": 3},
-    }
-
-
-def test_a_column_of_nulls_has_no_bounds() -> None:
-    assert stats(batch(tags=pa.array([None, None], pa.string()))) == {
-        "numRecords": 2,
-        "minValues": {},
-        "maxValues": {},
-        "nullCount": {"tags": 2},
+        "nullCount": {"offset": 0, "topic": 3, "tags": 5},
     }
 
 
@@ -59,12 +50,6 @@ def test_timestamps_are_written_in_milliseconds_and_rounded_outwards() -> None:
     assert found["maxValues"] == {"store_timestamp": "2024-01-01T00:00:00.001Z"}
 
 
-def test_whole_milliseconds_stay_as_they_are() -> None:
-    at = pa.array([1_704_067_200_123_000], TIMESTAMP)
-    found = stats(batch(store_timestamp=at))
-    assert found["minValues"] == found["maxValues"] == {"store_timestamp": "2024-01-01T00:00:00.123Z"}
-
-
 def test_a_time_that_iso_8601_cannot_carry_has_no_bound() -> None:
     assert upper_bound(2**62, TIMESTAMP) is None
     assert lower_bound(-(2**62), TIMESTAMP) is None
@@ -74,11 +59,8 @@ def test_long_text_is_cut() -> None:
     assert lower_bound("a" * 100, pa.string()) == "a" * 32
     assert upper_bound("a" * 100, pa.string()) == "a" * 32 + "\U0010ffff"
     assert lower_bound("a" * 32, pa.string()) == upper_bound("a" * 32, pa.string()) == "a" * 32
-
-
-def test_text_that_no_cut_exceeds_stays_whole() -> None:
     greatest = "a" * 32 + "\U0010ffff\U0010ffff"
-    assert upper_bound(greatest, pa.string()) == greatest
+    assert upper_bound(greatest, pa.string()) == greatest  # no cut exceeds it
 
 
 @given(st.lists(st.text(alphabet="aé\U0001f600\U0010ffff", max_size=40), min_size=1))
@@ -94,11 +76,6 @@ def test_times_lie_within_their_bounds(values: list[int]) -> None:
     least, greatest = (datetime.fromisoformat(found[side]["at"]) for side in ("minValues", "maxValues"))  # type: ignore[index]
     assert all(least <= EPOCH + timedelta(microseconds=value) <= greatest for value in values)
     assert EPOCH + timedelta(microseconds=max(values)) > greatest - timedelta(milliseconds=1)
-
-
-@pytest.mark.parametrize("kind", [pa.int32(), pa.int64()])
-def test_numbers_are_exact(kind: pa.DataType) -> None:
-    assert lower_bound(-7, kind) == upper_bound(-7, kind) == -7
 
 
 IDS = ["rocketmq/" + "a" * (size - 9) for size in (31, 32, 33, 60)] + ["rocketmq/" + "a" * 31 + end for end in "bcz|"]

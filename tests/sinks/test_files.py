@@ -15,7 +15,6 @@ import pytest
 
 from sinks.delta.file_statistics import Statistics
 from sinks.delta.files import FileWriter, discard, new_name
-from sinks.storage.place import open_folder
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_master import MemoryMaster, chunk_of
@@ -38,6 +37,8 @@ def test_a_file_holds_what_was_written(tmp_path: Path) -> None:
         file = writer.finish()
     path = tmp_path / name
     assert (file.name, file.size_bytes, file.records) == (name, path.stat().st_size, 25)
+    groups = pq.ParquetFile(path).metadata
+    assert [groups.row_group(at).num_rows for at in range(groups.num_row_groups)] == [10, 15]
     expected = pa.Table.from_batches([table_rows(0, 10), table_rows(10, 25)])
     assert pq.read_table(path).cast(expected.schema).equals(expected)
 
@@ -104,22 +105,6 @@ def test_how_the_columns_of_kafka_log_are_stored(tmp_path: Path) -> None:
         "log_id", "epoch", "topic", "partition", "leader_epoch", "timestamp_type", "headers.list.element.key",
     }  # fmt: skip
     assert {name for name, encodings in stored.items() if "DELTA_BINARY_PACKED" in encodings} == {"offset", "timestamp"}
-
-
-def test_each_batch_is_a_row_group(tmp_path: Path) -> None:
-    with FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
-        writer.write(table_rows(0, 10))
-        writer.write(table_rows(10, 25))
-        writer.finish()
-    metadata = pq.ParquetFile(tmp_path / "one.parquet").metadata
-    assert [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)] == [10, 15]
-
-
-def test_a_file_that_is_given_up_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), FileWriter(LOG, str(tmp_path), "one.parquet") as writer:
-        writer.write(table_rows(0, 10))
-        raise KeyError("the master's bytes are wrong")
-    assert list(tmp_path.iterdir()) == []
 
 
 def other_rows() -> pa.RecordBatch:
@@ -207,24 +192,8 @@ def test_nothing_is_written_behind_what_failed(tmp_path: Path) -> None:
     assert all(room.acquire(blocking=False) for _ in range(4))
 
 
-def test_names_are_not_to_be_guessed() -> None:
-    names = {new_name(Offset(17)) for _ in range(100)}
-    assert len(names) == 100
-    assert all(name.startswith("part-00000000000000000017-") for name in names)
-
-
 def test_discard_takes_what_is_there_and_minds_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b").touch()
     discard(str(tmp_path), ["a", "missing"])
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
-
-
-def test_a_folder_may_be_a_uri_with_spaces(tmp_path: Path) -> None:
-    folder = tmp_path / "a b"
-    folder.mkdir()
-    with FileWriter(LOG, f"file://{folder}", "one.parquet") as writer:
-        writer.write(table_rows(0, 1))
-        writer.finish()
-    assert (folder / "one.parquet").exists()
-    assert open_folder(str(folder))[1] == str(folder)

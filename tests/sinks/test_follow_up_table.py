@@ -58,19 +58,11 @@ def test_what_several_owe_is_one_commit_and_each_has_its_version(following: Foll
     assert following.append(a=5, b=7) == {"a", "b"}
     assert (following.rows, following.version) == (["a", "b"], 1)
     assert following.table.versions(["a", "b", "c"]) == {"a": 5, "b": 7, "c": 0}
-
-
-def test_who_is_that_far_already_is_left_out(following: Following) -> None:
-    following.append(a=5, b=7)
+    # who is that far already is left out
     assert following.append(a=5, b=8, c=1) == {"b", "c"}
     assert (following.rows, following.asked[-1]) == (["a", "b", "b", "c"], {"b", "c"})
     assert following.append(a=4, b=8) == set()
     assert (following.version, len(following.asked)) == (2, 2)
-
-
-def test_nothing_owed_is_nothing(following: Following) -> None:
-    assert following.append() == set()
-    assert (following.version, following.asked) == (0, [])
 
 
 def test_one_who_comes_in_between_is_not_added_a_second_time(

@@ -21,11 +21,9 @@ from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.tables import KAFKA_LOG
 from sources.errors import (
-    CorruptRecord,
     CoverageError,
     Gap,
     LogtwinError,
-    MasterSilent,
     Recreated,
     Rewritten,
 )
@@ -34,11 +32,9 @@ from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_partition import (
     ORDERS,
     TOPIC_ID,
-    FailingPartition,
     MemoryPartition,
     ScriptedPartition,
     partitions,
-    sent_at,
 )
 from tests.sinks.spans import span
 
@@ -130,25 +126,6 @@ def test_partitions_share_one_file_each_in_order(warehouse: Path) -> None:
     }
 
 
-def test_each_split_is_reported_as_it_was_answered(warehouse: Path) -> None:
-    found = reports(warehouse, (1, (0, 20), (0, 40)), whole(0, 0, 23), (1, (20, 40), (0, 40)))
-    assert [(report.log_id, report.split, report.batch) for report in found] == [
-        (log(1), span(0, 20), span(0, 40)), (log(0), span(0, 23), span(0, 23)), (log(1), span(20, 40), span(0, 40)),
-    ]  # fmt: skip
-    pieces = written(found)
-    assert [(piece.covered.range, piece.records, piece.mark) for piece in pieces] == [
-        (span(0, 20), 20, 1), (span(0, 23), 8, 2), (span(20, 40), 20, 3),
-    ]  # fmt: skip
-    for report, piece in zip(found, pieces, strict=True):
-        partition = TOPIC[int(report.log_id[-1])]
-        assert piece.bytes == len(partition.chunk(piece.covered.range).raw)
-        assert piece.checksum == checksum(partition, piece.covered.range)
-        assert piece.link is None
-    # of 0, 1, 2, 7, 8, 19, 20 and 21 those have no time that are 2 modulo 3
-    first, last = (int(sent_at(offset).timestamp() * 1_000_000) for offset in (0, 21))
-    assert (pieces[1].first_store_us, pieces[1].last_store_us) == (first, last)
-
-
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("scratch")
@@ -195,13 +172,6 @@ def test_holes_alone_leave_no_file_but_move_the_position(warehouse: Path) -> Non
     assert [(row.range, row.records) for row in proven.ledger(9)] == [(span(0, 40), 0)]
 
 
-def test_of_several_splits_of_a_log_each_has_a_file_of_its_own(warehouse: Path) -> None:
-    """What comes to nothing because another split did must not be in a file that other logs need."""
-    found = reports(warehouse, (0, (0, 20), (0, 40)), (0, (20, 40), (0, 40)), whole(1))
-    assert [len(report.files) for report in found] == [1, 1, 1]
-    assert len(files(warehouse)) == 3
-
-
 @pytest.mark.parametrize(("record_bytes", "expected"), [(10_000, [span(0, 40)]), (10, [span(0, 20), span(20, 40)])])
 def test_how_long_a_file_is_bytes_say_and_not_offsets(
     warehouse: Path, record_bytes: int, expected: list[OffsetRange]
@@ -245,18 +215,6 @@ def test_a_split_off_the_position_is_refused_alone(
 
 
 # --- what goes wrong while reading
-
-
-@pytest.mark.parametrize(
-    "error", [CorruptRecord("bad checksum", offset=8), MasterSilent("nothing comes", offset=8)], ids=["for good", "now"]
-)
-def test_an_error_travels_as_a_value_and_leaves_no_row(warehouse: Path, error: LogtwinError) -> None:
-    topic = {**TOPIC, 1: FailingPartition.like(ALL, error=error)}
-    sound, wrong = reports(warehouse, whole(0), whole(1), topic=topic)
-    assert wrong.error is not None
-    assert (type(wrong.error), wrong.error.log, wrong.error.offset) == (type(error), log(1), 8)
-    assert written([sound])[0].records == 9
-    assert {row["log_id"] for row in stored(warehouse)} == {log(0)}
 
 
 def moved(chunk: Chunk, covered: OffsetRange) -> Chunk:

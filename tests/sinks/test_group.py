@@ -25,7 +25,6 @@ from sources.errors import (
     TakenOver,
 )
 from sources.master import PlanFailed, Planned
-from sources.offsets import Offset
 from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, splits
 from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
@@ -73,19 +72,6 @@ def test_logs_move_in_one_commit_and_each_account_is_right(plain: SparkSession, 
     assert not results["a"].incidents
 
 
-def test_append_overlap_and_replay_in_one_batch(plain: SparkSession, tmp_path: Path) -> None:
-    masters = sound("a", "b", "c", sizes=SIZES)
-    members, tables = Members(plain, tmp_path, masters), Tables(plain, tmp_path)
-    members.bring(100)
-    members.apply(*splits("a", 100, 500), *splits("b", 10, 500), *splits("c", 0, 100))
-    assert members.positions() == {"a": 500, "b": 500, "c": 100}
-    assert {name: one.is_overlap for name, one in members.results.items()} == {"a": False, "b": True, "c": False}
-    assert members.results["c"].range == span(100, 100)
-    assert members.promises == {"a": [100, 500], "b": [100, 500], "c": [100, 100]}
-    for name, end in (("a", 500), ("b", 500), ("c", 100)):
-        tables.assert_one_copy(masters[name], end)
-
-
 def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(plain: SparkSession, tmp_path: Path) -> None:
     seen: list[BatchStep] = []
     members, tables = (
@@ -99,13 +85,6 @@ def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(plain: SparkS
     assert seen == [BatchStep.ACKNOWLEDGE]
     assert members.promises == {"a": [500, 500], "b": [500, 500]}
     assert (tables.version("log"), tables.version("ledger")) == before
-
-
-def test_a_batch_of_nothing_is_nothing(plain: SparkSession, tmp_path: Path) -> None:
-    seen: list[BatchStep] = []
-    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
-    members.apply()
-    assert (members.results, members.errors, seen) == ({}, {}, [])
 
 
 def test_plans_of_a_log_that_left_are_ignored(plain: SparkSession, tmp_path: Path) -> None:
@@ -198,20 +177,18 @@ def test_whatever_one_log_meets_the_others_are_committed(plain: SparkSession, tm
         tables.assert_one_copy(master, 500)
 
 
-def test_where_every_log_meets_something_nothing_is_committed(plain: SparkSession, tmp_path: Path) -> None:
-    masters = sound("a", "b", sizes=SIZES)
-    tables, seen = Tables(plain, tmp_path), list[BatchStep]()
-    Members(plain, tmp_path, masters).bring(100)
-    failing = {
-        "a": Failing(SIZES, log_id=named("a"), error=MasterUnreachable("no connection")),
-        "b": Short(SIZES, log_id=named("b"), stop=410),
-    }
-    members = Members(plain, tmp_path, failing, on_step=seen.append)
-    before = tables.version("log"), tables.version("ledger")
+def test_a_defect_behind_the_commit_is_its_log_s_own(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise KeyError("nobody thought of it")
+
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
+    monkeypatch.setattr(members.replicas["a"], "follow", fail)
     members.bring(500)
-    assert {name: type(error) for name, error in members.errors.items()} == {"a": MasterUnreachable, "b": CoverageError}
-    assert (seen, (tables.version("log"), tables.version("ledger"))) == ([], before)
-    assert tables.files_of_no_commit() == []
+    assert [(name, type(one)) for name, one in members.errors.items()] == [("a", LogtwinError)]
+    assert "KeyError: 'nobody thought of it'" in str(members.errors["a"].found)
+    assert (list(members.results), members.positions()) == (["b"], {"a": 500, "b": 500})
 
 
 # --- kills
@@ -238,23 +215,6 @@ def test_a_kill_after_any_step_leaves_one_copy_of_each(plain: SparkSession, tmp_
         tables.assert_one_copy(master, 500, but=[405] if name == "c" else [])
 
 
-def test_a_kill_between_two_acknowledgements(plain: SparkSession, tmp_path: Path) -> None:
-    class Dying(RecordingSession):
-        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-            raise Killed
-
-    masters = sound("a", "b", "c", sizes=SIZES)
-    tables = Tables(plain, tmp_path)
-    killed = Members(plain, tmp_path, masters, sessions={"b": Dying()})
-    with pytest.raises(Killed):
-        killed.bring(500)
-    assert killed.promises == {"a": [500], "b": [], "c": []}
-    again = Members(plain, tmp_path, masters)
-    assert again.positions() == dict.fromkeys("abc", 500)
-    for master in masters.values():
-        tables.assert_one_copy(master, 500)
-
-
 def test_unheard_commits_leave_one_copy_in_every_table(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -272,59 +232,16 @@ def test_unheard_commits_leave_one_copy_in_every_table(
 # --- masters that are slow
 
 
-def test_what_has_come_in_time_is_committed_up_to_the_last_whole_record(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {
-        **sound("a", sizes=SIZES),
-        "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=120),
-    }
-    members, tables = Members(plain, tmp_path, masters, patience_s=1.0), Tables(plain, tmp_path)
-    # Of the slow one: [0, 100) of the first split, and all of the second, which is late then.
-    members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 410))
-    assert members.positions() == {"a": 500, "slow": 100}
-    assert members.results["slow"].range == span(0, 100)
-    tables.assert_one_copy(masters["a"], 500)
-    tables.assert_one_copy(masters["slow"], 100)
-    assert tables.files_of_no_commit() == []
-
-
-def test_a_late_split_does_not_hold_back_those_before_it(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {
-        **sound("a", sizes=SIZES),
-        "slow": Slow(SIZES, log_id=named("slow"), chunk_records=1, bytes_per_s=110),
-    }
-    members, tables = Members(plain, tmp_path, masters, patience_s=1.0), Tables(plain, tmp_path)
-    members.apply(*splits("a", 0, 500), *splits("slow", 0, 500, 100))  # the second split is a record of 300 bytes
-    assert members.errors == {}
-    assert members.positions() == {"a": 500, "slow": 100}
-    tables.assert_one_copy(masters["slow"], 100)
-    assert tables.files_of_no_commit() == []
-
-
-def test_a_single_log_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
-    members = Members(plain, tmp_path, masters, patience_s=1.0)
-    members.bring(500)
-    assert members.positions() == {"slow": 500}
-
-
-def test_patience_holds_for_a_batch_of_one_log_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
-    masters: dict[str, MemoryMaster] = {
-        **sound("a", sizes=SIZES),
-        "slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1),
-    }
-    members = Members(plain, tmp_path, masters, patience_s=1.0)
+def test_a_log_is_waited_for_where_there_is_no_other(plain: SparkSession, tmp_path: Path) -> None:
+    """Patience holds also for a batch of one log, if its group has others."""
+    slow: dict[str, MemoryMaster] = {"slow": Slow(SIZES, log_id=named("slow"), bytes_per_s=1)}
+    alone = Members(plain, tmp_path / "alone", slow, patience_s=1.0)
+    alone.bring(500)
+    assert alone.positions() == {"slow": 500}
+    members = Members(plain, tmp_path / "beside", {**sound("a", sizes=SIZES), **slow}, patience_s=1.0)
     members.apply(*splits("slow", 0, 500))
     assert [type(error) for error in members.errors.values()] == [MasterSilent]
     assert members.too_slow == ["slow"]
-
-
-def test_the_rows_of_a_batch_may_come_in_any_order(plain: SparkSession, tmp_path: Path) -> None:
-    masters = sound("a", "b", sizes=SIZES)
-    members = Members(plain, tmp_path, masters)
-    rows = [*splits("a", 0, 500, 100), *splits("b", 0, 500, 100)]
-    members.apply(*rows[::-2], *rows[-2::-2])
-    for master in masters.values():
-        Tables(plain, tmp_path).assert_one_copy(master, 500)
 
 
 # --- a log by itself

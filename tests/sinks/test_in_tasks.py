@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,22 +26,22 @@ def numbers(sizes: Sequence[int], cores: int) -> list[list[int]]:
     return [[split.owned.start for split in task] for task in in_tasks(of_sizes(sizes), cores=cores)]
 
 
-def test_nothing_needs_no_task() -> None:
-    assert in_tasks([], cores=4) == []
-
-
-def test_there_are_no_more_tasks_than_splits_or_cores() -> None:
-    assert numbers([5, 7], cores=4) == [[1], [0]]
-    assert numbers([1] * 5, cores=2) == [[0, 2, 4], [1, 3]]
-
-
-def test_tasks_have_about_the_same_bytes() -> None:
-    assert numbers([100, 200, 300, 400, 500], cores=2) == [[4, 1, 0], [3, 2]]
-    assert numbers([900, 100, 100, 100], cores=2) == [[0], [1, 2, 3]]
-
-
-def test_splits_of_unknown_size_are_dealt_out_evenly() -> None:
-    assert numbers([0] * 4, cores=2) == [[0, 2], [1, 3]]
+@pytest.mark.parametrize(
+    ("sizes", "cores", "tasks"),
+    [
+        ([], 4, []),
+        # no more than splits or cores
+        ([5, 7], 4, [[1], [0]]),
+        ([1] * 5, 2, [[0, 2, 4], [1, 3]]),
+        # about the same bytes in each
+        ([100, 200, 300, 400, 500], 2, [[4, 1, 0], [3, 2]]),
+        ([900, 100, 100, 100], 2, [[0], [1, 2, 3]]),
+        # of unknown size they are dealt out evenly
+        ([0] * 4, 2, [[0, 2], [1, 3]]),
+    ],
+)
+def test_which_task_has_which(sizes: list[int], cores: int, tasks: list[list[int]]) -> None:
+    assert numbers(sizes, cores) == tasks
 
 
 def test_one_that_would_read_for_long_becomes_more_in_whole_rounds() -> None:

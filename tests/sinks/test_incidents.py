@@ -5,25 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.books.incident import Incident, IncidentRow, State, with_found
 from sinks.books.incidents import IncidentsTable
-from sinks.delta import retries
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.tables import INCIDENTS
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId
 from tests.sinks.accounts import incident
 from tests.sinks.at_once import at_once
 from tests.sinks.merged import merge_all
-from tests.sinks.unheard import lose_answers
 
 BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
 NOON = 1_709_208_000_123_456  # 2024-02-29 12:00:00.123456 UTC
@@ -42,27 +38,26 @@ def ended(row: IncidentRow, state: State, at: int) -> IncidentRow:
     return replace(row, state=state, ended_at=at, note="a word")
 
 
-class TestWhatIsFoundAgain:
-    def test_a_new_one_is_added(self) -> None:
-        known, new = row(lost(0, 10)), row(lost(10, 20))
-        assert with_found({known.id: known}, [new]) == {known.id: known, new.id: new}
+def test_a_new_one_is_added_to_those_found_before() -> None:
+    known, new = row(lost(0, 10)), row(lost(10, 20))
+    assert with_found({known.id: known}, [new]) == {known.id: known, new.id: new}
 
-    def test_the_first_finding_of_an_open_one_stays(self) -> None:
-        known, again = row(lost(0, 10)), row(lost(0, 10, at=NOON + HOUR))
-        assert with_found({known.id: known}, [again]) == {known.id: known}
 
-    def test_a_healed_one_that_is_lost_again_is_open_again(self) -> None:
-        known, again = ended(row(lost(0, 10)), State.HEALED, NOON + HOUR), row(lost(0, 10, at=NOON + 2 * HOUR))
-        assert with_found({known.id: known}, [again]) == {known.id: again}
+FOUND = row(lost(0, 10))
 
-    def test_a_word_from_before_it_was_healed_opens_nothing(self) -> None:
-        """A start repeats what the newest commit said, after a backfill has healed it."""
-        known = ended(row(lost(0, 10)), State.HEALED, NOON + HOUR)
-        assert with_found({known.id: known}, [row(lost(0, 10))]) == {known.id: known}
 
-    def test_what_an_operator_accepted_stays_accepted(self) -> None:
-        known, again = ended(row(lost(0, 10)), State.CLOSED, NOON + HOUR), row(lost(0, 10, at=NOON + 2 * HOUR))
-        assert with_found({known.id: known}, [again]) == {known.id: known}
+@pytest.mark.parametrize(
+    ("known", "at", "stays"),
+    [
+        (FOUND, NOON + HOUR, True),  # the first finding of an open one
+        (ended(FOUND, State.HEALED, NOON + HOUR), NOON + 2 * HOUR, False),  # it is lost again, and open again
+        (ended(FOUND, State.HEALED, NOON + HOUR), NOON, True),  # a start repeats what the newest commit said
+        (ended(FOUND, State.CLOSED, NOON + HOUR), NOON + 2 * HOUR, True),  # an operator accepted it
+    ],
+)
+def test_what_becomes_of_one_that_is_found_again(known: IncidentRow, at: int, stays: bool) -> None:
+    again = row(lost(0, 10, at=at))
+    assert with_found({known.id: known}, [again]) == {known.id: known if stays else again}
 
 
 def test_an_id_names_the_log_its_history_the_condition_and_the_range() -> None:
@@ -164,24 +159,6 @@ def test_logs_that_write_at_once_all_get_through(plain: SparkSession, tmp_path: 
         assert [one.found.start for one in IncidentsTable(plain, str(tmp_path), log_id).open()] == [0, 1, 2, 3]
 
 
-def test_an_unheard_commit_is_not_done_twice(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    lost_answers = lose_answers(monkeypatch)
-    table.record(0, [lost(0, 10)])
-    assert lost_answers == {"incidents": 1}
-    assert table.all() == [row(lost(0, 10))]
-
-
-def test_conflicts_without_end_are_an_error(table: IncidentsTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: Any, **__: Any) -> int:
-        raise KernelConflict("no")
-
-    monkeypatch.setattr(KernelTable, "replace", refused)
-    monkeypatch.setattr(retries, "ATTEMPTS", 2)
-    with pytest.raises(ReplicaError, match="cannot be written") as caught:
-        table.record(0, [lost(0, 10)])
-    assert caught.value.log == "rocketmq/broker-a"
-
-
 def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: IncidentsTable) -> None:
     table.record(0, [lost(0, 10)])
     for path in (tmp_path / "incidents").glob("*.parquet"):
@@ -190,9 +167,3 @@ def test_what_cannot_be_read_is_the_replicas_failure(tmp_path: Path, table: Inci
         table.all()
     with pytest.raises(ReplicaError, match="cannot be written"):
         table.record(0, [lost(10, 20)])
-
-
-def test_a_table_of_somebody_else_is_refused(tmp_path: Path, table: IncidentsTable) -> None:
-    write_deltalake(f"{tmp_path}/incidents", pa.table({"id": [0, 1, 2]}))
-    with pytest.raises(ConfigurationError, match="not one that this version of logtwin made"):
-        table.record(0, [lost(0, 10)])

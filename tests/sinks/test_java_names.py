@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.delta.java_names import JavaNames, java_names
-
-
-def test_a_name_is_looked_up_once() -> None:
-    looked_up: Counter[str] = Counter()
-
-    class Jvm:
-        def __getattr__(self, name: str) -> Any:
-            looked_up[name] += 1
-            return object()
-
-    names = JavaNames(Jvm())
-    assert names.some is names.some
-    assert looked_up == {"some": 1}
+from sinks.delta.java_names import java_names
 
 
 @pytest.mark.spark

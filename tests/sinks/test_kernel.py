@@ -19,7 +19,7 @@ from sinks.storage.place import Place
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
-from tests.sinks.test_position import file_of
+from tests.sinks.long_log import file_of
 
 pytestmark = pytest.mark.spark
 
@@ -30,15 +30,21 @@ def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
     return KernelTable(spark, LOG.path(str(tmp_path)))
 
 
-def test_checkpoints_appear_when_the_hooks_run(table: KernelTable) -> None:
+def test_a_checkpoint_is_written_once_by_the_hook_or_when_told_to(table: KernelTable) -> None:
+    def checkpoints() -> list[str]:
+        return sorted(path.name for path in Path(f"{table.path}/_delta_log").glob("*.checkpoint.parquet"))
+
     for number in range(10):
         table.commit(table.existing(), transaction=("app", number + 1))
-    log = Path(f"{table.path}/_delta_log")
-    assert not list(log.glob("*.checkpoint.parquet"))
-    table.run_hooks()
-    assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{10:020d}.checkpoint.parquet"]
-    table.run_hooks()
-    assert table.existing().transaction_version("app") == 10
+    assert not table.checkpoint(table.existing())  # the hook does it
+    assert checkpoints() == []
+    for _ in range(2):
+        table.run_hooks()
+    assert checkpoints() == [f"{10:020d}.checkpoint.parquet"]
+    table.commit(table.existing(), transaction=("app", 11))
+    assert [table.checkpoint(table.existing()) for _ in range(2)] == [True, False]
+    assert checkpoints() == [f"{at:020d}.checkpoint.parquet" for at in (10, 11)]
+    assert table.existing().transaction_version("app") == 11
 
 
 def checksummed(table: KernelTable) -> list[int]:
@@ -174,14 +180,3 @@ def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
     with pytest.raises(ReplicaError, match="Delta Kernel failed") as caught:
         table.snapshot()
     assert caught.value.hint
-
-
-def test_a_checkpoint_is_written_once_and_not_where_a_hook_does(table: KernelTable) -> None:
-    log = Path(f"{table.path}/_delta_log")
-    for number in range(10):
-        table.commit(table.existing(), transaction=("app", number + 1))
-    assert not table.checkpoint(table.existing())
-    table.commit(table.existing(), transaction=("app", 11))
-    assert table.checkpoint(table.existing())
-    assert not table.checkpoint(table.existing())
-    assert [path.name for path in log.glob("*.checkpoint.parquet")] == [f"{11:020d}.checkpoint.parquet"]

@@ -19,16 +19,6 @@ def rows(entries: pa.Table | None) -> dict[str, tuple[str | None, int, bool]]:
     return {row["key"]: (row["value"], row["id"], row["deleted"]) for row in entries.to_pylist()}
 
 
-def test_changes_become_rows() -> None:
-    entries = merged(NOTHING, {"a": KeyChange(3, "1"), "b": KeyChange(4, None)})
-    assert rows(entries) == {"a": ("1", 3, False), "b": (None, 4, True)}
-
-
-def test_a_newer_change_takes_the_place_of_an_older_one_and_leaves_the_others() -> None:
-    entries = merged(NOTHING, {"a": KeyChange(3, "1"), "b": KeyChange(3, "1")})
-    assert rows(merged(entries, {"a": KeyChange(5, None)})) == {"a": (None, 5, True), "b": ("1", 3, False)}
-
-
 def test_a_change_that_is_older_or_there_already_changes_nothing() -> None:
     entries = merged(NOTHING, {"a": KeyChange(3, None)})
     assert merged(entries, {"a": KeyChange(3, None)}) is None

@@ -1,4 +1,4 @@
-"""Table dister_kv: in step with its log, whatever is killed, rewritten or lost. Scenarios 2, 5, 10, 44 and 8."""
+"""Table dister_kv in step with its log: what a batch changes, scenario 44, and what is refused."""
 
 from __future__ import annotations
 
@@ -10,20 +10,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.result import BatchStep
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelConflict
 from sinks.healing.repair import Repair
 from sinks.history.key_map import bucket_of
 from sinks.history.key_values import KeyValues, MapPosition
 from sinks.upkeep.retention import Keep, ReplicaRetention
-from sources.dister.embedded.leader_log import LeaderLog
 from sources.errors import ReplicaError
 from sources.keyed_state import KeyChange
 from sources.offsets import LogId, Offset
 from tests.dister.odd_leader import OddLog
-from tests.sinks.batches import ranges
 from tests.sinks.dister_logs import bring, entries, follow, live, log_of, replayed, table
-from tests.sinks.killed import Killed
 
 TEST = LogId("dister", "test")
 
@@ -42,59 +38,6 @@ def leader(tmp_path: Path) -> Iterator[OddLog]:
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     return tmp_path / "lake"
-
-
-def test_2_the_map_follows_the_log_batch_by_batch(plain: SparkSession, lake: Path, leader: OddLog) -> None:
-    leader.set({"a": "1", "b": "1"}, rnd=7)
-    leader.remove(["a", "never there"], rnd=1)
-    replica = bring(plain, lake, leader)
-    assert entries(lake) == {"a": (None, 20001, True), "b": ("1", 10007, False), "never there": (None, 20001, True)}
-
-    start = leader.last_id + 1
-    leader.set({"a": "2"}, rnd=1)
-    leader.skip_to(9)
-    leader.append_act(999, b'{"b":"an act that nobody knows"}', rnd=9)
-    replica(ranges(start, leader.last_id + 1, log_id="dister/test"))
-    assert live(lake) == replayed(leader) == {"a": "2", "b": "1"}
-    assert position(plain, lake) == MapPosition(epoch=0, offset=Offset(90010))
-
-    versions = table(lake).version()
-    assert not follow(plain, lake, leader)
-    assert table(lake).version() == versions
-
-
-def test_8_a_batch_that_changes_no_key_moves_the_position(plain: SparkSession, lake: Path, leader: OddLog) -> None:
-    leader.set({"a": "1"}, rnd=7)
-    bring(plain, lake, leader)
-    files = table(lake).file_uris()
-    leader.append_act(999, b'["a"]', rnd=1)
-    bring(plain, lake, leader)
-    assert position(plain, lake) == MapPosition(epoch=0, offset=Offset(20002))
-    assert table(lake).file_uris() == files
-    newest = KernelTable(plain, str(lake / "dister_kv")).existing()
-    assert newest.transaction_version("logtwin/dister/test@0") == 20002
-    assert live(lake) == {"a": "1"}
-
-
-@pytest.mark.parametrize(
-    "step", [BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER], ids=lambda step: step.value
-)
-def test_5_killed_after_the_commit_of_the_log_the_next_start_catches_up(
-    plain: SparkSession, lake: Path, leader: OddLog, step: BatchStep
-) -> None:
-    def die(reached: BatchStep) -> None:
-        if reached is step:
-            raise Killed
-
-    leader.set({"a": "1", "b": "1"}, rnd=7)
-    bring(plain, lake, leader)
-    leader.set({"a": "2"}, rnd=1)
-    leader.remove(["b"], rnd=1)
-    with pytest.raises(Killed):
-        bring(plain, lake, leader, on_step=die)
-    assert live(lake) == ({"a": "2"} if step is BatchStep.LEDGER else {"a": "1", "b": "1"})
-    bring(plain, lake, leader)
-    assert entries(lake) == {"a": ("2", 20001, False), "b": (None, 30001, True)}
 
 
 def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
@@ -122,29 +65,6 @@ def test_44_after_a_repair_the_map_is_that_of_the_log_that_is_left(
     assert position(plain, lake) == MapPosition(epoch=1, offset=Offset(40003))
 
 
-def test_10_values_of_5_mb_and_any_text(plain: SparkSession, lake: Path, leader: OddLog) -> None:
-    large = {f"{size}": "x" * size for size in (5_000, 70_000, 5_000_000)}
-    leader.set({**large, "text": 'ключ "quoted" \\ line\nbreak <&> \u2028 \U0001f511', "empty": ""}, rnd=7)
-    bring(plain, lake, leader)
-    assert live(lake) == replayed(leader)
-    leader.set({"5000000": "y" * 5_000_000}, rnd=1)
-    bring(plain, lake, leader)
-    assert live(lake) == replayed(leader)
-    assert entries(lake)["empty"] == ("", 10007, False)
-
-
-def test_two_logs_share_the_table(plain: SparkSession, tmp_path: Path, lake: Path) -> None:
-    with LeaderLog(tmp_path / "one") as one, LeaderLog(tmp_path / "other") as other:
-        one.set({"a": "1"}, rnd=7)
-        other.set({"a": "other's", "b": "other's"}, rnd=7)
-        bring(plain, lake, one, group="one")
-        bring(plain, lake, other, group="other")
-        one.remove(["a"], rnd=1)
-        bring(plain, lake, one, group="one")
-    assert entries(lake, "one") == {"a": (None, 20001, True)}
-    assert live(lake, "other") == {"a": "other's", "b": "other's"}
-
-
 def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake: Path, leader: OddLog) -> None:
     leader.set({f"key-{number}": "1" for number in range(100)}, rnd=7)
     bring(plain, lake, leader)
@@ -154,16 +74,6 @@ def test_only_the_buckets_that_change_are_written_anew(plain: SparkSession, lake
     gone = before - set(table(lake).file_uris())
     assert [f"part-{bucket_of('key-7')}-" in name for name in gone] == [True]
     assert live(lake) == replayed(leader)
-
-
-def test_a_lost_table_is_made_anew(plain: SparkSession, lake: Path, leader: OddLog) -> None:
-    leader.set({"a": "1", "b": "1"}, rnd=7)
-    leader.remove(["a"], rnd=1)
-    bring(plain, lake, leader)
-    before = entries(lake)
-    shutil.rmtree(lake / "dister_kv")
-    bring(plain, lake, leader)
-    assert entries(lake) == before
 
 
 def test_a_table_that_is_ahead_of_the_log_is_refused(plain: SparkSession, lake: Path, leader: OddLog) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from sinks.books.ledger_row import LedgerRow
 from sinks.tables import LEDGER
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset, OffsetRange, Position
-from tests.sinks.at_once import at_once
 from tests.sinks.batches import ledger
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_position import BROKER_B, ROW
@@ -39,7 +37,7 @@ def row(start: int, end: int) -> LedgerRow:
 def test_a_row_says_all_there_is(plain: SparkSession, path: str, tmp_path: Path) -> None:
     # 2024-01-01T00:00:00Z is 1704067200 s after the epoch
     entry = replace(ROW, first_store_timestamp=1_704_067_200_000_000, committed_at=1_704_067_200_000_001)
-    assert Ledger(plain, path).append(position(500), [entry])
+    assert Ledger(plain, path).append_each({position(500): [entry]})
     assert ledger(tmp_path) == [
         {
             "log_id": "rocketmq/broker-a",
@@ -59,58 +57,18 @@ def test_a_row_says_all_there_is(plain: SparkSession, path: str, tmp_path: Path)
     assert entry.range == OffsetRange(Offset(0), Offset(500))
 
 
-def test_an_append_repeated_is_none(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    mine = Ledger(plain, path)
-    assert mine.append(position(500), [row(0, 200), row(200, 500)])
-    assert not mine.append(position(500), [row(0, 200), row(200, 500)])
-    assert not mine.append(position(200), [row(0, 200)])
-    assert mine.append(position(700), [row(500, 700)])
-    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200, 500]
-
-
-def test_nothing_to_append_is_nothing(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    assert not Ledger(plain, path).append(position(500), [])
-    assert ledger(tmp_path) == []
-
-
 def test_a_new_epoch_starts_again(plain: SparkSession, path: str, tmp_path: Path) -> None:
     mine = Ledger(plain, path)
-    mine.append(position(500), [row(0, 500)])
-    assert mine.append(position(300, epoch=1), [row(0, 300)])
+    mine.append_each({position(500): [row(0, 500)]})
+    assert mine.append_each({position(300, epoch=1): [row(0, 300)]})
     assert sorted((entry["epoch"], entry["end"]) for entry in ledger(tmp_path)) == [(0, 500), (1, 300)]
-
-
-def test_the_same_row_by_two_at_once_is_there_once(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    """The job that committed it, late, and the one that took over and restores it. And another log, undisturbed."""
-    places = [position(500), position(500), Position(BROKER_B, 0, Offset(500))]
-    added = at_once([partial(Ledger(plain, path).append, at, [row(0, 500)]) for at in places])
-    assert sorted(added) == [False, True, True]
-    assert [entry["log_id"] for entry in ledger(tmp_path)] == ["rocketmq/broker-a", "rocketmq/broker-b"]
-    assert missing_files(tmp_path) == []
-
-
-@pytest.mark.parametrize("by", ["append", "append_fill"])
-def test_rows_of_an_unheard_commit_keep_their_file(
-    plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
-) -> None:
-    def append() -> bool:
-        mine, rows = Ledger(plain, path), [row(0, 200), row(200, 500)]
-        return mine.append(position(500), rows) if by == "append" else mine.append_fill(position(900), 1, rows)
-
-    lost = lose_answers(monkeypatch)
-    append()
-    assert lost == {"ledger": 1}
-    assert missing_files(tmp_path) == []
-    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
-    assert not append()
-    assert [entry["start"] for entry in ledger(tmp_path)] == [0, 200]
 
 
 def test_rows_of_an_unheard_commit_stay_when_others_follow(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine, other = Ledger(plain, path), Position(BROKER_B, 0, Offset(300))
-    mine.append(position(200), [row(0, 200)])
+    mine.append_each({position(200): [row(0, 200)]})
     lose_answers(monkeypatch)
     mine.append_each({position(500): [row(200, 500)]})
     assert mine.append_each({position(500): [row(200, 500)], other: [row(0, 300)]}) == {other}

@@ -44,26 +44,20 @@ def write_checkpoint(spark: SparkSession, table: KernelTable) -> None:
 
 @pytest.fixture
 def table(spark: SparkSession, tmp_path: Path) -> KernelTable:
-    """Its log is of months ago, with a checkpoint of version 10, which a power failure has left empty."""
+    """With a checkpoint of version 10."""
     ensure_tables(spark, str(tmp_path))
     made = KernelTable(spark, LOG.path(str(tmp_path)))
     commit_to(made, 12)
     return made
 
 
-def torn(table: KernelTable) -> Path:
-    """The table's log, with the checkpoint of version 10 empty, and all of it of months ago."""
+def test_kernel_deletes_nothing_below_a_checkpoint_that_is_empty(spark: SparkSession, table: KernelTable) -> None:
     folder = Path(table.path) / "_delta_log"
-    (folder / f"{10:020d}.checkpoint.parquet").write_bytes(b"")
+    (folder / f"{10:020d}.checkpoint.parquet").write_bytes(b"")  # as a power failure leaves it
     (folder / f".{10:020d}.checkpoint.parquet.crc").unlink(missing_ok=True)
     for file in folder.iterdir():
         if file.is_file():
             os.utime(file, (time.time() - MONTHS_AGO_S,) * 2)
-    return folder
-
-
-def test_kernel_deletes_nothing_below_a_checkpoint_that_is_empty(spark: SparkSession, table: KernelTable) -> None:
-    folder = torn(table)
     commit_to(table, 21)
     write_checkpoint(spark, table)
     assert all((folder / f"{version:020d}.checkpoint.parquet").stat().st_size for version in (20, 21))
@@ -76,15 +70,6 @@ def test_kernel_deletes_nothing_below_a_checkpoint_that_is_empty(spark: SparkSes
 def gone(table: KernelTable, before: datetime) -> list[LogEntry]:
     folder = LogFolder(table.path)
     return expired(folder.entries(), before, folder.is_whole)
-
-
-def test_told_otherwise_it_would(spark: SparkSession, table: KernelTable) -> None:
-    """What this is about. Where a later Kernel reads what it trusts, the property may go."""
-    table.set_properties(newest(table), {CLEAN_UP: "true"})
-    folder = torn(table)
-    commit_to(table, 21)
-    write_checkpoint(spark, table)
-    assert commits(folder)[0] == 10
 
 
 def test_a_table_of_an_older_version_is_told_at_the_next_start(
@@ -100,10 +85,6 @@ def test_a_table_of_an_older_version_is_told_at_the_next_start(
     assert after.domains() == before.domains()
     ensure_tables(spark, str(tmp_path))
     assert newest(table).version == after.version
-    folder = torn(table)
-    commit_to(table, 21)
-    write_checkpoint(spark, table)
-    assert commits(folder) == list(range(22))
 
 
 def test_beside_a_job_that_commits_both_get_through(spark: SparkSession, table: KernelTable) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sinks.batch.continuity import Link
 from sinks.batch.master_proof import prove_master
 from sinks.books.ledger_row import LedgerRow
-from sources.errors import AboveMaximum, MasterUnreachable, Recreated, Rewritten
+from sources.errors import AboveMaximum, Recreated, Rewritten
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import ledger_row
 from tests.sinks.memory_master import MemoryMaster, Overtaken, Rewriting, raw_bytes
@@ -39,11 +39,6 @@ class Empty(MemoryMaster):
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.at), Offset(self.at))
-
-
-class Away(MemoryMaster):
-    def bounds(self, known: Offset | None = None) -> OffsetRange:
-        raise MasterUnreachable("away")
 
 
 @pytest.mark.parametrize(
@@ -84,11 +79,6 @@ def test_an_empty_master(at: int) -> None:
         prove(Empty(SIZES, at=at), POSITION, LINK)
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 400)
     assert "--accept-master" in str(caught.value)
-
-
-def test_a_master_that_cannot_be_asked_is_neither() -> None:
-    with pytest.raises(MasterUnreachable):
-        prove(Away(SIZES), POSITION, LINK)
 
 
 # --- a master of which all has to be proven

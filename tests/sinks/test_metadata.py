@@ -26,7 +26,7 @@ from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
 from sources.errors import ReplicaError
-from sources.metadata import CONSUMER_OFFSETS, KINDS, TOPICS
+from sources.metadata import CONSUMER_OFFSETS, TOPICS
 from sources.offsets import LogId
 from tests.sinks.at_once import at_once
 from tests.sinks.plain_session import make_plain
@@ -87,11 +87,6 @@ def test_every_table_has_a_key_times_and_comments(spec: TableSpec) -> None:
         assert len(field.metadata["comment"]) > 10, field.name
 
 
-def test_tables_have_names_of_their_own() -> None:
-    assert [spec.name for spec in METADATA_TABLES] == [kind.name for kind in KINDS]
-    assert len({"log", "ledger", *(kind.name for kind in KINDS)}) == 12
-
-
 def test_items_come_change_go_and_come_back(tmp_path: Path, table: MetadataTable) -> None:
     """MS-18."""
     assert table.record(topics(orders=6, payments=6), NOON) == 2
@@ -107,24 +102,6 @@ def test_items_come_change_go_and_come_back(tmp_path: Path, table: MetadataTable
     assert delta(tmp_path).version() == 3  # one commit a fetch
 
 
-def test_an_unchanged_fetch_commits_nothing_also_after_a_restart(
-    plain: SparkSession, tmp_path: Path, table: MetadataTable
-) -> None:
-    table.record(topics(orders=6, payments=6), NOON)
-    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-    assert table.record(topics(payments=6, orders=6), LATER) == 0
-    again = MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS)
-    assert again.record(topics(orders=6, payments=6), MUCH_LATER) == 0
-    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
-
-
-def test_everything_gone_closes_everything(tmp_path: Path, table: MetadataTable) -> None:
-    assert table.record(topics(), NOON) == 0
-    table.record(topics(orders=6), NOON)
-    assert table.record(topics(), LATER) == 1
-    assert versions(tmp_path) == [("orders", 6, NOON, LATER, False)]
-
-
 def test_history_is_written_once(tmp_path: Path, table: MetadataTable) -> None:
     """A change exchanges the current file only."""
     for number in range(4):
@@ -137,17 +114,6 @@ def test_history_is_written_once(tmp_path: Path, table: MetadataTable) -> None:
         ]
     assert removed == [True] * 3
     assert len(delta(tmp_path).file_uris()) == 4
-
-
-def test_two_logs_in_one_table_know_nothing_of_each_other(
-    plain: SparkSession, tmp_path: Path, table: MetadataTable
-) -> None:
-    other = MetadataTable(plain, str(tmp_path), BROKER_B, TOPICS)
-    table.record(topics(orders=6), NOON)
-    other.record(topics(orders=2), LATER)
-    table.record(topics(), MUCH_LATER)
-    assert [(row["perm"], row["is_current"]) for row in rows(tmp_path)] == [(6, False)]
-    assert [(row["perm"], row["is_current"]) for row in rows(tmp_path, log=BROKER_B)] == [(2, True)]
 
 
 def test_logs_that_write_at_once_do_not_conflict(
@@ -216,30 +182,6 @@ def test_a_clock_that_goes_back_makes_no_overlap(tmp_path: Path, table: Metadata
     assert versions(tmp_path) == [("orders", 6, LATER, MUCH_LATER, False), ("orders", 6, MUCH_LATER + tick, None, True)]
 
 
-def test_a_kill_between_files_and_commit_leaves_the_table_as_it_was(
-    plain: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table.record(topics(orders=6), NOON)
-    before = versions(tmp_path)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(KernelTable, "replace", _killed)
-        table.record(topics(orders=4), LATER)
-    assert versions(tmp_path) == before
-    MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(orders=4), MUCH_LATER)
-    assert versions(tmp_path) == [("orders", 6, NOON, MUCH_LATER, False), ("orders", 4, MUCH_LATER, None, True)]
-
-
-def test_a_kill_right_after_the_commit_is_not_done_twice(
-    plain: SparkSession, tmp_path: Path, table: MetadataTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table.record(topics(orders=6), NOON)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(KernelTable, "run_hooks", _killed)
-        table.record(topics(orders=4), LATER)
-    assert MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(orders=4), MUCH_LATER) == 0
-    assert versions(tmp_path) == [("orders", 6, NOON, LATER, False), ("orders", 4, LATER, None, True)]
-
-
 def rewrite(table: KernelTable) -> None:
     """The same rows in other files, the current ones too."""
     on = table.existing()
@@ -253,10 +195,6 @@ def copied(folder: Path, file: StoredFile) -> DataFile:
     shutil.copy(folder / file.path, folder / name)
     records = int(file.statistics()["numRecords"])
     return DataFile(name, file.size_bytes, file.modified_ms, records, file.action["stats"])
-
-
-def _killed(*_: Any, **__: Any) -> int:
-    raise KeyboardInterrupt
 
 
 def test_an_unheard_commit_is_not_done_twice(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -71,19 +70,6 @@ def test_at_each_fetch_the_versions_are_the_state(history: list[State]) -> None:
     for number, state in enumerate(history):
         expected = sorted((*key, colour) for key, (colour, _) in state.items())
         assert colours_at([*current, *closed], START + number * MINUTE) == expected
-
-
-@given(states)
-def test_versions_of_one_key_never_overlap_nor_end_before_they_begin(history: list[State]) -> None:
-    current, closed, _ = versions_after(history)
-    assert all(row["valid_to"] is None for row in current)
-    by_key: dict[tuple[str, int], list[Row]] = {}
-    for row in [*closed, *current]:
-        by_key.setdefault((row["street"], row["number"]), []).append(row)
-    for versions in by_key.values():
-        versions.sort(key=lambda row: row["valid_from"])
-        for row, following in itertools.pairwise(versions):
-            assert row["valid_from"] < row["valid_to"] <= following["valid_from"]
 
 
 @given(states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,12 @@ from pyspark.sql import SparkSession
 from sinks.batch.replica import Replica, open_together
 from sinks.state import opening as module
 from sinks.state.fence import this_writer
-from sinks.state.log_state import PendingRepair
+from sinks.state.log_state import LogState, PendingRepair, Writer
 from sinks.state.opening import Opening
-from sinks.state.position import LogTable
+from sinks.state.position import LogTable, Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
-from sources.offsets import Offset
+from sources.offsets import LogId, Offset
 from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.groups import Tables, named
@@ -26,22 +27,17 @@ from tests.sinks.memory_master import MemoryMaster, RecordingSession
 NAMES = ("a", "b", "c", "d")
 
 
+def replica_of(plain: SparkSession, warehouse: Path, name: str, writer: Writer | None = None) -> Replica:
+    return Replica(plain, str(warehouse), MemoryMaster((10, 20), log_id=named(name)), RecordingSession(), writer)
+
+
 class Job:
     """A run whose logs each begin in a thread of their own."""
 
     def __init__(self, plain: SparkSession, warehouse: Path) -> None:
         self.tables = Tables(plain, warehouse)
         self._opening = Opening()
-        self.replicas = {
-            name: Replica(
-                plain,
-                str(warehouse),
-                MemoryMaster((10, 20), log_id=named(name)),
-                RecordingSession(),
-                self._opening.writer,
-            )
-            for name in NAMES
-        }
+        self.replicas = {name: replica_of(plain, warehouse, name, self._opening.writer) for name in NAMES}
 
     def open(self) -> dict[str, type[Exception] | None]:
         """What kept each from it."""
@@ -87,14 +83,33 @@ def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None
     assert job.tables.version() == 2  # 0 is the table, 1 who came first
 
 
-def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_path: Path, job: Job) -> None:
-    open_together([Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named("b")), RecordingSession())])
-    table = LogTable(plain, LOG.path(str(tmp_path)), named("b"))
+def begin_repair(plain: SparkSession, warehouse: Path, name: str) -> None:
+    table = LogTable(plain, LOG.path(str(warehouse)), named(name))
     held = table.read()
     assert held.state is not None
     table.mark(held, replace(held.state, repair=PendingRepair(to=Offset(0), epoch=1)))
+
+
+def test_a_log_in_repair_does_not_keep_others_closed(plain: SparkSession, tmp_path: Path, job: Job) -> None:
+    open_together([replica_of(plain, tmp_path, "b")])
+    begin_repair(plain, tmp_path, "b")
     assert job.open() == {"a": None, "b": RepairPending, "c": None, "d": None}
     assert [name for name, run in job.owners().items() if run == job.run] == ["a", "c", "d"]
+
+
+def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Positions.claim
+
+    def repaired_first(self: Positions, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
+        begin_repair(plain, tmp_path, "b")
+        return claim(self, logs, writer)
+
+    open_together([replica_of(plain, tmp_path, "b")])
+    monkeypatch.setattr(Positions, "claim", repaired_first)
+    with pytest.raises(RepairPending):
+        open_together([replica_of(plain, tmp_path, "b")])
 
 
 def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tmp_path: Path, job: Job) -> None:
@@ -109,10 +124,7 @@ def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tm
 
 def test_replicas_that_belong_together_are_opened_all_or_none(plain: SparkSession, tmp_path: Path) -> None:
     opening = Opening()
-    lost, other = (
-        Replica(plain, str(tmp_path), MemoryMaster((10,), log_id=named(name)), RecordingSession(), opening.writer)
-        for name in ("x", "y")
-    )
+    lost, other = (replica_of(plain, tmp_path, name, opening.writer) for name in ("x", "y"))
     opening.open(lost, other)
     LogTable(plain, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
     with pytest.raises(TakenOver):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -133,25 +132,15 @@ def test_spark_kernel_and_arrow_meet_in_the_same_folder(spark: SparkSession, tmp
     assert [one.name for one in tmp_path.iterdir()] == [lake.name]
 
 
-@pytest.fixture
-def on_hdfs(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session as on a cluster of Hadoop's."""
+@pytest.mark.spark
+def test_a_plain_path_is_refused_on_a_hadoop_cluster(spark: SparkSession, tmp_path: Path) -> None:
     configuration = spark._jsc.hadoopConfiguration()
     before = configuration.get("fs.defaultFS")
     configuration.set("fs.defaultFS", "hdfs://nn:8020")
-    yield spark
-    configuration.set("fs.defaultFS", before)
-
-
-@pytest.mark.spark
-def test_a_plain_path_is_refused_on_a_hadoop_cluster(on_hdfs: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="ambiguous") as caught:
-        ensure_tables(on_hdfs, f"{tmp_path}/lake")
+    try:
+        with pytest.raises(ConfigurationError, match="ambiguous") as caught:
+            ensure_tables(spark, f"{tmp_path}/lake")
+    finally:
+        configuration.set("fs.defaultFS", before)
     assert f"hdfs://nn:8020{tmp_path}/lake/log or file:{tmp_path}/lake/log" in str(caught.value.expected)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.spark
-def test_a_uri_is_one_place_whatever_hadoop_s_default_is(on_hdfs: SparkSession, tmp_path: Path) -> None:
-    ensure_tables(on_hdfs, f"file:{tmp_path}/lake")
-    assert {one.name for one in (tmp_path / "lake").iterdir()} == {"log", "ledger"}

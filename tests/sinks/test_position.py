@@ -15,7 +15,6 @@ from sinks.books.incident import Incident
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
-from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut
@@ -31,8 +30,8 @@ from sources.offsets import END, LogId, Offset, OffsetRange
 from tests.sinks.accounts import incident, ledger_row
 from tests.sinks.at_once import at_once
 from tests.sinks.batches import offsets
+from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
-from tests.sinks.test_files import table_rows
 
 BROKER_B = LogId("rocketmq", "broker-b")
 ROW = ledger_row(0, 500, records=5, first_store_timestamp=1, committed_at=2)
@@ -187,13 +186,6 @@ def test_newest_stored_time_is_the_latest_of_all_rows() -> None:
 def path(plain: SparkSession, tmp_path: Path) -> str:
     ensure_tables(plain, str(tmp_path))
     return LOG.path(str(tmp_path))
-
-
-def file_of(path: str, first: int, last: int) -> DataFile:
-    """A file with records `first` to `last` of a log of records of 100 bytes."""
-    with FileWriter(LOG, path, new_name(Offset(first * 100))) as writer:
-        writer.write(table_rows(first, last))
-        return writer.finish()
 
 
 def test_a_claim_moves_no_position(plain: SparkSession, path: str) -> None:

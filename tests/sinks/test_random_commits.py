@@ -11,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER
 from sources.errors import ReplicaError
 from tests.sinks.plain_table import PlainTable
-
-A = {"log_id": "rocketmq/broker-a"}
+from tests.sinks.test_both_tables import A, bounded
 
 NAMES = st.sampled_from("ab")
 DOMAINS = st.dictionaries(NAMES, st.sampled_from([None, "1", "2"]), max_size=2)
@@ -40,16 +38,11 @@ STEPS = st.lists(
 Step = tuple[str, int, int, int, Any, Any]
 
 
-def named(name: str) -> DataFile:
-    """A file that nobody opens."""
-    return DataFile(name, 10, 1000, 1, json.dumps({"numRecords": 1, "minValues": A, "maxValues": A}))
-
-
 def take(table: Any, number: int, versions: list[Any], step: Step) -> int | str:
     """One step on a version of at most two commits ago: the version that it makes, or the kind of its error."""
     what, stale, removed, added, domains, transaction = step
     on = versions[max(0, len(versions) - 1 - stale)]
-    files = [named(f"f{number}-{at}") for at in range(added)]
+    files = [bounded(f"f{number}-{at}", {}, {}) for at in range(added)]
     gone = sorted(table.files(on, A), key=lambda file: str(file.path))[:removed]
     parts: list[Any] = [({}, file) for file in files]
     try:

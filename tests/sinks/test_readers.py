@@ -8,8 +8,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
-import polars
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
@@ -47,22 +45,6 @@ def test_delta_rs_reads_rows_and_position(warehouse: Path) -> None:
     for row in found:
         row["properties"] = None if row["properties"] is None else dict(row["properties"])
     assert found == [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in ROWS]
-
-
-def test_polars_reads_the_same(warehouse: Path) -> None:
-    found = polars.scan_delta(LOG.path(str(warehouse))).filter(polars.col("topic") == "payments")
-    rows = found.select("offset", "store_timestamp", "keys", "body").sort("offset").collect().to_dicts()
-    names = ("offset", "store_timestamp", "keys", "body")
-    assert rows == [{name: row[name] for name in names} for row in ROWS if row["topic"] == "payments"]
-
-
-def test_duckdb_reads_the_same(warehouse: Path) -> None:
-    dataset = DeltaTable(LOG.path(str(warehouse))).to_pyarrow_dataset()
-    with duckdb.connect() as connection:
-        connection.register("log", dataset)
-        found = connection.execute("SELECT kind, count(*), sum(size) FROM log GROUP BY kind ORDER BY kind").fetchall()
-    kinds = {kind: [row["size"] for row in ROWS if row["kind"] == kind] for kind in ("blank", "message")}
-    assert found == [(kind, len(sizes), sum(sizes)) for kind, sizes in kinds.items()]
 
 
 @pytest.mark.spark

@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 
 from sinks.batch.reading_turns import Turn, entered, leave
-from sources.errors import MasterRefused, MasterSilent, MasterUnreachable
+from sources.errors import MasterSilent, MasterUnreachable
 from tests.patience import PATIENCE_S, eventually
 
 SOON_S = 0.2
@@ -37,14 +37,6 @@ class Asked:
             self.seen.append(type(error))
             raise
         self.seen.append("left")
-
-
-def test_one_refused_turn_leaves_the_others_entered() -> None:
-    asked = [Asked(), Asked(error=MasterRefused("not now")), Asked(error=KeyError("a defect")), Asked()]
-    turns = [one.turn() for one in asked]
-    failures = entered(turns, None)
-    assert [type(failure) for failure in failures] == [type(None), MasterRefused, KeyError, type(None)]
-    assert [one.seen for one in asked] == [["entered"], [], [], ["entered"]]
 
 
 def test_where_nobody_is_to_be_asked_no_thread_asks(monkeypatch: pytest.MonkeyPatch) -> None:

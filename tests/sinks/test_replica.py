@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import BatchStep
-from sinks.spark_schemas import spark_schema
-from sinks.state.position import LogTable
-from sinks.tables import LOG
-from sources.errors import CorruptRecord, CoverageError, LogtwinError, ReplicaError, TakenOver
+from sources.errors import CorruptRecord, CoverageError
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.batches import Solo, ledger, log, offsets, opened, ranges
+from tests.sinks.batches import ledger, offsets, opened, ranges, state
 from tests.sinks.memory_master import (
-    BROKER_A,
     Doubling,
     Failing,
     Holed,
@@ -28,7 +21,6 @@ from tests.sinks.memory_master import (
     MemoryMaster,
     RecordingSession,
     Short,
-    raw_bytes,
 )
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
@@ -36,73 +28,16 @@ MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
 
 
-def table_position(plain: SparkSession, warehouse: Path) -> Offset | None:
-    state = LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read().state
-    return None if state is None else state.offset
-
-
 def data_files(warehouse: Path) -> int:
     return len(list((warehouse / "log").glob("*.parquet")))
-
-
-def check_ledger(warehouse: Path, end: int) -> None:
-    """Its ranges join from 0 to `end`, and each says what the master's bytes say."""
-    rows = MASTER.records()
-    reached = 0
-    for entry in ledger(warehouse):
-        mine = [row for row in rows if entry["start"] <= row["offset"] < entry["end"]]
-        digest = hashlib.sha256(b"".join(raw_bytes(row) for row in mine)).hexdigest()
-        assert entry["start"] == reached
-        assert (entry["records"], entry["bytes"]) == (len(mine), sum(row["size"] for row in mine))
-        assert entry["checksum"] == f"sha256:{digest}"
-        assert (entry["log_id"], entry["epoch"], entry["origin"]) == ("rocketmq/broker-a", 0, "stream")
-        reached = entry["end"]
-    assert reached == end
-
-
-@pytest.mark.spark
-def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path) -> None:
-    replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(0, 1100, 250))
-    replica(ranges(1100, 2000))
-    rows = [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in MASTER.records()]
-    expected = spark.createDataFrame([tuple(row.values()) for row in rows], spark_schema(LOG.schema))
-    assert_df_equality(log(spark, tmp_path), expected, ignore_metadata=True)
-
-
-def test_a_warehouse_may_have_any_name(plain: SparkSession, tmp_path: Path) -> None:
-    warehouse = tmp_path / "100% ä b#c"
-    opened(plain, warehouse, MASTER)(ranges(0, 2000))
-    assert offsets(warehouse) == STARTS
-    assert len(ledger(warehouse)) == 1
 
 
 def test_a_replica_may_begin_in_the_middle(plain: SparkSession, tmp_path: Path) -> None:
     """HA-40."""
     replica = opened(plain, tmp_path, MASTER)
     replica(ranges(500, 1000))
-    state = LogTable(plain, LOG.path(str(tmp_path)), BROKER_A).read().state
-    assert state is not None
-    assert (state.first, state.offset) == (500, 1000)
-
-
-def test_a_batch_of_nothing_but_a_blank(plain: SparkSession, tmp_path: Path) -> None:
-    """The end of a segment file: a file whose clustering columns hold no value at all."""
-    blank = next(row for row in MASTER.records() if row["kind"] == "blank")
-    start, end = blank["offset"], blank["offset"] + blank["size"]
-    replica = opened(plain, tmp_path, MASTER)
-    replica(ranges(0, start))
-    replica(ranges(start, end))
-    assert offsets(tmp_path) == [offset for offset in STARTS if offset < end]
-    (entry,) = [entry for entry in ledger(tmp_path) if entry["start"] == start]
-    assert (entry["records"], entry["first_store_timestamp"], entry["last_store_timestamp"]) == (1, None, None)
-
-
-def test_splits_that_are_cut_at_records(plain: SparkSession, tmp_path: Path) -> None:
-    replica = opened(plain, tmp_path, MemoryMaster(SIZES, cuts_at_records=True))
-    replica(ranges(0, 2000, 500))
-    assert offsets(tmp_path) == STARTS
-    assert len(ledger(tmp_path)) == 4
+    found = state(plain, tmp_path)
+    assert (found.first, found.offset) == (500, 1000)
 
 
 def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, tmp_path: Path) -> None:
@@ -113,24 +48,7 @@ def test_a_batch_without_rows_names_no_log_and_is_nothing(plain: SparkSession, t
     replica(ranges(0, 100))
     replica(ranges(100, 100))
     assert (session.promises, session.readings) == ([100], 1)
-    assert table_position(plain, tmp_path) == 100
-
-
-def refused(plain: SparkSession, warehouse: Path, master: MemoryMaster, start: int, end: int) -> LogtwinError:
-    """A batch after [0, 100) that must not become visible in any way."""
-    session = RecordingSession()
-    opened(plain, warehouse, MASTER)(ranges(0, 100))
-    replica = opened(plain, warehouse, master, session)
-    files = data_files(warehouse)
-    with pytest.raises(LogtwinError) as caught:
-        replica(ranges(start, end, 500))
-    assert session.promises == []
-    assert table_position(plain, warehouse) == replica.position() == 100
-    assert offsets(warehouse) == [0, 10]
-    assert data_files(warehouse) == files
-    assert len(ledger(warehouse)) == 1
-    assert caught.value.log == "rocketmq/broker-a"
-    return caught.value
+    assert state(plain, tmp_path).offset == 100
 
 
 @pytest.mark.parametrize(
@@ -147,9 +65,18 @@ def test_nothing_is_visible_before_the_coverage_is_proven(
     plain: SparkSession, tmp_path: Path, master: MemoryMaster, offset: int
 ) -> None:
     """HA-41."""
-    error = refused(plain, tmp_path, master, 100, 1000)
-    assert isinstance(error, CoverageError)
-    assert error.offset == offset
+    session = RecordingSession()
+    opened(plain, tmp_path, MASTER)(ranges(0, 100))
+    replica = opened(plain, tmp_path, master, session)
+    files = data_files(tmp_path)
+    with pytest.raises(CoverageError) as caught:
+        replica(ranges(100, 1000, 500))
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", offset)
+    assert session.promises == []
+    assert state(plain, tmp_path).offset == replica.position() == 100
+    assert offsets(tmp_path) == [0, 10]
+    assert data_files(tmp_path) == files
+    assert len(ledger(tmp_path)) == 1
 
 
 def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) -> None:
@@ -157,7 +84,7 @@ def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) 
 
     class Checking(RecordingSession):
         def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-            assert table_position(plain, tmp_path) == committed
+            assert state(plain, tmp_path).offset == committed
             assert offsets(tmp_path) == [start for start in STARTS if start < committed]
             super().acknowledge(committed)
 
@@ -200,37 +127,6 @@ def test_the_master_is_proven_when_the_session_has_given_way(
     assert seen == [True, False]
 
 
-def test_the_job_that_started_last_owns_the_log(plain: SparkSession, tmp_path: Path) -> None:
-    sessions = RecordingSession(), RecordingSession()
-    old = opened(plain, tmp_path, MASTER, sessions[0])
-    old(ranges(0, 500))
-    new = opened(plain, tmp_path, MASTER, sessions[1])
-    with pytest.raises(TakenOver):
-        old(ranges(500, 1000))
-    with pytest.raises(TakenOver):
-        old.open()
-    new(ranges(500, 1500))
-    with pytest.raises(TakenOver):
-        old(ranges(500, 1000))
-    assert [session.promises for session in sessions] == [[500], [1500]]
-    assert offsets(tmp_path) == [start for start in STARTS if start < 1500]
-    check_ledger(tmp_path, 1500)
-
-
-def test_a_replica_that_lost_its_log_finds_out_without_a_batch(plain: SparkSession, tmp_path: Path) -> None:
-    old = opened(plain, tmp_path, MASTER)
-    old(ranges(0, 500))
-    assert old.lost() == {}
-    new = opened(plain, tmp_path, MASTER)
-    assert new.lost() == {}
-    error = old.lost()["rocketmq/broker-a"]
-    assert isinstance(error, TakenOver)
-    assert (error.log, error.offset) == ("rocketmq/broker-a", 500)
-    shutil.rmtree(tmp_path / "log")
-    with pytest.raises(ReplicaError, match="is gone"):
-        new.lost()
-
-
 def test_the_session_makes_way_while_the_tasks_read_and_only_then(plain: SparkSession, tmp_path: Path) -> None:
     """Also where they fail: and it was back before anything is committed or acknowledged."""
     seen: list[str] = []
@@ -268,20 +164,3 @@ def test_received_is_what_is_proven_and_never_below_the_position(plain: SparkSes
     replica(ranges(0, 150))
     assert seen == [(None, 400), (400, 400), (400, 400), (400, 400)]
     assert opened(plain, tmp_path, MASTER).received() == 400
-
-
-def test_a_replica_that_is_not_open_says_so(plain: SparkSession, tmp_path: Path) -> None:
-    replica = Solo(plain, str(tmp_path), MASTER, RecordingSession())
-    with pytest.raises(ReplicaError, match="not open"):
-        replica.position()
-
-
-def test_each_step_is_timed(plain: SparkSession, tmp_path: Path) -> None:
-    steps: list[BatchStep] = []
-    replica = opened(plain, tmp_path, MASTER, on_step=steps.append)
-    replica(ranges(0, 500))
-    assert steps == list(BatchStep)
-    assert replica.last is not None
-    assert list(replica.last.durations_s) == list(BatchStep)
-    assert all(duration >= 0 for duration in replica.last.durations_s.values())
-    assert (replica.last.records, replica.last.bytes) == (6, 500)

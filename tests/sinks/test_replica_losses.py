@@ -12,40 +12,28 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
 from sinks.delta.kernel import KernelTable
-from sinks.state.fence import this_writer
 from sinks.state.holes import Holes
 from sinks.state.log_state import LogState, PendingRepair
-from sinks.state.position import Held, LogTable
 from sinks.tables import LOG
-from sources.errors import BelowMinimum, RepairPending, TakenOver
+from sources.errors import RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import incident
-from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.killed import Killed, killed
-from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Overtaken, RecordingSession, raw_bytes
+from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, RecordingSession, raw_bytes
 from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
 MASTER = MemoryMaster(SIZES)
 STARTS = [row["offset"] for row in MASTER.records()]
-
-
-def held(plain: SparkSession, warehouse: Path) -> Held:
-    return LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read()
-
-
-def state(plain: SparkSession, warehouse: Path) -> LogState:
-    found = held(plain, warehouse).state
-    assert found is not None
-    return found
 
 
 def quarantine(warehouse: Path) -> list[tuple[int, int, bytes]]:
@@ -63,17 +51,6 @@ def bytes_at(start: int) -> bytes:
 
 
 # --- the link
-
-
-def test_the_next_batch_is_read_from_the_last_committed_record(plain: SparkSession, tmp_path: Path) -> None:
-    replica = opened(plain, tmp_path, MASTER)
-    replica(ranges(0, 450, 150))
-    link = state(plain, tmp_path).link
-    assert link is not None
-    assert link.range == span(410, 500)
-    link.check(bytes_at(410))
-    replica(ranges(450, 1000, 200))
-    assert offsets(tmp_path) == STARTS
 
 
 def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
@@ -97,26 +74,6 @@ def rewritten_state(plain: SparkSession, warehouse: Path, change: Callable[[dict
 
 
 # --- damage
-
-
-def test_damage_is_passed_and_every_byte_of_it_is_accounted_for(plain: SparkSession, tmp_path: Path) -> None:
-    session = RecordingSession()
-    replica = opened(plain, tmp_path, Damaged(SIZES, bad=(100, 410), gone=(600,)), session)
-    replica(ranges(0, 1000, 300))
-    assert offsets(tmp_path) == [start for start in STARTS if start not in (100, 410, 600)]
-    assert [(row["start"], row["end"]) for row in ledger(tmp_path)] == [(0, 100), (400, 410), (500, 600), (900, 1000)]
-    kept = quarantine(tmp_path)
-    assert [(start, end) for start, end, _ in kept] == [(100, 250), (250, 400), (410, 455), (455, 500)]
-    assert b"".join(raw for _, _, raw in kept) == bytes_at(100) + bytes_at(410)
-    assert incidents(plain, tmp_path) == [
-        ("checksum_failure", span(100, 400), Action.QUARANTINED),
-        ("checksum_failure", span(410, 500), Action.QUARANTINED),
-        ("gap", span(600, 900), Action.SKIPPED),
-    ]
-    assert held(plain, tmp_path).holes.ranges == (span(100, 400), span(410, 500), span(600, 900))
-    assert session.promises == [1000]
-    assert replica.last is not None
-    assert (replica.last.records, replica.last.bytes, len(replica.last.incidents)) == (9, 310, 3)
 
 
 def test_damage_at_the_edges_of_batches(plain: SparkSession, tmp_path: Path) -> None:
@@ -184,22 +141,6 @@ def check_restart(plain: SparkSession, warehouse: Path, master: MemoryMaster) ->
 OVERTAKEN = incident(500, 900, Condition.BELOW_MINIMUM)
 
 
-def test_a_range_the_master_lost_is_skipped_in_its_own_commit(plain: SparkSession, tmp_path: Path) -> None:
-    opened(plain, tmp_path, MASTER)(ranges(0, 500))
-    replica = opened(plain, tmp_path, Overtaken(SIZES, minimum=900))
-    with pytest.raises(BelowMinimum):
-        replica(ranges(500, 1000))
-    replica.skip(OVERTAKEN)
-    assert replica.position() == replica.received() == 900
-    found = held(plain, tmp_path)
-    assert found.holes.ranges == (span(500, 900),)
-    assert (found.state.offset, found.state.link) == (900, None)  # type: ignore[union-attr]
-    assert incidents(plain, tmp_path) == [("below_minimum", span(500, 900), Action.SKIPPED)]
-    replica.prove_master()
-    replica(ranges(900, 1000))
-    assert offsets(tmp_path) == [start for start in STARTS if not 500 <= start < 900]
-
-
 def test_a_crash_after_the_commit_that_passes_leaves_one_incident(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +181,7 @@ def test_a_log_with_a_pending_repair_is_left_to_the_repair(plain: SparkSession, 
     assert marked.repair == PendingRepair(to=Offset(100), epoch=1)
     session = RecordingSession()
     with pytest.raises(RepairPending) as caught:
-        Replica(plain, str(tmp_path), MASTER, session, this_writer()).open()
+        open_together([Replica(plain, str(tmp_path), MASTER, session)])
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
     assert "logtwin repair" in str(caught.value.hint)
     assert state(plain, tmp_path) == marked  # not even claimed

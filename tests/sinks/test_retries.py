@@ -46,16 +46,6 @@ def test_what_is_no_conflict_is_raised_at_once() -> None:
     assert tried == [0]
 
 
-def test_a_loop_ends_with_the_attempt_that_takes() -> None:
-    tried: list[int] = []
-    for attempt in retrying(ReplicaError):
-        with attempt:
-            tried.append(len(tried))
-            if len(tried) < 3:
-                raise KernelConflict("again")
-    assert tried == [0, 1, 2]
-
-
 def test_waits_double_up_to_the_most_however_long_a_master_is_away() -> None:
     waits = [doubled_s(1.0, tries, 30.0) for tries in range(5000)]
     assert waits[:7] == [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]

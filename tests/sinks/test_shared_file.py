@@ -55,12 +55,6 @@ def offsets(number: int, start: int, end: int) -> list[tuple[int, int]]:
 # --- the shared file
 
 
-def test_there_is_none_without_rows(tmp_path: Path) -> None:
-    with shared(tmp_path) as file:
-        file.finish()
-    assert files(tmp_path) == []
-
-
 def test_all_rows_are_in_one_file_named_by_the_first(tmp_path: Path) -> None:
     with shared(tmp_path) as file:
         first = file.add([rows(0, 7, 9), rows(0, 9, 20)], Offset(7))
@@ -210,15 +204,3 @@ def test_a_file_of_its_own_that_holds_other_rows_is_found(
     with pytest.raises(CoverageError) as caught:
         large.handed_over()
     assert (caught.value.offset, caught.value.expected, caught.value.found) == (5, "4 records", "3")
-
-
-def test_a_failed_split_removes_its_own_file_only(tmp_path: Path) -> None:
-    with shared(tmp_path) as file:
-        with pytest.raises(RuntimeError), ExitStack() as own:
-            failing = StretchFile(file, Offset(0), own, threading.Semaphore(1), large=True)
-            failing.write(rows(0, 0, 5))
-            raise RuntimeError("its master broke off")
-        kept = file.add([rows(1, 0, 5)], Offset(0))
-        file.finish()
-    assert table_of(tmp_path, kept.result(timeout=0)) == offsets(1, 0, 5)
-    assert len(files(tmp_path)) == 1

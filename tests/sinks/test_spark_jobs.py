@@ -41,20 +41,12 @@ def find_silence(words: Iterable[str]) -> NoReturn:
         raise MasterSilent("nothing comes", log="rocketmq/b", offset=len(list(words)))
 
 
-def test_a_task_for_each_in_order(spark: SparkSession) -> None:
-    assert run_tasks(spark, in_task, ["a", "b", "c"], FACTS) == [(0, "a"), (1, "b"), (2, "c")]
-
-
 @pytest.mark.parametrize(
     ("tasks", "shares"),
     [(1, [0, 0, 0, 0, 0]), (2, [0, 0, 1, 1, 1]), (4, [0, 1, 2, 3, 3]), (5, [0, 1, 2, 3, 4]), (9, [0, 1, 2, 3, 4])],
 )
 def test_no_more_tasks_than_wanted_and_none_for_nothing(spark: SparkSession, tasks: int, shares: list[int]) -> None:
     assert run_tasks(spark, in_task, "abcde", FACTS, tasks=tasks) == list(zip(shares, "abcde", strict=True))
-
-
-def test_nothing_is_no_job(spark: SparkSession) -> None:
-    assert run_tasks(spark, fail, [], FACTS) == []
 
 
 def test_each_task_has_the_share_that_was_meant_for_it(spark: SparkSession) -> None:

@@ -105,10 +105,5 @@ def test_it_travels_as_text_with_the_places_of_secrets(monkeypatch: pytest.Monke
     assert storage() == chosen
     assert "env:S3_USER" in chosen.as_text()
     assert not [text for text in (chosen.as_text(), repr(chosen), str(chosen)) if "THE-KEY-ITSELF" in text]
-    use(Storage())
-    assert storage() == Storage()
-
-
-def test_a_process_that_nobody_has_told_has_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(VARIABLE)
+    monkeypatch.delenv(VARIABLE)  # a process that nobody has told has the defaults
     assert storage() == Storage()

@@ -1,12 +1,15 @@
-"""The contract with analysts: names, order, types, comments."""
+"""The contract with analysts: names, order, types, comments, and that the document has them."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from pathlib import Path
+
 import pytest
 
 from sinks.spark_schemas import spark_schema
-from sinks.tables import LEDGER, LOG, TableSpec
+from sinks.tables import LEDGER, LOG, TABLES, TableSpec
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "tables.md"
 
 # the issue's own list
 COLUMNS = (
@@ -24,26 +27,17 @@ def test_the_columns_of_the_log_table() -> None:
 
 
 @pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
-def test_every_column_has_a_comment(spec: TableSpec) -> None:
+def test_comments_statistics_and_positions_that_never_expire(spec: TableSpec) -> None:
     for field in spark_schema(spec.schema):
         assert len(field.metadata["comment"]) > 10, field.name
-
-
-@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
-def test_clustering_columns_have_statistics(spec: TableSpec) -> None:
     assert set(spec.clustering) <= set(spec.statistics) <= set(spec.schema.names)
     assert len(spec.clustering) <= 4
-
-
-@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
-def test_positions_never_expire(spec: TableSpec) -> None:
     assert "delta.setTransactionRetentionDuration" not in spec.properties
 
 
-def test_a_schema_without_comments_is_fine_too() -> None:
-    assert spark_schema(pa.schema([("a", pa.int64())])).simpleString() == "struct<a:bigint>"
-
-
-def test_paths_lie_in_the_warehouse() -> None:
-    assert LOG.path("/data/warehouse/") == "/data/warehouse/log"
-    assert LEDGER.path("s3a://bucket/twin") == "s3a://bucket/twin/ledger"
+def test_the_document_lists_every_column_with_its_type_and_comment() -> None:
+    text = DOCUMENT.read_text()
+    for spec in TABLES:
+        for field in spark_schema(spec.schema):
+            comment = field.metadata["comment"].replace("|", "/")
+            assert f"| `{field.name}` | {field.dataType.simpleString()} | {comment} |" in text

@@ -7,6 +7,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,7 @@ from tests.patience import PATIENCE_S
 from tests.sinks.groups import Slow
 from tests.sinks.memory_master import (
     Damaged,
-    Doubling,
     Failing,
-    FailingAt,
     HoledInside,
     MemoryMaster,
     Overtaken,
@@ -53,6 +52,7 @@ from tests.sinks.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 MASTER = MemoryMaster(SIZES)
+AWAY = MasterUnreachable("it broke", offset=410)
 
 
 @pytest.fixture
@@ -147,30 +147,24 @@ def test_a_split_that_no_one_could_cut_is_several_files(warehouse: Path, monkeyp
     assert [piece.records for piece in report.written] == [2, 1, 3]
 
 
-def test_the_last_of_several_files_is_short(warehouse: Path) -> None:
-    """It begins with the first chunk in the last eighth of what a split should be at most."""
-    covered = {}
-    for split_bytes in (160, 176, 360):
-        master = MemoryMaster((40, 40, 40, 40, 15, 5, 20), chunk_records=1, split_bytes=split_bytes)
-        (report,) = reports(warehouse, splits((0, 200)), master)
-        covered[split_bytes] = [piece.covered.range for piece in report.written]
-    assert covered[160] == [span(0, 80), span(80, 160), span(160, 180), span(180, 200)]
-    assert covered[176] == [span(0, 120), span(120, 180), span(180, 200)]
-    assert covered[360] == [span(0, 200)]
-
-
-def test_a_cut_split_is_one_file_up_to_an_eighth_longer(warehouse: Path) -> None:
-    for master, ranges in (
-        (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160, cuts_batches=True), [span(0, 180)]),
-        (MemoryMaster((20,) * 9, chunk_records=1, split_bytes=160), [span(0, 80), span(80, 160), span(160, 180)]),
-    ):
-        (report,) = reports(warehouse, splits((0, 180)), master)
-        assert [piece.covered.range for piece in report.written] == ranges
-
-
-def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path) -> None:
-    gone = FailingAt(SIZES, chunk_records=1, split_bytes=200, at=410, error=MasterUnreachable("it broke", offset=410))
-    assert failure(warehouse, splits((0, 500)), gone).offset == 410
+@pytest.mark.parametrize(
+    ("sizes", "split_bytes", "cuts_batches", "ends"),
+    [
+        # the last one begins with the first chunk in the last eighth of what a split should be at most
+        ((40, 40, 40, 40, 15, 5, 20), 160, False, [80, 160, 180, 200]),
+        ((40, 40, 40, 40, 15, 5, 20), 176, False, [120, 180, 200]),
+        ((40, 40, 40, 40, 15, 5, 20), 360, False, [200]),
+        # a split that was cut is one file up to an eighth longer
+        ((20,) * 9, 160, True, [180]),
+        ((20,) * 9, 160, False, [80, 160, 180]),
+    ],
+)
+def test_where_the_files_of_a_split_end(
+    warehouse: Path, sizes: tuple[int, ...], split_bytes: int, cuts_batches: bool, ends: list[int]
+) -> None:
+    master = MemoryMaster(sizes, chunk_records=1, split_bytes=split_bytes, cuts_batches=cuts_batches)
+    (report,) = reports(warehouse, splits((0, sum(sizes))), master)
+    assert [piece.covered.range for piece in report.written] == [span(*ends) for ends in pairwise([0, *ends])]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +174,7 @@ def test_of_several_files_none_is_left_where_the_last_one_fails(warehouse: Path)
     ids=lambda error: type(error).__name__,
 )  # fmt: skip
 def test_what_is_sound_before_a_place_that_is_not_is_written(warehouse: Path, error: LogtwinError) -> None:
-    bad = FailingAt(SIZES, chunk_records=1, at=400, error=error)
+    bad = Failing(SIZES, at=400, error=error)
     (report,) = reports(warehouse, splits((0, 500)), bad)
     assert [piece.covered.range for piece in report.written] == [span(0, 400)]
     assert report.until == 400
@@ -192,7 +186,7 @@ def test_what_is_sound_before_a_place_that_is_not_is_written(warehouse: Path, er
     "error", [Rewritten("other bytes", offset=400), AboveMaximum("cut", offset=400), ValueError("a defect")], ids=repr
 )
 def test_nothing_is_written_of_a_log_that_may_be_another(warehouse: Path, error: Any) -> None:
-    (report,) = reports(warehouse, splits((0, 500)), FailingAt(SIZES, chunk_records=1, at=400, error=error))
+    (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, at=400, error=error))
     assert (report.written, report.until) == ((), None)
     assert report.error is not None
     assert files(warehouse) == []
@@ -217,35 +211,22 @@ def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, positi
     return caught.value
 
 
-def test_a_gap_travels_as_a_value(warehouse: Path) -> None:
-    error = failure(warehouse, splits((200, 500), batch=(200, 500)), position=100)
-    assert isinstance(error, Gap)
-    assert error.offset == 100
-
-
-def test_a_corrupt_record_travels_as_a_value_and_leaves_no_file(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), FailingAt(SIZES, at=0, error=CorruptRecord("bad checksum", offset=0)))
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == 0
-
-
-def test_rows_that_do_not_fill_the_chunk_are_refused(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), HoledInside(SIZES, hole=100))
-    assert isinstance(error, CoverageError)
-    assert error.offset == 100
-
-
-def test_an_absent_master_is_reported_as_a_value(warehouse: Path) -> None:
-    error = failure(warehouse, splits((0, 500)), Failing(SIZES, error=MasterUnreachable("no connection")))
-    assert isinstance(error, MasterUnreachable)
-    assert error.log == "rocketmq/broker-a"
-    assert files(warehouse) == []
-
-
-def test_a_master_that_reads_on_is_reported_as_it_is(warehouse: Path) -> None:
-    written = one(warehouse, splits((0, 50)), Doubling(SIZES))
-    assert written is not None
-    assert written.covered.range.end == 400
+@pytest.mark.parametrize(
+    ("master", "start", "kind", "offset"),
+    [
+        (MASTER, 200, Gap, 100),
+        (Failing(SIZES, at=100, error=CorruptRecord("bad checksum", offset=100)), 100, CorruptRecord, 100),
+        (HoledInside(SIZES, hole=100), 100, CoverageError, 100),  # rows that do not fill the chunk
+        (Failing(SIZES, error=MasterUnreachable("no connection")), 100, MasterUnreachable, None),
+        (Failing(SIZES, split_bytes=200, at=410, error=AWAY), 100, MasterUnreachable, 410),
+    ],
+    ids=["a gap", "corrupt", "a hole", "away", "in the last of several files"],
+)
+def test_an_error_travels_as_a_value_and_leaves_no_file(
+    warehouse: Path, master: MemoryMaster, start: int, kind: type[LogtwinError], offset: int | None
+) -> None:
+    error = failure(warehouse, splits((start, 500), batch=(start, 500)), master, position=100)
+    assert (type(error), error.offset) == (kind, offset)
 
 
 # --- the link
@@ -287,13 +268,6 @@ def test_a_master_with_another_record_before_the_position_is_refused(warehouse: 
     assert files(warehouse) == []
 
 
-def test_what_is_wrong_behind_the_link_is_what_it_is(warehouse: Path) -> None:
-    error = CorruptRecord("bad checksum", offset=100)
-    (report,) = reports(warehouse, splits((0, 500)), Failing(SIZES, error=error), position=100, link=link_at(10))
-    assert isinstance(report.error, CorruptRecord)
-    assert report.error.offset == 100
-
-
 def test_a_link_that_retention_took_is_no_obstacle(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=100), position=100, link=link_at(10))
     assert [piece.covered.range for piece in report.written] == [span(100, 500)]
@@ -333,12 +307,6 @@ def test_what_has_no_bytes_is_reported_and_leaves_no_file(warehouse: Path) -> No
     ]
     assert report.quarantined is None
     assert files(warehouse) == ["log"]
-
-
-def test_nothing_but_damage(warehouse: Path) -> None:
-    (report,) = reports(warehouse, splits((0, 10)), Damaged(SIZES, bad=(0,)), position=0)
-    assert report.written == ()
-    assert [piece.range for piece in report.damaged] == [span(0, 5), span(5, 10)]
 
 
 class BreakingOff(Damaged):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,13 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.delta.kernel import KernelTable
+from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable, Positions
+from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
-from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, Rewritten, TakenOver
-from sources.loss import Condition
+from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
 from sources.master_topic import PartitionPosition, partition_log
 from sources.offsets import Offset
-from tests.sinks.accounts import incident
-from tests.sinks.batches import rows
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
@@ -117,32 +115,6 @@ def test_one_wrong_partition_costs_the_others_nothing(plain: SparkSession, tmp_p
     assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
 
 
-def test_a_damaged_partition_has_what_is_sound_before_the_damage(plain: SparkSession, tmp_path: Path) -> None:
-    error = CorruptRecord("bad", offset=10)
-    bad = FailingPartition.like(FULL[1], error=error, broken_at=10)
-    twin = Twin(plain, tmp_path, {**FULL, 1: bad}).opened()
-    outcomes = twin.takes({0: (0, 20), 1: (0, 20)})
-    assert (brought(outcomes), errors(outcomes)) == ({0: (0, 20), 1: (0, 8)}, {})
-    outcomes = twin.takes({1: (8, 20)})
-    assert (brought(outcomes), errors(outcomes)) == ({}, {1: (CorruptRecord, "1", 10)})
-    assert twin.rows() == expected(FULL, {0: (0, 20), 1: (0, 8)})
-    assert twin.promises[1] == [8]
-
-
-def test_another_history_before_the_position_is_refused(plain: SparkSession, tmp_path: Path) -> None:
-    Twin(plain, tmp_path, FULL).opened().takes({0: (0, 15), 1: (0, 15)})
-    twin = Twin(plain, tmp_path, FULL).opened()
-    assert twin.state(0).mark == epoch_before(15) == 1
-    table = LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id)
-    held = table.read()
-    forged = twin.state(0).moved_to(Offset(15), first=Offset(0), ledger=(), mark=7)
-    table.mark(held, forged)
-    again = Twin(plain, tmp_path, FULL).opened()
-    outcomes = again.takes({0: (15, 20), 1: (15, 20)})
-    assert errors(outcomes) == {0: (Rewritten, "0", 15)}
-    assert brought(outcomes) == {1: (15, 20)}
-
-
 SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
 
 
@@ -158,15 +130,26 @@ def test_others_in_the_file_of_a_failed_partition_are_committed(plain: SparkSess
     assert twin.promises == {0: [], 1: [10], 2: [10]}
 
 
-def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
+def test_others_in_the_file_of_a_lost_partition_are_committed(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is taken between the proof and the commit: what is proven by then is in files that are written."""
+    built_on: list[int] = []
+    attempt = Positions._attempt
+
+    def noted(self: Positions, on: Snapshot, moves: Sequence[Move]) -> None:
+        built_on.append(on.version)
+        attempt(self, on, moves)
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES and twin.offsets[0] == 0:
             LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
 
     twin = Twin(plain, tmp_path, FULL, on_step=take).opened()
+    before = twin.version()
+    monkeypatch.setattr(Positions, "_attempt", noted)
     outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
+    assert built_on == [before, before + 1]  # not again on what is known to be stale
     assert errors(outcomes) == {0: (TakenOver, "0", 0)}
     assert brought(outcomes) == {1: (0, 10), 2: (0, 10)}
     assert twin.rows() == expected(FULL, {1: (0, 10), 2: (0, 10)})
@@ -174,22 +157,6 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(plain: SparkSessio
     assert brought(twin.takes({1: (10, 20), 2: (10, 20)})) == {1: (10, 20), 2: (10, 20)}
     assert twin.rows() == expected(FULL, {1: (0, 20), 2: (0, 20)})
     assert twin.promises == {0: [], 1: [10, 20], 2: [10, 20]}
-
-
-def test_what_is_passed_is_a_hole_with_an_incident(plain: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(plain, tmp_path, TOPIC).opened()
-    twin.takes({0: (0, 10)})
-    lost = incident(10, 30, Condition.BELOW_MINIMUM)
-    with pytest.raises(ValueError, match="does not begin at the position 0"):
-        twin.replicas[1].skip(lost)
-    twin.replicas[0].skip(lost)
-    held = LogTable(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[0].log_id).read()
-    assert held.holes.ranges == (lost.range,)
-    assert twin.state(0).mark is None  # of what lies before 30 nobody has read the epoch
-    assert errors(twin.takes({0: (30, 40)})) == {}
-    assert twin.rows() == {0: [*range(10), *range(30, 40)]}
-    (row,) = rows(tmp_path / "incidents")
-    assert (row["log_id"], row["start"], row["end"]) == (str(TOPIC[0].log_id), 10, 30)
 
 
 # --- kills, and who owns them

@@ -26,7 +26,6 @@ from sources.offsets import LogId, OffsetRange
 from tests.sinks.batches import rows
 from tests.sinks.killed import Killed
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
-from tests.sinks.topic_batches import Twin, expected
 
 PAYMENTS = LogId("kafka", "prod/payments")
 TOPIC = partitions(tuple(range(40)), tuple(range(40)), (), end=40)
@@ -127,16 +126,6 @@ def test_a_state_in_one_piece_is_read_as_it_is_and_taken_apart_once(lake: Lake) 
     lake.settled()
 
 
-def test_a_topic_that_was_taken_apart_goes_on_where_it_was(lake: Lake, tmp_path: Path) -> None:
-    lake.says(OLD)
-    take_apart(lake.spark, lake.path, ORDERS)
-    twin = Twin(lake.spark, tmp_path, TOPIC).opened()
-    assert twin.offsets == {0: 35, 1: 10, 2: 0}
-    twin.takes({0: (35, 40), 1: (10, 20)})
-    assert twin.rows() == expected(TOPIC, {0: (35, 40), 1: (10, 20)})
-    assert twin.ledger() == [(0, 30, 35, 5), (0, 35, 40, 5), (1, 0, 10, 10), (1, 10, 20, 10)]
-
-
 @pytest.mark.parametrize(
     ("owner", "name"),
     [(Ledger, "append_topic"), (IncidentsTable, "record"), (KernelTable, "commit")],
@@ -157,16 +146,6 @@ def test_killed_in_between_it_is_done_again(
         patched.setattr(owner, name, killed)
         with pytest.raises(Killed):
             take_apart(lake.spark, lake.path, ORDERS)
-    assert lake.table.existing().domain(f"logtwin.{ORDERS}") == OLD
-    take_apart(lake.spark, lake.path, ORDERS)
-    lake.settled()
-
-
-def test_what_is_in_the_ledger_already_comes_once(lake: Lake) -> None:
-    """The older job wrote what it owed, as its own application."""
-    lake.says(OLD)
-    whole = topic_states._Whole.from_json(ORDERS, OLD)
-    whole.settle(lake.spark, lake.path)
     assert lake.table.existing().domain(f"logtwin.{ORDERS}") == OLD
     take_apart(lake.spark, lake.path, ORDERS)
     lake.settled()

@@ -62,15 +62,6 @@ def test_a_stamp_tells_a_file_from_another_in_its_place(files: VersionFiles, tmp
 
 
 @pytest.mark.spark
-def test_on_another_file_system_a_stamp_is_time_and_length(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
-    os.utime(written(tmp_path, 7, "{}"), (1000, 1000))
-    assert VersionFiles(spark, f"file://{tmp_path}/a table/").stamp(7) == (1_000_000, 2)
-
-
-@pytest.mark.spark
 def test_what_cannot_be_asked_is_not_taken_for_absent(spark: SparkSession) -> None:
     files = VersionFiles(spark, "gs://bucket/twin")
     for look in (files.stamp, files.is_there):

@@ -14,9 +14,8 @@ from pyspark.sql import SparkSession
 from sinks.delta.kernel import KernelTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LEDGER, LOG, METADATA_TABLES, QUARANTINE, TableSpec
-from sinks.warehouse import absolute, ensure_table, ensure_tables
+from sinks.warehouse import ensure_table, ensure_tables
 from sources.errors import ConfigurationError
-from tests.sinks.at_once import at_once
 
 
 @pytest.mark.spark
@@ -39,11 +38,6 @@ def test_again_changes_nothing(plain: SparkSession, tmp_path: Path) -> None:
     ensure_tables(plain, str(tmp_path))
     ensure_tables(plain, str(tmp_path))
     assert [KernelTable(plain, spec.path(str(tmp_path))).existing().version for spec in (LOG, LEDGER)] == [0, 0]
-
-
-def test_jobs_that_start_at_once_find_the_same_tables(plain: SparkSession, tmp_path: Path) -> None:
-    at_once([lambda: ensure_tables(plain, str(tmp_path))] * 4)
-    assert len(list((tmp_path / "log/_delta_log").glob("*.json"))) == 1
 
 
 def test_a_table_of_somebody_else_is_refused(plain: SparkSession, tmp_path: Path) -> None:
@@ -88,11 +82,3 @@ def test_what_was_kept_of_a_loss_is_never_changed(spark: SparkSession, tmp_path:
     frame.write.format("delta").mode("append").save(path)
     with pytest.raises(UnsupportedOperationException, match="DELTA_CANNOT_MODIFY_APPEND_ONLY"):
         DeltaTable.forPath(spark, path).delete()
-
-
-def test_a_warehouse_is_absolute_or_a_uri(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert absolute("./warehouse") == f"{tmp_path}/warehouse"
-    assert absolute("/data/twin/") == "/data/twin"
-    assert absolute("s3a://bucket/twin/") == "s3a://bucket/twin"
-    assert absolute("file:/data/twin") == "file:/data/twin"

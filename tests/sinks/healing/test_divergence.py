@@ -138,10 +138,6 @@ def test_a_difference_in_the_middle_is_found_only_where_asked() -> None:
     assert not comparison.is_equal(OffsetRange(Offset(90), Offset(91)))
 
 
-def test_doubts_that_proved_wrong_are_none() -> None:
-    assert compared(ROWS, len(LOG), Bytes(LOG, 0)).find([OffsetRange(Offset(0), Offset(24))]) is None
-
-
 def test_a_checksum_of_the_ledger_that_is_wrong_is_no_reason_to_go_back() -> None:
     class Erring(Ledger):
         def overlapping(self, wanted: OffsetRange) -> list[LedgerRow]:

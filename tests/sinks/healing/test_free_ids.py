@@ -27,27 +27,18 @@ class Entries(MemoryMaster):
         return Offset(min(ends[bisect_left(ends, offset)], maximum))
 
 
-HELD = span(0, 5001)
-
-
 @pytest.mark.parametrize(
-    ("hole", "free"),
+    ("hole", "free", "log", "first"),
     [
-        (span(101, 700), span(261, 700)),  # 250 and 260 were lost, and nobody knew which was the last
-        (span(101, 261), span(261, 261)),  # it ends with an entry
-        (span(251, 260), span(251, 260)),  # nothing was lost: there was a line too many
-        (span(0, 100), span(0, 100)),
-        (span(101, 699), span(699, 699)),  # the source has no entry there: it is another log
-        (span(261, 5001), span(5001, 5001)),  # it does not know what comes behind
+        (span(101, 700), span(261, 700), DISTER, 0),  # 250 and 260 were lost, and nobody knew which was the last
+        (span(101, 261), span(261, 261), DISTER, 0),  # it ends with an entry
+        (span(251, 260), span(251, 260), DISTER, 0),  # nothing was lost: there was a line too many
+        (span(0, 100), span(0, 100), DISTER, 0),
+        (span(101, 699), span(699, 699), DISTER, 0),  # the source has no entry there: it is another log
+        (span(261, 5001), span(5001, 5001), DISTER, 0),  # it does not know what comes behind
+        (span(101, 700), span(261, 700), DISTER, 251),  # a source that begins in the hole
+        (span(101, 700), span(700, 700), LogId("rocketmq", "a"), 0),  # bytes are never free
     ],
 )
-def test_the_ids_behind_the_last_lost_entry(hole: OffsetRange, free: OffsetRange) -> None:
-    assert free_at_end(hole, Entries(()), HELD) == free
-
-
-def test_a_source_that_begins_in_the_hole() -> None:
-    assert free_at_end(span(101, 700), Entries(()), span(251, 5001)) == span(261, 700)
-
-
-def test_bytes_are_never_free() -> None:
-    assert free_at_end(span(101, 700), Entries((), log_id=LogId("rocketmq", "a")), HELD) == span(700, 700)
+def test_the_ids_behind_the_last_lost_entry(hole: OffsetRange, free: OffsetRange, log: LogId, first: int) -> None:
+    assert free_at_end(hole, Entries((), log_id=log), span(first, 5001)) == free

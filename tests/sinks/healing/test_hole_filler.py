@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,14 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
 from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
-from sinks.state.log_state import LogState, PendingRepair
-from sinks.state.position import Held, LogTable
+from sinks.state.log_state import PendingRepair
+from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
 from sources.master import MasterLog
 from sources.offsets import Offset
 from tests.sinks.accounts import incident
-from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
 from tests.sinks.spans import span
 from tests.sinks.unheard import lose_answers, missing_files
@@ -55,24 +54,6 @@ def backfilled(lake: Path) -> list[Any]:
     return [(row["start"], row["end"], row["records"]) for row in ledger(lake) if row["origin"] == "backfill"]
 
 
-def test_a_hole_is_filled_in_parts(plain: SparkSession, lake: Path) -> None:
-    filler = HoleFiller(plain, str(lake), BROKER_A)
-    first = filler.fill(filler.look(), span(500, 550), MASTER, LINK)
-    assert first is not None
-    assert (first.range, first.ranges, first.records) == (span(500, 600), (span(500, 600),), 2)
-    assert first.link == Link.of(span(510, 600), raw_bytes({"offset": 510, "size": 90}))
-    assert table(plain, lake).read().holes.ranges == (span(600, 1000),)
-    second = filler.fill(filler.look(), span(600, 1000), MASTER, first.link)
-    assert second is not None
-    assert table(plain, lake).read().holes.ranges == ()
-    assert offsets(lake) == [start for start in STARTS if start < 1500]
-    # splits of 100 bytes: each record is in the row of the split that it starts in
-    assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
-    for row in ledger(lake):
-        mine = [one for one in MASTER.records() if row["start"] <= one["offset"] < row["end"]]
-        assert row["checksum"] == "sha256:" + hashlib.sha256(b"".join(map(raw_bytes, mine))).hexdigest()
-
-
 @pytest.mark.parametrize(
     ("source", "link", "error"),
     [
@@ -84,12 +65,12 @@ def test_a_hole_is_filled_in_parts(plain: SparkSession, lake: Path) -> None:
 def test_what_is_not_this_log_is_refused(
     plain: SparkSession, lake: Path, source: MasterLog, link: Link | None, error: type[LogtwinError]
 ) -> None:
-    files, version = data_files(lake), table(plain, lake).read().snapshot.version
+    files, version = data_files(lake), held(plain, lake).snapshot.version
     filler = HoleFiller(plain, str(lake), BROKER_A)
     with pytest.raises(error) as caught:
         filler.fill(filler.look(), HOLE, source, link)
     assert caught.value.log == str(BROKER_A)
-    assert table(plain, lake).read().snapshot.version == version
+    assert held(plain, lake).snapshot.version == version
     assert data_files(lake) == files
     assert backfilled(lake) == []
 
@@ -102,14 +83,14 @@ def test_damage_in_the_source_stays_a_hole(plain: SparkSession, lake: Path) -> N
     assert filled is not None
     left = (span(600, 900), span(905, 910))
     assert (filled.range, filled.ranges) == (HOLE, (span(500, 600), span(900, 905), span(910, 1000)))
-    assert table(plain, lake).read().holes.ranges == left
+    assert held(plain, lake).holes.ranges == left
     assert {path.name for path in (lake / "quarantine").glob("*.parquet")} == quarantined
     # all of what is left is damaged: nothing to commit
-    version = table(plain, lake).read().snapshot.version
+    version = held(plain, lake).snapshot.version
     again = filler.fill(filler.look(), left[0], source, None)
     assert again is not None
     assert (again.range, again.ranges, again.link) == (left[0], (), None)
-    assert table(plain, lake).read().snapshot.version == version
+    assert held(plain, lake).snapshot.version == version
 
 
 def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Path) -> None:
@@ -124,23 +105,17 @@ def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Pat
 
     filler = HoleFiller(plain, str(lake), BROKER_A, lose)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is not None
-    found = table(plain, lake).read()
+    found = held(plain, lake)
     assert found.holes.ranges == (span(1500, 1600),)
-    assert (found.state.offset if found.state else None) == 1600
+    assert state(plain, lake).offset == 1600
     assert backfilled(lake) == [(500, 600, 2), (600, 900, 1), (900, 1000, 3)]
 
 
 def another_epoch(plain: SparkSession, lake: Path) -> None:
     """As a repair begins one: the position, and its transaction version, move back."""
-    found = table(plain, lake).read()
-    state = state_of(found)
-    back = replace(state, epoch=1, offset=Offset(1000), commit="repaired", ledger=())
+    found = held(plain, lake)
+    back = replace(state(plain, lake), epoch=1, offset=Offset(1000), commit="repaired", ledger=())
     table(plain, lake).cut(found, back, span(1000, 1500), lambda holes: holes.below(Offset(1000)))
-
-
-def state_of(found: Held) -> LogState:
-    assert found.state is not None
-    return found.state
 
 
 def test_a_commit_that_landed_unheard_is_a_success(
@@ -157,13 +132,13 @@ def test_a_commit_that_landed_unheard_is_a_success(
 
 def test_a_repair_that_was_marked_in_between_keeps_the_fill_out(plain: SparkSession, lake: Path) -> None:
     def mark(step: FillStep) -> None:
-        found = table(plain, lake).read()
+        found = held(plain, lake)
         pending = PendingRepair(to=HOLE.end, epoch=1)
-        table(plain, lake).mark(found, replace(state_of(found), repair=pending, commit="marked"))
+        table(plain, lake).mark(found, replace(state(plain, lake), repair=pending, commit="marked"))
 
     filler = HoleFiller(plain, str(lake), BROKER_A, mark)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is None
-    assert table(plain, lake).read().holes.ranges == (HOLE,)
+    assert held(plain, lake).holes.ranges == (HOLE,)
     with pytest.raises(RepairPending):
         filler.look()
 
@@ -176,7 +151,7 @@ def test_a_repair_in_between_wins(plain: SparkSession, lake: Path) -> None:
     filler = HoleFiller(plain, str(lake), BROKER_A, repair)
     assert filler.fill(filler.look(), HOLE, MASTER, LINK) is None
     assert offsets(lake) == [start for start in STARTS if start < 500]
-    assert table(plain, lake).read().holes.ranges == (HOLE,)
+    assert held(plain, lake).holes.ranges == (HOLE,)
     # and then it is filled in the new epoch
     again = HoleFiller(plain, str(lake), BROKER_A, no_step)
     assert again.fill(again.look(), HOLE, MASTER, LINK) is not None

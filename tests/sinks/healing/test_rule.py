@@ -58,40 +58,42 @@ def found(master: Bytes, rows: Rows = ROWS, position: int = END) -> tuple[Condit
     return None if divergence is None else (divergence.condition, divergence.common, divergence.out.start)
 
 
-def test_the_same_history_differs_nowhere() -> None:
-    assert found(Ruling(LOG, 0)) is None
-    assert found(Ruling(LOG + b"more", 0)) is None
+def other_from(common: int) -> bytes:
+    return LOG[:common] + bytes(255 for _ in LOG[common:])
+
+
+@pytest.mark.parametrize(
+    ("master", "rows", "position", "expected"),
+    [
+        (Ruling(LOG, 0), ROWS, END, None),
+        (Ruling(LOG + b"more", 0), ROWS, END, None),
+        # it is believed whatever bytes are there
+        (Ruling(bytes(END), 0, answer=END), ROWS, END, None),
+        (Ruling(LOG, 0, answer=9), ROWS, END, (Condition.REWRITTEN, 9, 9)),
+        # an empty master has to be accepted, and one that cannot give again what would go
+        (Ruling(b"", 0), ROWS, END, (Condition.RECREATED, 0, 0)),
+        (Ruling(b"", 0), [], 0, None),
+        (Ruling(LOG, 9, answer=0), ROWS, END, (Condition.RECREATED, 9, 0)),
+        # a hole at the end is no difference
+        (Ruling(LOG, 0), ROWS[:3], END, None),
+        (Ruling(LOG[:20], 0), ROWS[:3], END, (Condition.ABOVE_MAXIMUM, 18, 18)),
+        # commits that were lost are found as ever
+        (Ruling(LOG, 0), ROWS, 18, (Condition.REPLICA_DAMAGED, 18, 18)),
+        (WithoutRule(other_from(14), 0), ROWS, END, (Condition.REWRITTEN, 12, 12)),
+    ],
+)
+def test_how_far_it_goes_back(
+    master: Bytes, rows: Rows, position: int, expected: tuple[Condition, int, int] | None
+) -> None:
+    assert found(master, rows, position) == expected
 
 
 @pytest.mark.parametrize("common", [0, 3, 9, 21])
 def test_the_replica_goes_back_to_the_common_point_even_to_nothing(common: int) -> None:
-    other = LOG[:common] + bytes(255 for _ in LOG[common:])
+    other = other_from(common)
     assert found(Ruling(other, 0)) == (Condition.REWRITTEN, common, common)
     assert found(Ruling(other + b"more", 0)) == (Condition.REWRITTEN, common, common)
     assert found(Ruling(other[: common + 1], 0)) == (Condition.ABOVE_MAXIMUM, common, common)
-
-
-def test_the_rule_is_believed_whatever_bytes_are_there() -> None:
-    assert found(Ruling(bytes(END), 0, answer=END)) is None
-    assert found(Ruling(LOG, 0, answer=9)) == (Condition.REWRITTEN, 9, 9)
-
-
-def test_an_empty_master_has_to_be_accepted() -> None:
-    assert found(Ruling(b"", 0)) == (Condition.RECREATED, 0, 0)
-    assert found(Ruling(b"", 0), [], 0) is None
-
-
-def test_a_master_that_cannot_give_again_what_would_go_has_to_be_accepted() -> None:
-    assert found(Ruling(LOG, 9, answer=0)) == (Condition.RECREATED, 9, 0)
-
-
-def test_a_hole_at_the_end_is_no_difference() -> None:
-    assert found(Ruling(LOG, 0), ROWS[:3]) is None
-    assert found(Ruling(LOG[:20], 0), ROWS[:3]) == (Condition.ABOVE_MAXIMUM, 18, 18)
-
-
-def test_commits_that_were_lost_are_found_as_ever() -> None:
-    assert found(Ruling(LOG, 0), ROWS, 18) == (Condition.REPLICA_DAMAGED, 18, 18)
 
 
 def test_what_cannot_be_read_is_not_the_masters() -> None:
@@ -108,7 +110,6 @@ def test_what_cannot_be_read_is_not_the_masters() -> None:
 
 
 def test_without_a_rule_the_ledgers_checksums_are_compared() -> None:
-    assert found(WithoutRule(LOG[:14] + b"\xff" * 10, 0)) == (Condition.REWRITTEN, 12, 12)
     doubtful: Sequence[OffsetRange] = [OffsetRange(Offset(7), Offset(13))]
     assert compared(WithoutRule(LOG[:10] + b"\xff" + LOG[11:], 0)).find(doubtful) is not None
 
@@ -140,8 +141,7 @@ def test_where_the_epochs_part_all_above_goes(common: int, behind: bytes) -> Non
 
 
 def test_bytes_that_differ_below_the_common_point_contradict_the_epochs() -> None:
-    master = WithoutRule(LOG[:3] + bytes(255 for _ in LOG[3:]), 0)
-    found = by_epochs(master, 21)
+    found = by_epochs(WithoutRule(other_from(3), 0), 21)
     assert found is not None
     assert found[:2] == (Condition.EPOCHS_CONTRADICT, 3)
     assert "by their bytes up to 3 only" in found[2]

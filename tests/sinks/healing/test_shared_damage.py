@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,12 @@ from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
-from sinks.state.fence import this_writer
-from sinks.state.holes import Holes, TakenOut
-from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG
 from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.master_topic import partition_log
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import OffsetRange
 from tests.pipeline.repair_bench import spoil
 from tests.sinks.accounts import incident
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
@@ -75,19 +71,3 @@ def test_a_file_of_which_nobody_knows_the_offsets_is_left_to_a_person(
         repaired(plain, tmp_path, topic[0])
     assert "Restore the file" in str(caught.value.hint)
     assert holes_of(plain, tmp_path, 0) == ()
-
-
-def test_what_was_taken_out_is_written_and_read_back() -> None:
-    holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
-    assert Holes.from_json(holes.as_json()) == holes
-    taken = TakenOut(partition_log(ORDERS, 1), 2, holes.ranges)
-    repair = PendingRepair(to=Offset(10), epoch=2, others=(taken,))
-    state = replace(LogState.fresh(this_writer()), repair=repair)
-    assert LogState.from_json(state.as_json()) == state
-
-
-def test_filled_ranges_are_no_longer_taken_out() -> None:
-    holes = Holes().with_taken_out([span(10, 20), span(30, 40)])
-    assert holes.with_lost([span(0, 10)]).taken_out == holes.taken_out
-    assert holes.filled([span(10, 15)], ()).taken_out == (span(15, 20), span(30, 40))
-    assert holes.below(Offset(33)).taken_out == (span(10, 20), span(30, 33))

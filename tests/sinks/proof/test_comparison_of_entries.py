@@ -68,44 +68,35 @@ def test_equal(master: DisterLog, rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("number", range(6))
-@pytest.mark.parametrize("body", [b'{"k":"x"}', b'{"k":"' + b"v" * 99 + b'"}'])
-def test_a_changed_row(master: DisterLog, rows: list[dict[str, Any]], number: int, body: bytes) -> None:
-    rows[number]["body"] = body
-    found = compared(rows, master)
-    assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, DifferenceKind.CHANGED),))
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_a_missing_row(master: DisterLog, rows: list[dict[str, Any]], number: int) -> None:
+def test_an_entry_that_differs_is_named(
+    tmp_path: Path, master: DisterLog, rows: list[dict[str, Any]], number: int
+) -> None:
+    for body in (b'{"k":"x"}', b'{"k":"' + b"v" * 99 + b'"}'):
+        changed = [row | {"body": body} if at == number else row for at, row in enumerate(rows)]
+        found = compared(changed, master)
+        assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, DifferenceKind.CHANGED),))
     found = compared(rows[:number] + rows[number + 1 :], master)
     assert (found.verdict, found.differences) == (Verdict.REPLICA_DAMAGED, (of(number, DifferenceKind.MISSING),))
-
-
-def test_of_several_missing_rows_the_last_is_named(master: DisterLog, rows: list[dict[str, Any]]) -> None:
-    found = compared(rows[:2] + rows[4:], master)
-    assert found.differences == (Difference(Offset(STARTS[2]), DifferenceKind.MISSING, IDS[3]),)
-
-
-def test_a_row_twice(master: DisterLog, rows: list[dict[str, Any]]) -> None:
-    found = compared([*rows[:3], rows[2], *rows[3:]], master)
-    assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 7)
-    assert found.differences == (Difference(Offset(STARTS[2]), DifferenceKind.TWICE),)
-
-
-@pytest.mark.parametrize("number", range(6))
-def test_a_changed_line(tmp_path: Path, master: DisterLog, rows: list[dict[str, Any]], number: int) -> None:
     write(tmp_path, {0: b"".join([*LINES[:number], LINES[number].replace(b"k", b"q"), *LINES[number + 1 :]])})
     found = compared(rows, master)
     assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(number, DifferenceKind.CHANGED),))
 
 
-def test_a_line_too_many_differs_with_the_entry_behind_it(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    found = compared(rows, leader(tmp_path, *LINES[:3], set_line(40_000), *LINES[3:]))
-    assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, DifferenceKind.CHANGED),))
+def test_of_several_missing_rows_the_last_is_named_of_one_twice_none(
+    master: DisterLog, rows: list[dict[str, Any]]
+) -> None:
+    found = compared(rows[:2] + rows[4:], master)
+    assert found.differences == (Difference(Offset(STARTS[2]), DifferenceKind.MISSING, IDS[3]),)
+    found = compared([*rows[:3], rows[2], *rows[3:]], master)
+    assert (found.verdict, found.rows) == (Verdict.REPLICA_DAMAGED, 7)
+    assert found.differences == (Difference(Offset(STARTS[2]), DifferenceKind.TWICE),)
 
 
-def test_a_line_that_is_gone_at_the_master(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    found = compared(rows, leader(tmp_path, *LINES[:3], *LINES[4:]))
+@pytest.mark.parametrize("lines", [[*LINES[:3], set_line(40_000), *LINES[3:]], [*LINES[:3], *LINES[4:]]])
+def test_a_line_too_many_or_too_few_differs_with_the_entry_there(
+    tmp_path: Path, rows: list[dict[str, Any]], lines: list[bytes]
+) -> None:
+    found = compared(rows, leader(tmp_path, *lines))
     assert (found.verdict, found.differences) == (Verdict.REWRITTEN, (of(3, DifferenceKind.CHANGED),))
 
 

@@ -32,59 +32,60 @@ def proven(ledger: list[LedgerRow], owed: list[LedgerRow], missing: Holes, posit
     return proven_ranges(BROKER_A, ledger, owed, missing, Offset(position))
 
 
-class TestRanges:
-    def test_rows_and_holes_fill_everything(self) -> None:
-        assert proven([row(30, 40), row(10, 20)], [], holes((0, 10), (20, 30)), 40) == [row(10, 20), row(30, 40)]
-
-    def test_what_the_newest_commits_owe_counts_where_the_ledger_lacks_it(self) -> None:
-        assert proven([row(0, 10)], [row(0, 10), row(10, 20)], holes(), 20) == [row(0, 10), row(10, 20)]
-
-    def test_owed_rows_do_not_count_where_the_ledger_has_other_ranges(self) -> None:
-        assert proven([row(0, 15), row(15, 30)], [row(10, 20)], holes(), 30) == [row(0, 15), row(15, 30)]
-
-    def test_what_was_owed_and_deleted_since_does_not_count(self) -> None:
-        assert proven([row(10, 20)], [row(0, 10)], holes((0, 10)), 20) == [row(10, 20)]
-
-    def test_what_was_added_since_does_not_count(self) -> None:
-        """The ledger is read after the log table: the stream and a backfill may have gone on."""
-        assert proven([row(0, 10), row(10, 15), row(20, 30)], [], holes((10, 20)), 30) == [row(0, 10), row(20, 30)]
-        assert proven([row(0, 10), row(10, 20)], [], holes(), 10) == [row(0, 10)]
-
-    @pytest.mark.parametrize(
-        ("ledger", "missing", "at"),
-        [
-            ([row(0, 10), row(20, 30)], holes(), 10),
-            ([row(0, 10), row(5, 30)], holes(), 5),
-            ([row(10, 30)], holes(), 0),
-            ([row(0, 20)], holes(), 20),
-            ([row(0, 20)], holes((20, 40)), 30),
-            ([], holes(), 0),
-        ],
-        ids=["between", "twice", "before", "after", "beyond", "nothing"],
-    )
-    def test_what_does_not_fill_it_is_an_error(self, ledger: list[LedgerRow], missing: Holes, at: int) -> None:
-        with pytest.raises(CoverageError, match="ledger and holes") as caught:
-            proven(ledger, [], missing, 30)
-        assert caught.value.offset == at
+@pytest.mark.parametrize(
+    ("ledger", "owed", "missing", "position", "expected"),
+    [
+        ([row(30, 40), row(10, 20)], [], holes((0, 10), (20, 30)), 40, [row(10, 20), row(30, 40)]),
+        # what the newest commits owe counts where the ledger lacks it, and nothing else is there
+        ([row(0, 10)], [row(0, 10), row(10, 20)], holes(), 20, [row(0, 10), row(10, 20)]),
+        ([row(0, 15), row(15, 30)], [row(10, 20)], holes(), 30, [row(0, 15), row(15, 30)]),
+        ([row(10, 20)], [row(0, 10)], holes((0, 10)), 20, [row(10, 20)]),  # it was deleted since
+        # the ledger is read after the log table: the stream and a backfill may have gone on
+        ([row(0, 10), row(10, 15), row(20, 30)], [], holes((10, 20)), 30, [row(0, 10), row(20, 30)]),
+        ([row(0, 10), row(10, 20)], [], holes(), 10, [row(0, 10)]),
+    ],
+)
+def test_rows_and_holes_fill_everything(
+    ledger: list[LedgerRow], owed: list[LedgerRow], missing: Holes, position: int, expected: list[LedgerRow]
+) -> None:
+    assert proven(ledger, owed, missing, position) == expected
 
 
-class TestProof:
-    @given(cuts=st.sets(st.integers(1, len(LOG) - 1), max_size=6), piece=st.integers(1, len(LOG)))
-    def test_the_masters_bytes_pass_in_whatever_pieces(self, cuts: set[int], piece: int) -> None:
-        edges = [0, *sorted(cuts), len(LOG)]
-        proof = Proof(BROKER_A, [row(start, end) for start, end in pairwise(edges)])
-        for at in range(0, len(LOG), piece):
-            proof.take(memoryview(LOG[at : at + piece]))
+@pytest.mark.parametrize(
+    ("ledger", "missing", "at"),
+    [
+        ([row(0, 10), row(20, 30)], holes(), 10),
+        ([row(0, 10), row(5, 30)], holes(), 5),
+        ([row(10, 30)], holes(), 0),
+        ([row(0, 20)], holes(), 20),
+        ([row(0, 20)], holes((20, 40)), 30),
+        ([], holes(), 0),
+    ],
+    ids=["between", "twice", "before", "after", "beyond", "nothing"],
+)
+def test_what_does_not_fill_it_is_an_error(ledger: list[LedgerRow], missing: Holes, at: int) -> None:
+    with pytest.raises(CoverageError, match="ledger and holes") as caught:
+        proven(ledger, [], missing, 30)
+    assert caught.value.offset == at
 
-    def test_another_byte_stops_at_the_end_of_its_range(self) -> None:
-        proof = Proof(BROKER_A, [row(0, 100), row(100, 200), row(200, 300)])
-        changed = bytearray(LOG[:300])
-        changed[150] ^= 1
-        proof.take(memoryview(changed)[:199])
-        with pytest.raises(Divergent, match=r"\[100, 200\)") as caught:
-            proof.take(memoryview(changed)[199:200])
-        assert caught.value.offset == 100
-        assert caught.value.log == "rocketmq/broker-a"
+
+@given(cuts=st.sets(st.integers(1, len(LOG) - 1), max_size=6), piece=st.integers(1, len(LOG)))
+def test_the_masters_bytes_pass_in_whatever_pieces(cuts: set[int], piece: int) -> None:
+    edges = [0, *sorted(cuts), len(LOG)]
+    proof = Proof(BROKER_A, [row(start, end) for start, end in pairwise(edges)])
+    for at in range(0, len(LOG), piece):
+        proof.take(memoryview(LOG[at : at + piece]))
+
+
+def test_another_byte_stops_at_the_end_of_its_range() -> None:
+    proof = Proof(BROKER_A, [row(0, 100), row(100, 200), row(200, 300)])
+    changed = bytearray(LOG[:300])
+    changed[150] ^= 1
+    proof.take(memoryview(changed)[:199])
+    with pytest.raises(Divergent, match=r"\[100, 200\)") as caught:
+        proof.take(memoryview(changed)[199:200])
+    assert caught.value.offset == 100
+    assert caught.value.log == "rocketmq/broker-a"
 
 
 def records(*places: tuple[int, int]) -> pa.RecordBatch:

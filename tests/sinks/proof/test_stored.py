@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -49,12 +48,6 @@ def found(folder: Path, parts: Sequence[Part], wanted: OffsetRange, log_id: LogI
     return [
         row["offset"] // 100 for batch in stored.read(str(folder), parts, log_id, wanted) for row in batch.to_pylist()
     ]
-
-
-def test_rows_are_what_was_written(tmp_path: Path) -> None:
-    one = pickle.loads(pickle.dumps(part(tmp_path, rows_of(BROKER_A, range(40)))))  # noqa: S301 - ours
-    batches = list(stored.read(str(tmp_path), [one], BROKER_A, span(0, 4000)))
-    assert pa.Table.from_batches(batches).equals(pa.Table.from_pylist(ROWS, schema=SCHEMA))
 
 
 def test_only_the_columns_asked_for(tmp_path: Path) -> None:

@@ -55,11 +55,11 @@ def test_one_row_or_several_a_file_and_rows_that_are_deleted(plain: SparkSession
     ledger = Ledger(plain, LEDGER.path(str(warehouse)))
     mine = [row(0, 10), row(10, 20, None), row(20, 30, deleted_at=7000), row(30, 40), row(40, 50, None)]
     for one in mine[:3]:
-        ledger.append(Position(LOG, 0, one.end), [one])
-        ledger.append(Position(SHORT, 0, one.end), [one])
-    ledger.append(Position(LOG, 0, mine[-1].end), mine[3:])
-    ledger.append(Position(LONGER, 0, Offset(70)), [row(60, 70)])
-    ledger.append(Position(LogId("rocketmq", "b"), 0, Offset(90)), [row(80, 90)])
+        ledger.append_each({Position(LOG, 0, one.end): [one]})
+        ledger.append_each({Position(SHORT, 0, one.end): [one]})
+    ledger.append_each({Position(LOG, 0, mine[-1].end): mine[3:]})
+    ledger.append_each({Position(LONGER, 0, Offset(70)): [row(60, 70)]})
+    ledger.append_each({Position(LogId("rocketmq", "b"), 0, Offset(90)): [row(80, 90)]})
     assert found(warehouse) == [as_tuple(one) for one in mine]
     assert found(warehouse, log=SHORT) == [as_tuple(one) for one in mine[:3]]
     assert found(warehouse, log=LONGER) == [as_tuple(row(60, 70))]
@@ -75,26 +75,22 @@ def test_what_is_owed_counts_until_it_is_there(plain: SparkSession, warehouse: P
     owed = Owed(app_id(position), position.offset, [row(0, 5), row(5, 10)])
     expected = [as_tuple(one) for one in owed.rows]
     assert found(warehouse, [owed]) == expected
-    Ledger(plain, LEDGER.path(str(warehouse))).append(position, owed.rows)
+    Ledger(plain, LEDGER.path(str(warehouse))).append_each({position: owed.rows})
     assert found(warehouse, [owed]) == expected
     assert found(warehouse) == expected
 
 
-def test_a_file_of_one_row_is_not_opened(plain: SparkSession, warehouse: Path) -> None:
+def test_a_file_of_one_row_is_not_opened_and_one_of_more_is_an_error_if_it_is_gone(
+    plain: SparkSession, warehouse: Path
+) -> None:
     path = LEDGER.path(str(warehouse))
-    Ledger(plain, path).append(Position(SHORT, 0, Offset(10)), [row(0, 10)])
+    for log, rows in ((SHORT, [row(0, 10)]), (LOG, [row(0, 5), row(5, 10)])):
+        Ledger(plain, path).append_each({Position(log, 0, Offset(10)): rows})
     for file in Path(path).glob("*.parquet"):
         file.unlink()
     assert found(warehouse, log=SHORT) == [as_tuple(row(0, 10))]
-
-
-def test_a_file_that_is_gone_is_an_error(plain: SparkSession, warehouse: Path) -> None:
-    path = LEDGER.path(str(warehouse))
-    Ledger(plain, path).append(Position(SHORT, 0, Offset(10)), [row(0, 5), row(5, 10)])
-    for file in Path(path).glob("*.parquet"):
-        file.unlink()
     with pytest.raises(ReplicaError, match="ledger cannot be read"):
-        found(warehouse, log=SHORT)
+        found(warehouse)
 
 
 def test_a_file_without_statistics_is_opened(plain: SparkSession, warehouse: Path) -> None:

@@ -12,14 +12,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.kernel import KernelConflict, KernelTable
+from sinks.delta.kernel import KernelTable
 from sinks.tables import LOG
 from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
 from sinks.upkeep.merge import row_groups
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
-from sources.offsets import LogId
 from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
@@ -28,33 +27,24 @@ SIZES = Sizes(target_bytes=1000, min_files=4)
 MANY = Sizes(target_bytes=1 << 20, min_files=3)
 
 
-def candidates(*sizes: int) -> list[Candidate]:
-    return [Candidate(at * 100, f"file-{at:03d}", size, 5) for at, size in enumerate(sizes)]
-
-
-def grouped(*sizes: int) -> list[list[int]]:
-    """The groups, as numbers of the files."""
-    found = groups(reversed(candidates(*sizes)), SIZES)
-    return [[int(one.path[-3:]) for one in group] for group in found]
-
-
-def test_files_are_merged_in_order_up_to_the_target() -> None:
-    assert grouped(*[100] * 25) == [list(range(10)), list(range(10, 20)), list(range(20, 25))]
-
-
-def test_too_few_are_left_alone() -> None:
-    assert grouped(100, 100, 100) == []
-    assert grouped() == []
-
-
-def test_a_large_file_is_left_alone_and_parts_what_is_around_it() -> None:
-    assert grouped(100, 100, 100, 251, 100, 100, 100, 100) == [[4, 5, 6, 7]]
-    assert grouped(100, 100, 250, 100) == [[0, 1, 2, 3]]
-
-
-def test_what_was_filled_is_not_merged_again() -> None:
-    assert grouped(*[1000] * 20) == []
-    assert grouped(*[500] * 20) == []
+@pytest.mark.parametrize(
+    ("sizes", "merged"),
+    [
+        ([100] * 25, [list(range(10)), list(range(10, 20)), list(range(20, 25))]),  # in order, up to the target
+        ([100] * 3, []),  # too few
+        ([], []),
+        # a large one is left alone, and parts what is around it
+        ([100, 100, 100, 251, 100, 100, 100, 100], [[4, 5, 6, 7]]),
+        ([100, 100, 250, 100], [[0, 1, 2, 3]]),
+        # what was filled is not merged again
+        ([1000] * 20, []),
+        ([500] * 20, []),
+    ],
+)
+def test_which_files_are_merged(sizes: list[int], merged: list[list[int]]) -> None:
+    candidates = [Candidate(at * 100, f"file-{at:03d}", size, 5) for at, size in enumerate(sizes)]
+    found = groups(reversed(candidates), SIZES)
+    assert [[int(one.path[-3:]) for one in group] for group in found] == merged
 
 
 def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +69,8 @@ def commit(table: KernelTable, *files: DataFile) -> None:
     table.commit(table.existing(), files)
 
 
-def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY, log_id: LogId = BROKER_A) -> Compactor:
-    return Compactor(plain, LOG, table.path, log_id, sizes)
+def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY) -> Compactor:
+    return Compactor(plain, LOG, table.path, BROKER_A, sizes)
 
 
 def names(table: KernelTable) -> set[str]:
@@ -117,11 +107,6 @@ def test_merging_is_no_change_of_data(plain: SparkSession, table: KernelTable) -
     assert not any(one["dataChange"] for one in changed)
 
 
-def test_other_logs_are_left_alone(plain: SparkSession, table: KernelTable) -> None:
-    assert compactor(plain, table, log_id=LogId("rocketmq", "broker-b")).run() == Compaction()
-    assert len(names(table)) == 8
-
-
 def test_commits_in_between_are_stepped_over(
     plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,15 +139,6 @@ def test_files_that_somebody_else_took_are_left_to_him(
     before = names(table) - {taken.path}
     assert compactor(plain, table).run() == Compaction()
     assert names(table) == before
-
-
-def test_a_refused_exchange_changes_nothing(table: KernelTable) -> None:
-    old = table.existing()
-    files = table.files(old, {"log_id": str(BROKER_A)})
-    table.rearrange(old, files, [({}, file_of(table.path, 0, 40))])
-    with pytest.raises(KernelConflict):
-        table.rearrange(old, files[:2], [({}, file_of(table.path, 0, 10))])
-    assert len(names(table)) == 1
 
 
 def test_a_damaged_file_is_named_and_nothing_changes(plain: SparkSession, table: KernelTable) -> None:

@@ -16,13 +16,12 @@ from pipeline.inspect.coverage import read_accounts
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.hole_filler import HoleFiller
 from sinks.proof.completeness import Completeness, Reason
-from sinks.state.holes import Holes
 from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.upkeep.retention import DeletionPlan, Keep, ReplicaRetention, boundary
 from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.batches import ledger, offsets, opened, ranges
+from tests.sinks.batches import held, ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -30,20 +29,18 @@ DAY = timedelta(days=1)
 NOW_US = int(NOW.timestamp() * 1_000_000)
 
 
-def ages(*days: float | None, size: int = 100) -> pa.Table:
-    """Ranges of `size` bytes each, whose newest message was stored so many days ago."""
+def ages(*days: float | None) -> pa.Table:
+    """Ranges of 100 bytes each, whose newest message was stored so many days ago."""
     stored = [None if age is None else int((NOW - age * DAY).timestamp() * 1_000_000) for age in days]
-    return ledger_of(stored, committed=[NOW_US] * len(days), size=size)
+    return ledger_of(stored, committed=[NOW_US] * len(days))
 
 
-def ledger_of(
-    stored: list[int | None], committed: list[int], size: int = 100, ids: int = 1, records: int = 0
-) -> pa.Table:
-    """As of a ledger, of `size` bytes each; `ids` times as many offsets. Without a time there are `records`."""
-    ends = [(at + 1) * size * ids for at in range(len(stored))]
+def ledger_of(stored: list[int | None], committed: list[int], ids: int = 1, records: int = 0) -> pa.Table:
+    """As of a ledger, of 100 bytes each; `ids` times as many offsets. Without a time there are `records`."""
+    ends = [(at + 1) * 100 * ids for at in range(len(stored))]
     columns = {
         "end": ends,
-        "bytes": [size] * len(stored),
+        "bytes": [100] * len(stored),
         "last_store_timestamp": stored,
         "committed_at": committed,
         "records": [records if at is None else 10 for at in stored],
@@ -51,63 +48,47 @@ def ledger_of(
     return pa.table(columns, schema=pa.schema([(name, pa.int64()) for name in columns]))
 
 
-def below(table: pa.Table, *, days: float | None = None, size_bytes: int | None = None) -> int | None:
-    age = None if days is None else timedelta(days=days)
-    return boundary(table, Keep(age=age, size_bytes=size_bytes), NOW)
+OLD_US = NOW_US - 9 * 86_400_000_000
+COMMITTED = [NOW_US - age * 86_400_000_000 for age in (9, 8, 1, 1)]
+WEEK = Keep(age=7 * DAY)
 
 
-def test_what_is_older_goes_from_the_front_only() -> None:
-    assert below(ages(9, 8, 7.5, 6.5, 1), days=7) == 300
-    assert (
-        below(ages(9, 6, 9, 9, 1), days=7) == 100
-    )  # the master's clock went back: what lies behind a young range stays
-    assert below(ages(6, 5, 4), days=7) is None
-
-
-def test_exactly_the_age_stays() -> None:
-    assert below(ages(7, 1), days=7) is None
-
-
-def test_a_range_without_a_message_goes_with_what_is_around_it() -> None:
-    assert below(ages(None, 9, None, 1), days=7) == 300
-    assert below(ages(9, 1, None, 1), days=7) == 100
-
-
-def test_records_without_a_valid_time_are_as_old_as_their_commit() -> None:
-    """They may have been written a minute ago, whatever is around them."""
-    old_us, committed = NOW_US - 9 * 86_400_000_000, [NOW_US - age * 86_400_000_000 for age in (9, 8, 1, 1)]
-    assert below(ledger_of([None, old_us, None, None], committed, records=10), days=7) == 200
-    assert below(ledger_of([None, old_us, None, None], [NOW_US] * 4, records=10), days=7) is None
-    assert below(ledger_of([old_us, old_us, None, NOW_US], [NOW_US] * 4, records=10), days=7) == 200
-
-
-def test_what_exceeds_the_size_goes_and_at_least_the_size_stays() -> None:
-    assert below(ages(1, 1, 1, 1, 1), size_bytes=300) == 200
-    assert below(ages(1, 1, 1, 1, 1), size_bytes=299) == 200
-    assert below(ages(1, 1, 1, 1, 1), size_bytes=301) == 100
-    assert below(ages(1, 1), size_bytes=200) is None
-
-
-def test_a_size_is_of_bytes_whatever_offsets_count() -> None:
-    assert below(ledger_of([None] * 5, committed=[NOW_US] * 5, ids=10**6), size_bytes=300) == 2 * 100 * 10**6
-
-
-def test_without_any_time_of_the_master_a_range_is_as_old_as_its_commit() -> None:
-    committed = [int((NOW - age * DAY).timestamp() * 1_000_000) for age in (9, 8, 6, 1)]
-    assert below(ledger_of([None] * 4, committed=committed), days=7) == 200
-    assert below(ledger_of([None] * 4, committed=[NOW_US] * 4), days=7) is None
-
-
-def test_whatever_exceeds_either_goes() -> None:
-    assert below(ages(9, 9, 1, 1, 1), days=7, size_bytes=200) == 300
-    assert below(ages(9, 9, 9, 1, 1), days=7, size_bytes=400) == 300
-
-
-def test_the_newest_range_stays() -> None:
-    assert below(ages(9, 9), days=7) == 100
-    assert below(ages(9), days=7) is None
-    assert below(ages(1, 1), size_bytes=0) == 100
-    assert below(ages(), days=7) is None
+@pytest.mark.parametrize(
+    ("table", "keep", "below"),
+    [
+        # what is older goes, from the front only: the master's clock may go back
+        (ages(9, 8, 7.5, 6.5, 1), WEEK, 300),
+        (ages(9, 6, 9, 9, 1), WEEK, 100),
+        (ages(6, 5, 4), WEEK, None),
+        (ages(7, 1), WEEK, None),  # exactly that old
+        # a range without a message goes with what is around it
+        (ages(None, 9, None, 1), WEEK, 300),
+        (ages(9, 1, None, 1), WEEK, 100),
+        # records without a valid time are as old as their commit, whatever is around them
+        (ledger_of([None, OLD_US, None, None], COMMITTED, records=10), WEEK, 200),
+        (ledger_of([None, OLD_US, None, None], [NOW_US] * 4, records=10), WEEK, None),
+        (ledger_of([OLD_US, OLD_US, None, NOW_US], [NOW_US] * 4, records=10), WEEK, 200),
+        # so is a range, where the master has no time at all
+        (ledger_of([None] * 4, COMMITTED), WEEK, 200),
+        (ledger_of([None] * 4, [NOW_US] * 4), WEEK, None),
+        # what exceeds the size goes, and at least the size stays: of bytes, whatever offsets count
+        (ages(1, 1, 1, 1, 1), Keep(size_bytes=300), 200),
+        (ages(1, 1, 1, 1, 1), Keep(size_bytes=299), 200),
+        (ages(1, 1, 1, 1, 1), Keep(size_bytes=301), 100),
+        (ages(1, 1), Keep(size_bytes=200), None),
+        (ledger_of([None] * 5, [NOW_US] * 5, ids=10**6), Keep(size_bytes=300), 2 * 100 * 10**6),
+        # what exceeds either
+        (ages(9, 9, 1, 1, 1), Keep(age=7 * DAY, size_bytes=200), 300),
+        (ages(9, 9, 9, 1, 1), Keep(age=7 * DAY, size_bytes=400), 300),
+        # the newest range stays
+        (ages(9, 9), WEEK, 100),
+        (ages(9), WEEK, None),
+        (ages(1, 1), Keep(size_bytes=0), 100),
+        (ages(), WEEK, None),
+    ],
+)
+def test_what_goes(table: pa.Table, keep: Keep, below: int | None) -> None:
+    assert boundary(table, keep, NOW) == below
 
 
 SIZES = tuple(range(90, 130))
@@ -123,10 +104,6 @@ def warehouse(plain: SparkSession, tmp_path: Path) -> Path:
     for count in range(0, 40, 10):
         replica(ranges(ENDS[count], ENDS[count + 10]))
     return tmp_path
-
-
-def held(plain: SparkSession, warehouse: Path) -> Holes:
-    return LogTable(plain, LOG.path(str(warehouse)), BROKER_A).read().holes
 
 
 def keep_since(record: int) -> Keep:
@@ -150,7 +127,7 @@ def test_old_records_go_and_the_ledger_says_so(plain: SparkSession, warehouse: P
     assert offsets(warehouse) == starts()
     assert retention.apply(plan, DAY_LATER) == 20
     assert offsets(warehouse) == starts(20)
-    assert held(plain, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
+    assert held(plain, warehouse).holes.ranges == (OffsetRange(Offset(0), Offset(ENDS[20])),)
     assert deleted(warehouse) == [True, True, False, False]
     after = ledger(warehouse)
     assert [{**row, "deleted_at": None} for row in after] == before
@@ -162,16 +139,6 @@ def test_old_records_go_and_the_ledger_says_so(plain: SparkSession, warehouse: P
     assert retention.apply(again, DAY_LATER) == 0
     assert retention.settle(DAY_LATER) == 0
     assert DeltaTable(LOG.path(str(warehouse))).version() == version
-
-
-def test_the_stream_goes_on_over_it(plain: SparkSession, warehouse: Path) -> None:
-    replica = opened(plain, warehouse, MemoryMaster((*SIZES, 100, 100)))
-    retention = ReplicaRetention(plain, str(warehouse), BROKER_A)
-    retention.apply(retention.plan(Keep(size_bytes=ENDS[40] - ENDS[10]), DAY_LATER), DAY_LATER)
-    replica(ranges(ENDS[40], ENDS[40] + 200))
-    assert offsets(warehouse) == [*starts(10), ENDS[40], ENDS[40] + 100]
-    assert replica.position() == ENDS[40] + 200
-    assert deleted(warehouse) == [True, False, False, False, False]
 
 
 def test_what_a_kill_left_undone_is_done_later(plain: SparkSession, warehouse: Path) -> None:
@@ -250,7 +217,7 @@ def test_a_file_that_straddles_the_boundary_is_rewritten(plain: SparkSession, wa
     assert table.forget(Offset(ENDS[13])) == 0
     assert table.forget(Offset(ENDS[15])) == 2
     assert offsets(warehouse) == starts(15)
-    assert held(plain, warehouse).ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
+    assert held(plain, warehouse).holes.ranges == (OffsetRange(Offset(0), Offset(ENDS[15])),)
 
 
 def test_nothing_at_the_position_is_forgotten(plain: SparkSession, warehouse: Path) -> None:
