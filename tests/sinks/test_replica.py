@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import BatchStep
+from sinks.spark_schemas import spark_schema
+from sinks.tables import LOG
 from sources.errors import CorruptRecord, CoverageError
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import ledger, offsets, opened, ranges, state
@@ -30,6 +33,18 @@ STARTS = [row["offset"] for row in MASTER.records()]
 
 def data_files(warehouse: Path) -> int:
     return len(list((warehouse / "log").glob("*.parquet")))
+
+
+@pytest.mark.spark
+def test_every_field_of_every_record_arrives(spark: SparkSession, tmp_path: Path) -> None:
+    replica = opened(spark, tmp_path, MASTER)
+    replica(ranges(0, 1100, 250))
+    replica(ranges(1100, 2000))
+    rows = [{"log_id": "rocketmq/broker-a", "epoch": 0, **row} for row in MASTER.records()]
+    expected = spark.createDataFrame([tuple(row.values()) for row in rows], spark_schema(LOG.schema))
+    assert_df_equality(
+        spark.read.format("delta").load(LOG.path(str(tmp_path))).orderBy("offset"), expected, ignore_metadata=True
+    )
 
 
 def test_a_replica_may_begin_in_the_middle(plain: SparkSession, tmp_path: Path) -> None:
