@@ -66,12 +66,6 @@ def test_the_frames_are_the_log_and_none_crosses_an_epoch(captured: Captured) ->
     assert captured.expected.epochs[1].start in {frame.offset for frame in frames}
 
 
-def test_frames_that_come_in_any_two_pieces(captured: Captured) -> None:
-    whole = parsed(captured.frames)
-    for at in range(len(captured.frames)):
-        assert parsed(captured.frames[:at], captured.frames[at:]) == whole
-
-
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
 def test_a_changed_byte_is_refused_or_harmless(captured: Captured, mask: int) -> None:
     """In any head: no other exception, and never other bytes than the log's; but a wrong size of the last body may take

@@ -23,7 +23,6 @@ from tests.sources.rocketmq.damaged_logs import sound_records
 from tests.sources.rocketmq.log_reading import LOG_ID
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, STORED_MS, SyntheticLog, filled, record_bytes
 from tests.spans import span
-from tests.truth import Fixture
 
 SIZES = st.lists(st.integers(0, 1500), max_size=40)
 
@@ -68,12 +67,6 @@ def doubt_at(end: int, log: SyntheticLog, caplog: pytest.LogCaptureFixture) -> C
     return doubt
 
 
-def test_bounds_of_a_real_log_from_any_known_record(fixture_log: Fixture) -> None:
-    source, starts = segments(fixture_log.commitlog_path), [row["physical_offset"] for row in fixture_log.rows]
-    for known in [*starts[::97], *starts[-3:], fixture_log.max_offset]:
-        assert source.bounds(Offset(known)).end == fixture_log.max_offset
-
-
 @given(sizes=SIZES, first_file=st.integers(0, 3), known=st.integers(0, 100))
 def test_bounds_of_any_log_from_any_known_record(sizes: list[int], first_file: int, known: int) -> None:
     with tempfile.TemporaryDirectory() as path:
@@ -104,12 +97,6 @@ def test_a_blank_may_be_followed_by_anything(tmp_path: Path) -> None:
     log.write(start + 8, record_bytes(start + 8, b"what stood here before") + b"\xff" * 50)
     assert segments(log).bounds() == span(0, log.end)
     assert segments(log).bounds(Offset(start)) == span(0, log.end)
-
-
-def test_a_known_end_that_retention_deleted_is_ignored(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[1000] * 12)
-    log.file(0).unlink()
-    assert segments(log).bounds(Offset(log.starts[1])) == span(4096, log.end)
 
 
 def test_a_master_that_lost_its_tail_is_not_believed_to_end_at_the_known_end(tmp_path: Path) -> None:
@@ -367,13 +354,6 @@ def test_what_a_broker_cut_off_is_not_in_the_log(
     assert source.bounds() == span(0, log.end)
     (warning,) = caplog.records
     assert f"the log ends at {log.end}, before this" in warning.message
-
-
-def test_a_lost_page_that_the_broker_has_not_found_yet_ends_the_log(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[300] * 20, file_bytes=1 << 16)
-    for lost in (log.starts[10], log.starts[12] + 100):
-        log.write(lost, bytes(150))
-        assert segments(log).bounds() == span(0, log.starts[10])
 
 
 @pytest.mark.parametrize("size", [40, 300])

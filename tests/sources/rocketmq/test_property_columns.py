@@ -69,19 +69,11 @@ def test_a_block_of_any_form_alone_and_among_others(block: bytes) -> None:
     check([b"", block, b"", block, block])
 
 
-def test_blocks_that_all_lack_their_last_separator() -> None:
-    check([b"TAGS\x01a\x02KEYS\x01k", b"TAGS\x01b", b"", b"KEYS\x01l\x02TAGS\x01c"])
-
-
 def test_a_part_of_an_array_of_blocks() -> None:
     blocks = [b"TAGS\x01cut off", TIDY, b"TAGS\x01b", b"", TIDY[:-1], b"\x01\x02a\x01v"]
     part = PropertyColumns.of(pa.array(blocks, pa.binary()).slice(1, 3))
     assert [dict(pairs) for pairs in part.column().to_pylist()] == [{"TAGS": "a", "KEYS": "k"}, {"TAGS": "b"}, {}]
     assert part.values_of("TAGS").to_pylist() == ["a", "b", None]
-
-
-def test_no_blocks() -> None:
-    check([])
 
 
 @pytest.mark.parametrize("names", [1, 63, 64, 65, 300])

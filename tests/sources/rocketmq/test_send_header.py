@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sources.errors import ProtocolViolation
 from sources.rocketmq.wire.remoting import RequestCode
@@ -67,18 +65,3 @@ def test_what_is_not_given_is_not_sent_and_gets_its_default() -> None:
 def test_a_missing_or_broken_field_is_named(fields: dict[str, str], named: str) -> None:
     with pytest.raises(ProtocolViolation, match=named):
         decode_send_header(fields, RequestCode.SEND_MESSAGE_V2)
-
-
-@given(
-    header=st.builds(
-        SendHeader,
-        producer_group=st.text(),
-        topic=st.text(),
-        properties=st.text(),
-        broker_name=st.none() | st.text(),
-        max_reconsume_times=st.none() | st.integers(),
-    ),
-    code=st.sampled_from([RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2]),
-)
-def test_any_header_comes_back(header: SendHeader, code: RequestCode) -> None:
-    assert decode_send_header(encode_send_header(header, code), code) == header

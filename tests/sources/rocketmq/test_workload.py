@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-import lz4.frame
 import pytest
-import zstandard
 
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage
@@ -23,14 +19,6 @@ from sources.rocketmq.wire.remoting import ResponseCode
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
-
-DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
-    0: bytes,
-    0x1: zlib.decompress,
-    0x101: lz4.frame.decompress,
-    0x201: lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body),
-    0x301: zlib.decompress,
-}
 
 
 def messages(seed: int, items: int, mix: Mix | None = None) -> Iterator[OutgoingMessage]:
@@ -60,26 +48,6 @@ def test_everything_is_in_the_mix() -> None:
     assert any("TAGS" not in message.properties for message in all_messages)
     assert any("KEYS" not in message.properties for message in all_messages)
     assert any(not value.isascii() for message in all_messages for value in message.properties.values())
-
-
-def test_a_batch_has_one_topic_and_queue_and_no_compression() -> None:
-    batches = [item for item in islice(workload(7), 3000) if isinstance(item, MessageBatch)]
-    for batch in batches:
-        assert len({(message.topic, message.queue_id, message.queues) for message in batch.messages}) == 1
-        assert {message.sys_flag for message in batch.messages} == {0}
-    assert {len(batch.messages) for batch in batches} == {2, 4, 8, 16, 32}
-
-
-def test_bodies_are_json_an_analyst_can_query() -> None:
-    for message in messages(8, 3000):
-        body = DECOMPRESS[message.sys_flag](message.body)
-        if message.sys_flag:
-            assert len(body) >= 4096
-        value = json.loads(body or b"null")
-        if isinstance(value, dict) and message.topic == "orders":
-            assert value["amount"] == round(sum(item["quantity"] * item["price"] for item in value["items"]), 2)
-            assert value["status"] == message.properties["TAGS"]
-            assert value["order_id"] in message.properties["KEYS"].split(" ")
 
 
 def test_exactly_so_many_messages_are_sent_and_all_are_stored(tmp_path: Path) -> None:

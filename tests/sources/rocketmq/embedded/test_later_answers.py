@@ -16,6 +16,7 @@ from sources.rocketmq.format.commitlog import Host
 from sources.rocketmq.wire.remoting import Command
 from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import request, split
+from tests.sources.rocketmq.embedded.scenarios import scenario
 
 NOW, LATER = 1, 2
 PATIENCE_S = 60.0
@@ -74,43 +75,16 @@ async def serving() -> AsyncIterator[tuple[Service, RemotingService, Client]]:
         await remoting.stop()
 
 
-def test_an_answer_that_is_known_overtakes_one_that_is_not() -> None:
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            client.ask(LATER, 1)
-            client.ask(LATER, 2)
-            client.ask(NOW, 3)
-            assert (await client.hear())["opaque"] == 3
-            await soon(lambda: set(service.waiting) == {1, 2})
-            service.answer(2)
-            assert await client.hear() == header_of_answer(2)
-            service.answer(1)
-            assert (await client.hear())["opaque"] == 1
-
-    asyncio.run(run())
-
-
-def header_of_answer(opaque: int) -> dict[str, Any]:
-    """The header of an answer to request 2, as the specification has it (6.1)."""
-    return {
-        "code": 0, "flag": 1, "language": "PYTHON", "opaque": opaque, "remark": f"answer {opaque}",
-        "serializeTypeCurrentRPC": "JSON", "version": 0,
-    }  # fmt: skip
-
-
-def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+@scenario
+async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
     """HA-31: an exception ends one wait, and later requests are served."""
-
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            client.ask(LATER, 1)
-            client.ask(LATER, 2)
-            await soon(lambda: len(service.waiting) == 2)
-            service.waiting[1].set_exception(ValueError("something broke"))
-            header = await client.hear()
-            assert (header["opaque"], header["code"], "something broke" in header["remark"]) == (1, 1, True)
-            service.answer(2)
-            assert (await client.hear())["code"] == 0
-
-    asyncio.run(run())
+    async with serving() as (service, _, client):
+        client.ask(LATER, 1)
+        client.ask(LATER, 2)
+        await soon(lambda: len(service.waiting) == 2)
+        service.waiting[1].set_exception(ValueError("something broke"))
+        header = await client.hear()
+        assert (header["opaque"], header["code"], "something broke" in header["remark"]) == (1, 1, True)
+        service.answer(2)
+        assert (await client.hear())["code"] == 0
     assert "request 2 of 127.0.0.1" in caplog.text

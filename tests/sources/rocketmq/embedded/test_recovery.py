@@ -59,7 +59,7 @@ def test_everything_goes_on_where_it_stopped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "cut",
     [
-        cut if cut < 9 or cut % 8 == 0 or cut > LAST_RECORD_BYTES - 9 else pytest.param(cut, marks=pytest.mark.soak)
+        cut if cut in (1, 2, 9, 52, 53, 132, 133, 136) else pytest.param(cut, marks=pytest.mark.soak)
         for cut in range(1, LAST_RECORD_BYTES - 3)
     ],
 )
