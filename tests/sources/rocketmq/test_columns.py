@@ -145,21 +145,6 @@ def outcome(decode: Any, damaged: bytearray, log: Log, limits: Limits) -> Any:
         return error.facts()
 
 
-# One byte of the second of three records, and what must be found wrong; offsets into HELLO_533, from the specification.
-@pytest.mark.parametrize(
-    ("at", "mask"),
-    [(3, 1), (0, 0x80), (0, 0x40), (4, 1), (11, 1), (35, 1), (39, 0x10), (39, 0x20),
-     (84, 0x80), (87, 1), (88, 1), (93, 0x80), (93, 1), (94, 0x80), (96, 0x80), (97, 1)],
-)  # fmt: skip
-def test_each_kind_of_damage(at: int, mask: int) -> None:
-    log = log_of([vector.message for vector in (VECTORS[1], VECTORS[0], VECTORS[2])])
-    damaged = bytearray(log.stored)
-    damaged[log.records[1].offset + at] ^= mask
-    expected = outcome(plain_decoder.decode, damaged, log, Limits())
-    assert expected["offset"] == log.records[1].offset
-    assert outcome(columns_decode, damaged, log, Limits()) == expected
-
-
 @pytest.mark.parametrize("size", [-(2**31), -8, -1, 0, 1, 7, 8, 90, 2**31 - 1])
 @pytest.mark.parametrize("rest", [b"", bytes(100), HEAD.pack(8, BLANK) * 3])
 def test_a_size_that_no_message_has_is_the_end_whatever_follows(size: int, rest: bytes) -> None:

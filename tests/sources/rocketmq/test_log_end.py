@@ -193,23 +193,6 @@ def test_a_fast_producer_is_not_chased(tmp_path: Path) -> None:
     assert time.sleeps == 1
 
 
-def test_a_record_that_arrives_during_a_look_is_for_the_next_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = filled(tmp_path, 100)
-    seen = log.end
-
-    def hop_then_append(*arguments: Any) -> Any:
-        stopped = hop_sound(*arguments)
-        if log.end == seen:
-            log.append(b"after the hop, before the look at what stopped it")
-        return stopped
-
-    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_sound", hop_then_append)
-    assert segments(log).bounds().end == seen
-    assert segments(log).bounds().end == log.end > seen
-
-
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_a_head_that_changes_after_the_hop_does_not_move_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, difference: int

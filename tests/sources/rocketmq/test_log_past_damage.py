@@ -15,8 +15,6 @@ from sources.master import Damage
 from sources.offsets import Offset
 from sources.options import MasterOptions, parse_options
 from sources.registry import open_log
-from sources.rocketmq.broker_words import files
-from sources.rocketmq.format.layout import Files
 from sources.rocketmq.log import RocketMQLog
 from tests.sources.rocketmq.damaged_logs import damage, offsets
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
@@ -123,10 +121,3 @@ def test_raw_bytes_promise_no_more_than_is_committed(fixture_550: Fixture) -> No
         found = log.raw(owned(1001, 50_003), committed=Offset(60_000))
         assert b"".join(map(bytes, found)) == fixture_550.log[1001:50_003]
         assert set(master.reports) == {1001}
-
-
-def test_a_broker_tells_how_its_log_is_cut() -> None:
-    assert files({"mappedFileSizeCommitLog": "1048576"}) == Files(0, FILE_BYTES)
-    assert files({}) is None
-    assert Files(0, 100).end_after(0) == Files(0, 100).end_after(99) == 100
-    assert Files(50, 100).end_after(149) == 150

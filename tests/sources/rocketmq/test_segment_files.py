@@ -115,13 +115,6 @@ def test_a_map_gives_views_by_offset(tmp_path: Path) -> None:
             assert bytes(rest) == bytes([198, 199])
 
 
-def test_a_view_is_good_until_its_with_ends(tmp_path: Path) -> None:
-    with mapped(segment(tmp_path, bytes(200))) as file, file.rest(Offset(4096)) as view:
-        pass
-    with pytest.raises(ValueError, match="released"):
-        view[0]
-
-
 def test_a_map_outlives_its_with_where_an_array_still_needs_it(tmp_path: Path) -> None:
     with mapped(segment(tmp_path, bytes(range(200)))) as file, file.rest(Offset(4096)) as view:
         array = np.frombuffer(view, np.uint8)

@@ -43,15 +43,13 @@ LONG = {
 SHORT = dict(zip("abcdefghijklmn", LONG.values(), strict=True))
 
 
-def test_request_10_spells_the_names_out() -> None:
-    assert encode_send_header(HEADER, RequestCode.SEND_MESSAGE) == LONG
-    assert decode_send_header(LONG, RequestCode.SEND_MESSAGE) == HEADER
-
-
-@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE])
-def test_requests_310_and_320_use_letters(code: RequestCode) -> None:
-    assert encode_send_header(HEADER, code) == SHORT
-    assert decode_send_header(SHORT, code) == HEADER
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [(RequestCode.SEND_MESSAGE, LONG), (RequestCode.SEND_MESSAGE_V2, SHORT), (RequestCode.SEND_BATCH_MESSAGE, SHORT)],
+)
+def test_request_10_spells_the_names_out_and_the_others_use_letters(code: RequestCode, fields: dict[str, str]) -> None:
+    assert encode_send_header(HEADER, code) == fields
+    assert decode_send_header(fields, code) == HEADER
 
 
 def test_what_is_not_given_is_not_sent_and_gets_its_default() -> None:

@@ -181,18 +181,6 @@ async def test_new_data_leaves_at_once() -> None:
 
 
 @scenario
-async def test_an_idle_master_sends_heartbeats_at_the_interval() -> None:
-    async with serving(MemoryLog(500), heartbeat_s=SHORT_S) as master:
-        client = await master.connect()
-        client.report(1)
-        assert (await client.frame())[0] == 1
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        assert [await client.frame() for _ in range(3)] == [(500, b"")] * 3
-        assert clock() - started >= 3 * SHORT_S * 0.9
-
-
-@scenario
 async def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptureFixture) -> None:
     """HA-18: and counted from the moment it is said, before it has said anything itself."""
     caplog.set_level(logging.INFO)

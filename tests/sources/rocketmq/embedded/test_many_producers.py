@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,12 +83,16 @@ async def produce(master: EmbeddedMaster, number: int) -> Counter[tuple[int, int
         return heard
 
 
-async def slaves(master: EmbeddedMaster) -> int:
+async def told(master: EmbeddedMaster, code: int) -> dict[str, Any]:
     async with connected(master.address) as (reader, writer):
-        writer.write(request(907))
+        writer.write(request(code))
         head = await reader.readexactly(4)
-        _, body = split(head + await reader.readexactly(int.from_bytes(head, "big")))
-        return len(json.loads(body)["haConnectionInfo"])
+        found: dict[str, Any] = json.loads(split(head + await reader.readexactly(int.from_bytes(head, "big")))[1])
+        return found
+
+
+async def slaves(master: EmbeddedMaster) -> int:
+    return len((await told(master, 907))["haConnectionInfo"])
 
 
 @pytest.mark.parametrize(
@@ -110,11 +115,7 @@ def test_a_thousand_producers_are_answered_exactly_once_each(
             following.cancel()
             once = Counter({(n, code): 1 for n in range(PIPELINED)} | {(77, 0): 1})
             assert heard == [once] * PRODUCERS
-            async with connected(master.address) as (reader, writer):
-                writer.write(request(28))
-                head = await reader.readexactly(4)
-                _, body = split(head + await reader.readexactly(int.from_bytes(head, "big")))
-                return int(json.loads(body)["table"]["commitLogMaxOffset"])
+            return int((await told(master, 28))["table"]["commitLogMaxOffset"])
 
     end = asyncio.run(run())
     bodies = {message.body for message in messages_of(tmp_path, end)}

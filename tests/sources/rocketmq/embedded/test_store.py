@@ -72,22 +72,24 @@ def test_a_record_that_just_fits_leaves_exactly_a_blanks_head(tmp_path: Path) ->
         assert (stored.offset, store.max_offset) == (FILE_BYTES - 208, FILE_BYTES - 8)
 
 
-def test_a_full_disk_moves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("broken", "filler"), [("pwrite", 1000), ("ftruncate", FILE_BYTES - 100)])
+def test_a_full_disk_moves_nothing_and_a_later_attempt_succeeds(tmp_path: Path, broken: str, filler: int) -> None:
+    """Whether the record does not get in, or the next file."""
+
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with open_store(tmp_path) as store:
-        store.append([put()])
+        store.append([put_of_size(filler)])
         before = store.max_offset
-        with monkeypatch.context() as broken:
-            broken.setattr(os, "pwrite", full)
-            with pytest.raises(OSError, match="No space"):
-                store.append([put(b"lost")])
-        assert store.max_offset == before
-        (stored,) = store.append([put(b"kept")])
-        assert (stored.offset, stored.queue_offset) == (before, 1)
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="No space"):
+            patch.setattr(os, broken, full)
+            store.append([put_of_size(200)])
+        assert store.max_offset in (before, FILE_BYTES)
+        (stored,) = store.append([put_of_size(200)])
+        assert stored.queue_offset == 1
         end = store.max_offset
-    assert [m.body for m in messages_of(tmp_path, end)] == [b"hello", b"kept"]
+    assert [record.size for record in records_of(tmp_path, end) if isinstance(record, Message)] == [filler, 200]
 
 
 def test_reading_stays_within_a_file_and_the_log(tmp_path: Path) -> None:
@@ -123,24 +125,6 @@ def test_a_second_master_cannot_have_the_store(tmp_path: Path) -> None:
         pass
     with open_store(tmp_path) as store:
         assert store.is_empty
-
-
-def test_no_room_for_the_next_file_and_a_later_attempt_succeeds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with open_store(tmp_path) as store:
-        store.append([put_of_size(FILE_BYTES - 100)])
-        with monkeypatch.context() as broken:
-            broken.setattr(os, "ftruncate", full)
-            with pytest.raises(OSError, match="No space"):
-                store.append([put_of_size(200)])
-        (stored,) = store.append([put_of_size(200)])
-        assert (stored.offset, stored.queue_offset) == (FILE_BYTES, 1)
-        end = store.max_offset
-    assert [record.size for record in records_of(tmp_path, end)] == [FILE_BYTES - 100, 100, 200]
 
 
 def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
