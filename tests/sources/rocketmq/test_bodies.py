@@ -153,13 +153,6 @@ def test_frames_of_nothing_cost_what_they_are_long(
     assert work.calls <= count + 3
 
 
-@pytest.mark.parametrize("kind", [LZ4, ZSTD])
-def test_frames_of_nothing_with_the_last_cut_off(kind: Compression) -> None:
-    frame = NOTHING[kind.name.lower()]
-    assert decompress(frame * 100 + frame[:-1], kind.sys_flag) is None
-    assert decompress(frame * 100 + b"\x50\x2a\x4d\x18\x03\0\0\0skip"[:-1], kind.sys_flag) == b""  # skippable
-
-
 def test_what_a_decompressor_raises_leaves_the_body_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise SystemError("returned NULL without setting an exception")

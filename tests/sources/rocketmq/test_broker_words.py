@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sources.access.address import Address
 from sources.errors import ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
@@ -52,10 +51,6 @@ def test_ends_that_cannot_be_are_a_violation(change: dict[str, str]) -> None:
     with pytest.raises(ProtocolViolation) as caught:
         log_bounds(INFO | change)
     assert "commitLogMaxOffset" in str(caught.value.expected)
-
-
-def test_where_it_listens_for_slaves() -> None:
-    assert ha_address(CONFIG) == Address("10.0.0.5", 10912)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.options import ReadOptions
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import BLANK, V1, V2, Blank, Host, Limits, Message
+from sources.rocketmq.format.commitlog import BLANK, V1, V2, Host, Limits, Message
 from tests import truth
-from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, blanks, message, messages
+from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, message, messages
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 
@@ -38,13 +38,6 @@ def test_every_message_comes_back(sent: Message) -> None:
     stored = commitlog.encode(sent)
     assert commitlog.decode(stored, 0, sent.offset) == sent
     assert sent.size == len(stored) == struct.unpack_from(">i", stored)[0]
-
-
-@given(blanks)
-def test_every_blank_comes_back(blank: Blank) -> None:
-    stored = commitlog.encode(blank)
-    assert stored[:8] == struct.pack(">iI", blank.size, 0xCBD43194)
-    assert commitlog.decode(stored, 0, blank.offset) == blank
 
 
 def test_every_record_of_a_broker_comes_back_to_the_byte(fixture_log: truth.Fixture) -> None:

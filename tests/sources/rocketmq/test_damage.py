@@ -106,15 +106,6 @@ def test_a_damaged_blank(tmp_path: Path, way: Way, at: int, mask: int) -> None:
 
 
 @BOTH
-def test_records_of_another_place_are_one_stretch(tmp_path: Path, way: Way) -> None:
-    log = filled(tmp_path, *[300] * 9)
-    log.write(log.starts[2], log.data()[log.starts[3] : log.starts[6]])
-    pieces = way(Reading(), log, 0, log.end)
-    assert_covers(pieces, log, 0, log.end)
-    assert {piece.error.offset for piece in pieces if isinstance(piece, Damage)} == {log.starts[2]}
-
-
-@BOTH
 def test_a_forged_record_in_a_damaged_record_is_none(tmp_path: Path, way: Way) -> None:
     """A producer may guess the offset of its own body."""
     log = filled(tmp_path, 100, 100)
@@ -137,15 +128,6 @@ def test_each_of_many_damaged_records_has_its_own_error(tmp_path: Path, way: Way
     pieces = way(Reading(), log, 0, log.end)
     assert_covers(pieces, log, 0, log.end)
     assert [piece.error.offset for piece in pieces if isinstance(piece, Damage)] == bodies[::2]
-
-
-@BOTH
-def test_a_start_that_is_no_boundary_is_damage_up_to_the_first_record(tmp_path: Path, way: Way) -> None:
-    log = filled(tmp_path, *[300] * 6)
-    start = log.starts[2] + 17
-    pieces = way(Reading(), log, start, log.end)
-    assert_covers(pieces, log, start, log.end)
-    assert damage(pieces) == [(start, log.starts[3])]
 
 
 SIZES = st.lists(st.integers(0, 1500), min_size=1, max_size=30)

@@ -184,15 +184,6 @@ def test_whether_producers_wait_for_this_replica(in_sync_replicas: int, parallel
     assert not RocketMQLog(log_id=LOG_ID, path="commitlog").is_waited_for()
 
 
-def test_reading_from_a_master_that_counts_connections_ends_with_the_connection(fixture_550: Fixture) -> None:
-    end = fixture_550.rows[5]["physical_offset"]
-    answer = telling(0, fixture_550.max_offset, in_sync_replicas=3)
-    with over_ha((serve_log(fixture_550.log),), answer) as (log, master):
-        for count in range(1, 4):
-            read(log, 0, end)
-            assert master.await_connection(count).has_ended()
-
-
 def test_parallel_readers_of_a_master_that_counts_connections_are_refused() -> None:
     """Whenever it starts to count: a batch asks anew."""
     with over_ha((serve_log(b""),), telling(0, 5000, in_sync_replicas=3), parallel_reads=True) as (log, master):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
@@ -68,16 +68,12 @@ def doubt_at(end: int, log: SyntheticLog, caplog: pytest.LogCaptureFixture) -> C
 
 
 @given(sizes=SIZES, first_file=st.integers(0, 3), known=st.integers(0, 100))
+@example(sizes=[], first_file=2, known=0)
 def test_bounds_of_any_log_from_any_known_record(sizes: list[int], first_file: int, known: int) -> None:
     with tempfile.TemporaryDirectory() as path:
         log = filled(Path(path), *sizes, minimum=4096 * first_file)
         boundary = log.boundaries[known % len(log.boundaries)]
         assert segments(log).bounds(Offset(boundary)) == segments(log).bounds() == span(log.minimum, log.end)
-
-
-@pytest.mark.parametrize("minimum", [0, 8192])
-def test_an_empty_log_ends_where_it_begins(tmp_path: Path, minimum: int) -> None:
-    assert segments(SyntheticLog(tmp_path, minimum=minimum)).bounds() == span(minimum, minimum)
 
 
 def test_a_blank_at_the_end_is_data_with_and_without_a_next_file(tmp_path: Path) -> None:

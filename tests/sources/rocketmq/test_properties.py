@@ -79,10 +79,6 @@ def test_javas_hash(text: str, hashed: int) -> None:
     assert properties.tags_code(text) == hashed
 
 
-def test_without_tags_the_code_is_0() -> None:
-    assert properties.tags_code(None) == 0
-
-
 @pytest.mark.parametrize(
     ("delay", "waits_ms"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sources.errors import ProtocolViolation
 from sources.rocketmq.wire.remoting import RequestCode
 from sources.rocketmq.wire.send_header import SendHeader, decode_send_header, encode_send_header
 
@@ -57,9 +56,3 @@ def test_what_is_not_given_is_not_sent_and_gets_its_default() -> None:
 
     assert {"l", "n"}.isdisjoint(encode_send_header(least, RequestCode.SEND_MESSAGE_V2))
     assert decode_send_header({"a": "PG", "b": "T1", "zz": "?"}, RequestCode.SEND_MESSAGE_V2) == least
-
-
-@pytest.mark.parametrize(("fields", "named"), [({"a": "PG"}, "topic"), ({"a": "PG", "b": "T1", "e": "first"}, "first")])
-def test_a_missing_or_broken_field_is_named(fields: dict[str, str], named: str) -> None:
-    with pytest.raises(ProtocolViolation, match=named):
-        decode_send_header(fields, RequestCode.SEND_MESSAGE_V2)

@@ -57,27 +57,6 @@ def test_the_last_report_is_repeated_as_heartbeat() -> None:
         assert set(master.await_connection(1).await_reports(count + 3)[count:]) == {200}
 
 
-def test_acknowledged_is_what_was_sent() -> None:
-    """Until then producers wait, and who looks at the session has to see for what."""
-    may_ask = threading.Semaphore(0)
-
-    def maximum() -> Offset:
-        assert may_ask.acquire(timeout=PATIENCE_S)
-        return Offset(2**62)
-
-    with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
-        session.acknowledge(Offset(100))
-        assert (session.acknowledged, session.state.acknowledged) == (None, None)
-        may_ask.release()
-        master.await_connection(1).await_report_of(100)
-        assert eventually(lambda: session.acknowledged == 100)
-        session.acknowledge(Offset(200))
-        assert (session.acknowledged, session.state.acknowledged) == (100, 100)
-        may_ask.release()
-        master.await_connection(1).await_report_of(200)
-        assert eventually(lambda: session.state.acknowledged == 200)
-
-
 def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
     """HA-48."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:

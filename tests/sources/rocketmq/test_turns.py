@@ -29,7 +29,6 @@ WAYS = {
     (Turn.ENDING, TurnStep.GIVE_BACK): Turn.SESSIONS,
     (Turn.READERS, TurnStep.GIVE_BACK): Turn.NOBODYS,
 }
-COUNTED = (Turn.SESSIONS, Turn.ENDING)
 
 
 def at(turn: Turn) -> Turns:
@@ -46,24 +45,6 @@ def test_each_step_leads_where_the_table_says_and_else_nowhere(before: Turn, ste
     turns._step(step)
     assert turns._turn is after
     assert {before, after} != {Turn.SESSIONS, Turn.READERS}  # one's connection has ended before the other's begins
-
-
-@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
-@pytest.mark.parametrize("is_known", [True, False])
-def test_an_end_the_master_may_not_know_begins_the_quiet_time(before: Turn, is_known: bool) -> None:
-    turns = at(before)
-    turns.end(is_known=is_known)
-    assert turns._turn is WAYS.get((before, TurnStep.END), before)
-    turns._quiet_s = 60.0
-    assert (turns._quiet_left_s() > 0) is (before in COUNTED and not is_known)
-
-
-@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
-def test_in_the_quiet_time_no_session_begins_and_one_that_has_begun_goes_on(before: Turn) -> None:
-    turns = at(before)
-    turns._lost_at, turns._quiet_s = time.monotonic(), 60.0
-    assert turns.begin() is (before is Turn.SESSIONS)
-    assert turns._turn is before
 
 
 @pytest.mark.parametrize("words", [{}, {"inSyncReplicas": "1"}, {"inSyncReplicas": "2"}])

@@ -132,15 +132,6 @@ async def serving(log: MemoryLog, **settings: Any) -> AsyncIterator[Serving]:
             client.writer.close()
 
 
-@scenario
-async def test_nothing_is_sent_before_the_first_report() -> None:
-    async with serving(MemoryLog(500), heartbeat_s=0.02) as master:
-        client = await master.connect()
-        assert await client.gets_nothing(0.2)
-        client.report(1)
-        assert await client.frame() == (1, master.log.data[1:])
-
-
 @pytest.mark.parametrize(
     ("report", "start"),
     [(0, 3000), (1, 1), (17, 17), (999, 999), (1000, 1000), (2000, 2000), (3499, 3499)],
