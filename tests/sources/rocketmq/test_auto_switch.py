@@ -62,16 +62,6 @@ def test_a_learner_introduces_itself_and_reports_as_specified() -> None:
     assert AutoSwitch().report(Offset(4096)) == bytes.fromhex("00000002" + "0000000000001000")
 
 
-@pytest.mark.parametrize("piece_bytes", [1, 3, 20])
-def test_an_answer_may_come_in_pieces(piece_bytes: int) -> None:
-    parser, at, answer = AnswerParser(), 0, None
-    while parser.wants:
-        taken = ANSWER[at : at + min(piece_bytes, parser.wants)]
-        answer, at = parser.feed(taken), at + len(taken)
-    assert at == len(ANSWER)
-    assert answer == HandshakeAnswer(Offset(5000), (Epoch(1, Offset(0)), Epoch(3, Offset(4096))))
-
-
 @pytest.mark.parametrize(
     ("head", "body", "words"),
     [

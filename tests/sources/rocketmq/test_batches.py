@@ -3,8 +3,6 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
@@ -24,14 +22,6 @@ def test_the_wire_body_of_a_batch() -> None:
     assert decode_items(WIRE) == ITEMS
     assert encode_items(ITEMS) == WIRE
     assert decode_items(b"") == []
-
-
-items = st.builds(BatchItem, st.integers(-(2**31), 2**31 - 1), st.binary(max_size=50), st.binary(max_size=50))
-
-
-@given(st.lists(items, max_size=5))
-def test_every_batch_comes_back(batch: list[BatchItem]) -> None:
-    assert decode_items(memoryview(encode_items(batch))) == batch
 
 
 @pytest.mark.parametrize("size", [size for size in range(1, len(WIRE)) if size != 31])

@@ -95,7 +95,7 @@ def test_the_limit_is_the_last_size_that_passes(kind: Compression) -> None:
 
 @pytest.mark.parametrize("kind", list(Compression))
 def test_a_bomb_never_unfolds(kind: Compression) -> None:
-    stored = compress(bytes(200_000_000), kind)
+    stored = compress(bytes(40_000_000), kind)
     tracemalloc.start()
     assert decompress(stored, kind.sys_flag, Limits(max_body_bytes=1_000_000)) is None
     _, peak = tracemalloc.get_traced_memory()
@@ -151,13 +151,6 @@ def test_frames_of_nothing_cost_what_they_are_long(
     assert decompress(stored, kind.sys_flag) == body + b"end"
     assert work.copied_bytes <= len(stored)
     assert work.calls <= count + 3
-
-
-@pytest.mark.parametrize("kind", [LZ4, ZSTD])
-def test_frames_of_nothing_with_the_last_cut_off(kind: Compression) -> None:
-    frame = NOTHING[kind.name.lower()]
-    assert decompress(frame * 100 + frame[:-1], kind.sys_flag) is None
-    assert decompress(frame * 100 + b"\x50\x2a\x4d\x18\x03\0\0\0skip"[:-1], kind.sys_flag) == b""  # skippable
 
 
 def test_what_a_decompressor_raises_leaves_the_body_as_stored(monkeypatch: pytest.MonkeyPatch) -> None:

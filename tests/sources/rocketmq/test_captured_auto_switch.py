@@ -41,8 +41,9 @@ def captured(request: pytest.FixtureRequest) -> Captured:
 
 
 def answered(data: bytes) -> HandshakeAnswer | None:
+    """What is understood of an answer that comes in pieces."""
     parser, at, answer = AnswerParser(), 0, None
-    while (wanted := parser.wants) and at < len(data):
+    while (wanted := min(parser.wants, 3)) and at < len(data):
         answer, at = parser.feed(data[at : at + wanted]), at + wanted
     return answer
 
@@ -64,12 +65,6 @@ def test_the_frames_are_the_log_and_none_crosses_an_epoch(captured: Captured) ->
     assert frames[-1] == Frame(captured.expected.maximum, b"")
     assert confirmed == captured.expected.maximum
     assert captured.expected.epochs[1].start in {frame.offset for frame in frames}
-
-
-def test_frames_that_come_in_any_two_pieces(captured: Captured) -> None:
-    whole = parsed(captured.frames)
-    for at in range(len(captured.frames)):
-        assert parsed(captured.frames[:at], captured.frames[at:]) == whole
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])

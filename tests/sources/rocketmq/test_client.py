@@ -57,18 +57,6 @@ def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named:
         client.commit_log_bounds()
 
 
-def test_a_refusal_names_request_code_and_remark() -> None:
-    with (
-        ScriptedBroker(answering(code=29, remark="no such thing")) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(MasterRefused) as caught,
-    ):
-        client.runtime_info()
-
-    assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
-    assert caught.value.found == "code 29 INVALID_PARAMETER: no such thing"
-
-
 def test_a_broker_that_has_just_booted_is_asked_again() -> None:
     codes = iter([1, 1])
     bounds = holding(0, 229)
@@ -90,6 +78,7 @@ def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:
     ):
         client.runtime_info()
 
+    assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
     assert caught.value.found == "code 1 SYSTEM_ERROR: java.lang.Error"
     assert len(broker.requests) > 1
 
@@ -105,19 +94,6 @@ def test_what_the_broker_sends_unasked_is_not_taken_for_an_answer() -> None:
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
 
 
-def test_an_answer_that_does_not_come_is_silence() -> None:
-    with (
-        ScriptedBroker(lambda _: b"") as broker,
-        RemotingClient(broker.address, call_timeout_ms=100) as client,
-        pytest.raises(MasterSilent) as caught,
-    ):
-        client.runtime_info()
-
-    assert caught.value.expected == "an answer within 0.1 s"
-    assert str(broker.address) in caught.value.problem
-    assert caught.value.is_transient
-
-
 def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
     class Chatting(ScriptedBroker):
         def serve(self, sock: socket.socket) -> None:
@@ -127,9 +103,13 @@ def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
     with (
         Chatting(lambda _: b"") as broker,
         RemotingClient(broker.address, call_timeout_ms=200) as client,
-        pytest.raises(MasterSilent),
+        pytest.raises(MasterSilent) as caught,
     ):
         client.runtime_info()
+
+    assert caught.value.expected == "an answer within 0.2 s"
+    assert str(broker.address) in caught.value.problem
+    assert caught.value.is_transient
 
 
 @pytest.mark.parametrize(
@@ -155,11 +135,6 @@ def test_a_port_where_nobody_listens_is_unreachable_after_all_attempts() -> None
     assert caught.value.problem == f"cannot connect to {address}, 3 attempts"
     assert "refused" in str(caught.value.found)
     assert caught.value.hint
-
-
-def test_a_host_that_does_not_exist_is_unreachable() -> None:
-    with pytest.raises(MasterUnreachable, match=r"cannot connect to nowhere\.invalid:1"):
-        connect(Address("nowhere.invalid", 1), timeout_ms=1000)
 
 
 def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:

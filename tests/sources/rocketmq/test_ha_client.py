@@ -149,14 +149,8 @@ def test_a_link_that_is_cut_before_it_brings_anything_new_ends() -> None:
     assert error.hint
 
 
-def test_a_master_that_closes_at_once_is_unreachable() -> None:
-    error = failure(lambda _: None)
-
-    assert isinstance(error, MasterUnreachable)
-    assert error.offset == 4096
-
-
-def test_a_connection_that_is_reset_is_made_anew() -> None:
+@pytest.mark.parametrize("forgotten_after_s", [None, 22.0], ids=["", "by a master that counts connections"])
+def test_a_connection_that_is_reset_is_made_anew(forgotten_after_s: float | None) -> None:
     """HA-55"""
 
     def reset(connection: SlaveConnection) -> None:
@@ -165,7 +159,8 @@ def test_a_connection_that_is_reset_is_made_anew() -> None:
         connection.reset()
 
     with ScriptedMaster(reset, reset, serve_log(LOG)) as master:
-        assert read(master.address, 4096, 100_000) == LOG[4096:104_096]
+        options = replace(PATIENT, forgotten_after_s=forgotten_after_s)
+        assert read(master.address, 4096, 100_000, options) == LOG[4096:104_096]
         assert len(master.connections) == 3
         assert set(master.reports) == {4096}
 
@@ -226,24 +221,6 @@ def test_half_a_heartbeat_again_and_again_is_no_progress() -> None:
     assert isinstance(failure(halves, options=QUICK), MasterSilent)
 
 
-def test_silence_in_mid_stream_names_where() -> None:
-    error = failure(
-        after_the_report(encode_frame(Offset(4096), b"hello")), count=6, options=replace(QUICK, silence_timeout_ms=1000)
-    )
-
-    assert isinstance(error, MasterSilent)
-    assert error.offset == 4101
-
-
-def test_a_reader_that_is_closed_leaves_at_once() -> None:
-    with ScriptedMaster(serve_log(LOG)) as master:
-        pieces = read_stream(master.address, Offset(0), PATIENT)
-        take(pieces, 10)
-        pieces.close()
-        connection = master.await_connection(1)
-        connection.await_end()
-
-
 def test_the_largest_frames_are_taken() -> None:
     """HA-33: a slave of the broker's own kind has room for 4 MiB."""
     body = random.Random(3).randbytes(4 * 1024 * 1024)
@@ -289,16 +266,6 @@ def test_an_end_that_the_master_does_not_confirm_fails_the_read() -> None:
         assert caught.value.offset == 4096
         assert read(master.address, 4096, 5) == b"hello"  # where nobody counts, nobody waits
         may_leave.set()
-
-
-def test_a_connection_that_the_master_closed_is_known_to_have_ended() -> None:
-    def reset(connection: SlaveConnection) -> None:
-        connection.await_reports()
-        connection.reset()
-
-    with ScriptedMaster(serve_log(LOG, stop_after=50_000), reset, serve_log(LOG)) as master:
-        assert read(master.address, 4096, 100_000, replace(PATIENT, forgotten_after_s=22.0)) == LOG[4096:104_096]
-        assert len(master.connections) == 3
 
 
 class Broken(socket.socket):

@@ -52,8 +52,3 @@ def test_every_host_comes_back_from_its_text(ipv6: bool, data: st.DataObject) ->
 def test_text_that_is_no_host(text: str, ipv6: bool) -> None:
     with pytest.raises(ValueError, match=r"."):
         Host.parse(text, ipv6=ipv6)
-
-
-def test_an_address_of_another_length() -> None:
-    with pytest.raises(ValueError, match="an address of 5 bytes"):
-        Host(bytes(5), 1).pack()

@@ -12,8 +12,7 @@ from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.ha import encode_frame
-from tests.patience import PATIENCE_S
-from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, raw, read, truth_between
+from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, truth_between
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
 from tests.truth import Fixture
 
@@ -52,12 +51,6 @@ def sending(log: bytes, at_once: int, *, drips: bool) -> HAScript:
         connection.await_end()
 
     return script
-
-
-def test_a_master_that_is_quick_is_read_to_the_end(fixture_550: Fixture) -> None:
-    end = fixture_550.max_offset
-    with over_ha((serve_log(fixture_550.log),), holding(0, end)) as (log, _):
-        assert raw(read(log.hurried(PATIENCE_S), 0, end, committed=None)) == fixture_550.log
 
 
 @pytest.mark.parametrize(("drips", "records"), [(False, 1), (True, 0), (True, 7)])

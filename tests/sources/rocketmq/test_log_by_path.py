@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.master import MasterView, SessionState
+from sources.master import SessionState
 from sources.offsets import Offset
 from sources.rocketmq.log import RocketMQLog
 from tests.sources.rocketmq.log_reading import ALL, LOG_ID, assert_is, owned, read, truth_between
@@ -64,11 +64,3 @@ def test_files_take_no_promises(tmp_path: Path) -> None:
 
     assert session.acknowledged is None
     assert session.state == SessionState(None, None, 0, None)
-
-
-def test_a_look_at_files(fixture_550: Fixture) -> None:
-    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_550.commitlog_path))
-
-    assert log.look() == MasterView(role=None, bounds=owned(0, fixture_550.max_offset), retention=None)
-    assert log.place == str(fixture_550.commitlog_path)
-    assert log.role == "reader"

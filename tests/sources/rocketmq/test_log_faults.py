@@ -8,15 +8,11 @@ from typing import Any
 
 import pytest
 
-from sources.access.address import Address
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterUnreachable
-from sources.rocketmq.log import RocketMQLog
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError
 from sources.rocketmq.wire.remoting import Command
-from tests.sources.rocketmq.log_reading import LOG_ID, damaged, over_ha, read, serving
-from tests.sources.rocketmq.scripted_master import HAScript, ScriptedBroker, holding, serve_log
+from tests.sources.rocketmq.log_reading import damaged, over_ha, read, serving
+from tests.sources.rocketmq.scripted_master import HAScript, holding, serve_log
 from tests.truth import Fixture
-
-NOWHERE = Address("127.0.0.1", 1)
 
 
 def failure(
@@ -48,13 +44,6 @@ def test_above_the_maximum(start: int, end: int, offset: int) -> None:
     assert isinstance(error, AboveMaximum)
     assert error.offset == offset
     assert error.expected == "8192 or less: the master holds [4096, 8192)"
-
-
-def test_nobody_at_the_ha_port() -> None:
-    with ScriptedBroker(holding(0, 5000)) as broker:
-        log = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=broker.address, connect_attempts=1)
-        with pytest.raises(MasterUnreachable, match=r"rocketmq/broker-a: cannot connect to 127\.0\.0\.1:1"):
-            read(log, 0, 1000)
 
 
 @pytest.mark.parametrize("at", [4, 100], ids=["magic", "body or behind it"])

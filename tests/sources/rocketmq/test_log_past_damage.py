@@ -10,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import ChecksumMismatch, CorruptRecord
+from sources.errors import ChecksumMismatch
 from sources.master import Damage
 from sources.offsets import Offset
 from sources.options import MasterOptions, parse_options
 from sources.registry import open_log
-from sources.rocketmq.broker_words import files
-from sources.rocketmq.format.layout import Files
 from sources.rocketmq.log import RocketMQLog
 from tests.sources.rocketmq.damaged_logs import damage, offsets
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
@@ -81,16 +79,6 @@ def test_damage_on_a_master_over_ha(fixture_550: Fixture, tmp_path: Path) -> Non
     assert {error.log for error in errors.values()} == {"rocketmq/broker-a"}
 
 
-def test_damage_in_files_names_the_log(fixture_550: Fixture, tmp_path: Path) -> None:
-    place = fixture_550.rows[40]["physical_offset"]
-    shutil.copytree(fixture_550.commitlog_path, tmp_path / "c")
-    flip(tmp_path / "c", place + 4)
-    options = {"id": "rocketmq/broker-a", "path": str(tmp_path / "c"), "on_loss": "record"}
-    log = open_log(parse_options(MasterOptions, options, where="test"))
-    (error,) = [piece.error for piece in pieces(log, 0, fixture_550.max_offset) if isinstance(piece, Damage)]
-    assert (type(error), error.log, error.offset) == (CorruptRecord, "rocketmq/broker-a", place)
-
-
 @pytest.mark.parametrize("on_loss", ["fail", "record"])
 def test_the_operators_word_decides(tmp_path: Path, on_loss: str) -> None:
     options = {"id": "rocketmq/broker-a", "path": str(tmp_path), "on_loss": on_loss}
@@ -133,10 +121,3 @@ def test_raw_bytes_promise_no_more_than_is_committed(fixture_550: Fixture) -> No
         found = log.raw(owned(1001, 50_003), committed=Offset(60_000))
         assert b"".join(map(bytes, found)) == fixture_550.log[1001:50_003]
         assert set(master.reports) == {1001}
-
-
-def test_a_broker_tells_how_its_log_is_cut() -> None:
-    assert files({"mappedFileSizeCommitLog": "1048576"}) == Files(0, FILE_BYTES)
-    assert files({}) is None
-    assert Files(0, 100).end_after(0) == Files(0, 100).end_after(99) == 100
-    assert Files(50, 100).end_after(149) == 150

@@ -9,20 +9,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline.system.cache import cache_folder
 from sources.decoding.spans import read_only
-from sources.rocketmq.columns.loops import hop, name_codes, pairs, read
+from sources.rocketmq.columns.loops import hop, read
 from sources.rocketmq.format.commitlog import V2, Host, Message
 from sources.rocketmq.format.layout import HEAD, V1
 from tests.resident import PROJECT
 from tests.sources.rocketmq.records import log_of, message
 
-WITH_DAMAGE = ("test_scan.py", "test_property_columns.py", "test_columns.py", "test_damage.py")
+WITH_DAMAGE = ("test_property_columns.py", "test_columns.py", "test_damage.py")
 IPV6 = Host(bytes(15) + b"\x01", 10911)
 FORMS = (
     message(),
@@ -93,49 +92,3 @@ def test_more_heads_than_the_first_guess_has_room_for() -> None:
         places, is_message = hop(raw, len(raw) - HEAD.size + 1, 1 << 24)
         assert places.tolist() == list(range(0, 5001 * size, size))
         assert is_message.tolist() == [size == 100] * 5000
-
-
-def test_hosts_that_differ_from_those_before() -> None:
-    other = Host(IPV6.ip, 10912)
-    hosts: list[dict[str, Any]] = [
-        {},
-        {},
-        {"born_host": Host(bytes(4), 1)},
-        {"born_host": IPV6, "sys_flag": 0x10},
-        {"born_host": IPV6, "store_host": IPV6, "sys_flag": 0x30},
-        {"born_host": other, "store_host": IPV6, "sys_flag": 0x30},
-        {"born_host": other, "store_host": other, "sys_flag": 0x30},
-        {"born_host": other, "store_host": other, "sys_flag": 0x30, "flag": 7},
-        {"store_host": IPV6, "sys_flag": 0x20},
-    ]
-    log = log_of([message(**one) for one in hosts])
-    bounds = np.array(log.boundaries)
-    is_sound, found = read(read_only(memoryview(log.stored)), bounds[:-1], bounds[1:], 0)
-    assert is_sound
-    # Where one of the two has another width, both count as different: less is compared, and no text is another.
-    assert found.born_host_differs.tolist() == [True, False, True, True, True, True, False, False, True]
-    assert found.store_host_differs.tolist() == [True, False, False, True, True, False, True, False, True]
-
-
-def test_names_in_any_order_have_the_numbers_in_which_they_came() -> None:
-    long, longer = "a-name-of-many-letters", "a-name-of-many-lettres"
-    rows = [["a", "b", long], [long, "a"], [], ["ab", "a", "b"], [longer, "ab", long, "d", "a-name-o"]]
-    codes, firsts, repeats = coded(rows, 7)
-    assert codes == [0, 1, 2, 2, 0, 3, 0, 1, 4, 3, 2, 5, 6]
-    assert (firsts, repeats) == ([0, 1, 2, 5, 8, 11, 12], False)
-
-
-def test_a_name_that_a_row_has_twice_and_names_that_are_too_many() -> None:
-    assert coded([["a", "b", "a"]], 2) == ([0, 1, 0], [0, 1], True)
-    assert coded([["a", "b"], ["a"]], 2) == ([0, 1, 0], [0, 1], False)
-    assert len(coded([["a", "b", "c", "d"]], 2)[1]) == 3
-
-
-def coded(rows: list[list[str]], most: int) -> tuple[list[int], list[int], bool]:
-    """What `name_codes` says of rows that have these names."""
-    blocks = ["".join(f"{name}\x01v\x02" for name in names).encode() for names in rows]
-    bounds = np.cumsum([0, *map(len, blocks)]).astype(np.int32)
-    bounds.flags.writeable = False
-    text = read_only(memoryview(b"".join(blocks)))
-    codes, firsts, repeats = name_codes(text, pairs(text, bounds), most)
-    return codes.tolist(), firsts.tolist(), repeats

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import MasterSilent, ProtocolViolation
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage, Producer, SendResult
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
 
@@ -94,17 +94,6 @@ def test_a_refusal_is_a_result(code: int, is_stored: bool) -> None:
     ):
         result = producer.send(OutgoingMessage("T1", b"x"))
     assert (result.code, result.remark, result.is_stored) == (code, "why", is_stored)
-
-
-def test_a_broken_connection_says_how_many_answers_are_missing() -> None:
-    def script(peer: ScriptedBroker) -> None:
-        peer.answer(peer.hear()[0]["opaque"])
-        peer.hear()
-
-    with broker(script) as address, Producer(address, window=3) as producer:
-        with pytest.raises(MasterUnreachable, match="had no answer yet") as error:
-            list(producer.send_all([OutgoingMessage("T1", b"x")] * 3))
-        assert str(address) in str(error.value)
 
 
 def test_a_silent_broker_is_given_up() -> None:

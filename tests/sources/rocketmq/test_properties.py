@@ -8,28 +8,27 @@ from sources.offsets import Offset
 from sources.rocketmq.format import commitlog, properties
 from tests import truth
 
+SEEN: list[tuple[bytes, dict[str, str]]] = [
+    (b"", {}),
+    (b"a\x01b\x02c\x01d\x02", {"a": "b", "c": "d"}),
+    (b"a\x01b\x02c\x01d", {"a": "b", "c": "d"}),
+    (b"a\x01b\x02a\x01c\x02", {"a": "c"}),  # the last one wins
+    (b"a\x01b\x02a\x01\x02", {"a": "b"}),  # an empty value is no pair, so it does not win
+    (b"\x01b\x02a\x01\x02a\x02\x02\x01\x02", {}),
+    (b"a\x01b\x01c\x02", {"a": "b\x01c"}),  # split at the first 0x01 only
+    (b"a\x01\x01\x02", {"a": "\x01"}),
+    (b"\x01a\x01b\x02", {}),
+    (b"a\x01b\x02\x02\x02c\x01d", {"a": "b", "c": "d"}),
+    ("ключ\x01北京😀\x02".encode(), {"ключ": "北京😀"}),
+    (b"a\x01\xff\x02b\x01x\xe4\xb8\x02\xe4\x01y\x02", {"a": "\ufffd", "b": "x\ufffd", "\ufffd": "y"}),
+    (b"\xff\x011\x02\xfe\x012\x02", {"\ufffd": "2"}),  # different bytes, the same name in Java
+    (b"a\x01\xf0\x9f\x98\x02", {"a": "\ufffd"}),  # a cut-off character is one U+FFFD, not three
+    (b"a\x01\xc0\x80\x02", {"a": "\ufffd\ufffd"}),
+    (b"a\x01\xed\xa0\x80\x02", {"a": "\ufffd\ufffd\ufffd"}),
+]
 
-@pytest.mark.parametrize(
-    ("block", "found"),
-    [
-        (b"", {}),
-        (b"a\x01b\x02c\x01d\x02", {"a": "b", "c": "d"}),
-        (b"a\x01b\x02c\x01d", {"a": "b", "c": "d"}),
-        (b"a\x01b\x02a\x01c\x02", {"a": "c"}),  # the last one wins
-        (b"a\x01b\x02a\x01\x02", {"a": "b"}),  # an empty value is no pair, so it does not win
-        (b"\x01b\x02a\x01\x02a\x02\x02\x01\x02", {}),
-        (b"a\x01b\x01c\x02", {"a": "b\x01c"}),  # split at the first 0x01 only
-        (b"a\x01\x01\x02", {"a": "\x01"}),
-        (b"\x01a\x01b\x02", {}),
-        (b"a\x01b\x02\x02\x02c\x01d", {"a": "b", "c": "d"}),
-        ("ключ\x01北京😀\x02".encode(), {"ключ": "北京😀"}),
-        (b"a\x01\xff\x02b\x01x\xe4\xb8\x02\xe4\x01y\x02", {"a": "\ufffd", "b": "x\ufffd", "\ufffd": "y"}),
-        (b"\xff\x011\x02\xfe\x012\x02", {"\ufffd": "2"}),  # different bytes, the same name in Java
-        (b"a\x01\xf0\x9f\x98\x02", {"a": "\ufffd"}),  # a cut-off character is one U+FFFD, not three
-        (b"a\x01\xc0\x80\x02", {"a": "\ufffd\ufffd"}),
-        (b"a\x01\xed\xa0\x80\x02", {"a": "\ufffd\ufffd\ufffd"}),
-    ],
-)
+
+@pytest.mark.parametrize(("block", "found"), SEEN)
 def test_what_a_consumer_sees(block: bytes, found: dict[str, str]) -> None:
     assert properties.decode(block) == found
 
@@ -78,10 +77,6 @@ def test_pairs_that_would_not_come_back(pairs: dict[str, str]) -> None:
 def test_javas_hash(text: str, hashed: int) -> None:
     assert properties.java_hash(text) == hashed
     assert properties.tags_code(text) == hashed
-
-
-def test_without_tags_the_code_is_0() -> None:
-    assert properties.tags_code(None) == 0
 
 
 @pytest.mark.parametrize(

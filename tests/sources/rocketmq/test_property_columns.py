@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sources.rocketmq.columns.properties import PropertyColumns
 from sources.rocketmq.format import properties
+from tests.sources.rocketmq.test_properties import SEEN
 
 # Bytes of which every second or third does something: both separators, text, a zero, one that is no UTF-8.
 BLOCKS = st.lists(st.lists(st.sampled_from(b"ab\x01\x02\x01\x02\x00\xff"), max_size=24).map(bytes), max_size=8)
@@ -31,37 +32,7 @@ def test_any_blocks(blocks: list[bytes]) -> None:
     check(blocks)
 
 
-@pytest.mark.parametrize(
-    "block",
-    [
-        b"",
-        b"\x01",
-        b"\x02",
-        b"\x01\x02",
-        b"\x02\x01",
-        b"text",
-        b"text\x02",
-        b"a\x01",
-        b"a\x01\x02",
-        b"\x01v",
-        b"\x01v\x02",
-        b"a\x01v",
-        b"a\x01v\x02",
-        b"\x02a\x01v\x02",
-        b"a\x01v\x02\x02\x02b\x01w\x02",
-        b"a\x01v\x02text\x02b\x01w",
-        b"a\x01v\x02text",
-        b"a\x01\x01v\x01w\x01\x02b\x01x",
-        b"\x01a\x01v\x02b\x01w\x02",
-        b"a\x01v\x02b\x01\x02c\x01x\x02",
-        b"a\x01v\x02a\x01w\x02",
-        b"a\x01v\x02a\x01\x02",
-        b"a\x01v\x02a",
-        b"\x00\x01\x00\x02\x00",
-        b"a\x01\xff\x02\xc3\x01v\x02",
-        b"\xe4\xb8\xad\x01\xe6\x96\x87\x02",
-    ],
-)
+@pytest.mark.parametrize("block", [block for block, _ in SEEN])
 def test_a_block_of_any_form_alone_and_among_others(block: bytes) -> None:
     check([block])
     check([TIDY, block, TIDY])
@@ -69,19 +40,11 @@ def test_a_block_of_any_form_alone_and_among_others(block: bytes) -> None:
     check([b"", block, b"", block, block])
 
 
-def test_blocks_that_all_lack_their_last_separator() -> None:
-    check([b"TAGS\x01a\x02KEYS\x01k", b"TAGS\x01b", b"", b"KEYS\x01l\x02TAGS\x01c"])
-
-
 def test_a_part_of_an_array_of_blocks() -> None:
     blocks = [b"TAGS\x01cut off", TIDY, b"TAGS\x01b", b"", TIDY[:-1], b"\x01\x02a\x01v"]
     part = PropertyColumns.of(pa.array(blocks, pa.binary()).slice(1, 3))
     assert [dict(pairs) for pairs in part.column().to_pylist()] == [{"TAGS": "a", "KEYS": "k"}, {"TAGS": "b"}, {}]
     assert part.values_of("TAGS").to_pylist() == ["a", "b", None]
-
-
-def test_no_blocks() -> None:
-    check([])
 
 
 @pytest.mark.parametrize("names", [1, 63, 64, 65, 300])

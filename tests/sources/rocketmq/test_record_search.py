@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import random
-import struct
 
 import pytest
 from hypothesis import given
@@ -12,10 +11,11 @@ from hypothesis import strategies as st
 
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import BLANK, DEFAULT_LIMITS, Blank, Limits
+from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Blank, Limits
 from sources.rocketmq.format.layout import Files
 from sources.rocketmq.format.record_search import Found, find_record, stretch
 from tests import truth
+from tests.sampling import some_of
 from tests.sources.rocketmq.records import Log, log_of, logs, message
 
 WINDOW_BYTES = 600_000  # more than any record of the fixtures
@@ -40,12 +40,14 @@ def check_every(fixture: truth.Fixture, offsets: list[int]) -> None:
 def test_from_every_offset_around_the_blank_at_a_files_end(fixture_log: truth.Fixture) -> None:
     for blank in (row for row in fixture_log.rows if row.get("blank")):
         start, end = blank["physical_offset"], blank["physical_offset"] + blank["size"]
-        check_every(fixture_log, [*range(start - 700, start + 40), *range(end - 40, end + 700)])
+        check_every(
+            fixture_log, some_of(range(start - 700, start + 40), [start]) + some_of(range(end - 40, end + 700), [end])
+        )
 
 
 def test_from_offsets_anywhere_in_a_brokers_log(fixture_log: truth.Fixture) -> None:
     chosen = random.Random(1)
-    check_every(fixture_log, [chosen.randrange(fixture_log.max_offset) for _ in range(2000)])
+    check_every(fixture_log, [chosen.randrange(fixture_log.max_offset) for _ in range(300)])
 
 
 def test_a_blank_at_the_very_end_of_what_is_there(fixture_log: truth.Fixture) -> None:
@@ -61,19 +63,6 @@ def test_a_copied_record_in_a_body_is_no_record() -> None:
     outer, after = log.records[1].offset, log.records[2].offset
     for offset in range(outer + 1, after + 1):
         assert search(log.stored[offset:], offset) == after
-
-
-def test_a_copied_blank_that_reaches_beyond_the_bytes_is_no_record() -> None:
-    blank = struct.pack(">ii", 1_000_000, BLANK)
-    log = log_of([message(body=blank), message(body=b"y")])
-    assert search(log.stored[1:], 1) == log.records[1].offset
-
-
-def test_a_record_in_its_place_is_checked_like_any_other() -> None:
-    log = log_of([message(body=b"first"), message(body=b"second"), message(body=b"third")])
-    stored = bytearray(log.stored)
-    stored[stored.index(b"second")] ^= 1  # its CRC fails: this cannot be told from a forged record
-    assert search(stored[1:], 1) == log.records[2].offset
 
 
 def log_with_a_forgery() -> tuple[Log, int]:

@@ -14,7 +14,6 @@ from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
-from tests.deaf_port import deaf_port
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
 from tests.sources.rocketmq.sessions import stay
 
@@ -114,15 +113,6 @@ def test_a_broker_without_a_master_may_have_one_later(table: str, found: str) ->
     assert caught.value.is_transient
     assert caught.value.found == found
     assert caught.value.hint
-
-
-def test_the_first_name_server_that_knows_is_believed() -> None:
-    ignorant = knowing(lambda: "")
-    knows = knowing(lambda: group('0:"10.0.0.8:10911"'))
-    with ScriptedBroker(ignorant) as one, ScriptedBroker(knows) as other:
-        assert named(Address("127.0.0.1", deaf_port()), one.address, other.address).remoting() == Address(
-            "10.0.0.8", 10911
-        )
 
 
 @pytest.mark.parametrize(

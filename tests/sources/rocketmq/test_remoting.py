@@ -56,18 +56,6 @@ def test_a_binary_header_is_read_and_written_as_specified() -> None:
     assert encode_command(BINARY_COMMAND) == BINARY_FRAME
 
 
-def test_a_json_header_is_read_as_specified() -> None:
-    frame = json_frame(
-        '{"code":28,"language":"PYTHON","version":401,"opaque":2,"flag":2,"extFields":{"i":"A\\u0001b\\u0002"},'
-        '"serializeTypeCurrentRPC":"JSON"}',
-        b"body",
-    )
-
-    assert decode_command(frame) == Command(
-        code=28, opaque=2, flag=2, ext_fields={"i": "A\x01b\x02"}, body=b"body", language="PYTHON", version=401
-    )
-
-
 def test_a_json_header_is_written_as_specified() -> None:
     frame = encode_command(Command(RequestCode.SEND_MESSAGE_V2, opaque=9, ext_fields={"i": "k\x01v\x02"}, body=b"m"))
     length, word = struct.unpack_from(">iI", frame)

@@ -43,6 +43,11 @@ def opened(**given: Any) -> RocketMQLog:
     return log
 
 
+def camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
+
+
 def test_every_option_arrives_in_either_spelling() -> None:
     toml = {
         **KEYS,
@@ -54,17 +59,8 @@ def test_every_option_arrives_in_either_spelling() -> None:
         "tls_key_password": "file:/run/key",
         "tls_check_hostname": False,
     }
-    spark = {
-        "accessKey": "env:MQ_NAME",
-        "secretKey": "env:MQ_KEY",
-        "securityToken": "env:MQ_TOKEN",
-        "tls": "true",
-        "tlsCaFile": "ca.pem",
-        "tlsCertificateFile": "own.pem",
-        "tlsKeyFile": "key.pem",
-        "tlsKeyPassword": "file:/run/key",
-        "tlsCheckHostname": "false",
-    }
+    spark = {camel(name): str(value).lower() if value in (True, False) else value for name, value in toml.items()}
+    assert {"secretKey", "tlsKeyPassword"} <= spark.keys()
     tls = Tls(
         ca_file="ca.pem",
         certificate_file="own.pem",

@@ -23,7 +23,6 @@ from tests.sampling import some_of
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
 from tests.spans import span
-from tests.truth import Fixture
 
 MIB = 1024 * 1024
 SIZES = st.lists(st.integers(0, 1500), max_size=40)
@@ -45,14 +44,6 @@ def read(
         assert at in (None, chunk.covered.start)
         at = chunk.covered.end
         yield chunk.covered, bytes(chunk.raw), offsets
-
-
-def test_chunks_of_a_real_log_are_its_records_and_its_bytes(fixture_log: Fixture) -> None:
-    source = Segments(fixture_log.commitlog_path)
-    chunks = list(read(source, 0, fixture_log.max_offset, chunk_bytes=300_000))
-    assert b"".join(data for _, data, _ in chunks) == fixture_log.log
-    assert [at for _, _, offsets in chunks for at in offsets] == [row["physical_offset"] for row in fixture_log.rows]
-    assert len(chunks) > 10
 
 
 @given(
@@ -99,14 +90,6 @@ def test_reading_with_a_boundary_finds_one_only_where_a_record_starts(tmp_path: 
         assert raised.value.offset == start
 
 
-def test_without_a_boundary_reading_begins_at_the_next_record(tmp_path: Path) -> None:
-    log = filled(tmp_path, 20, 300, 400, 20, file_bytes=768)
-    for start in some_of(range(log.end), log.starts):
-        following = [at for at in log.starts if at >= start]
-        found = [at for _, _, offsets in read(segments(log), start, log.end, boundary=False) for at in offsets]
-        assert found == following
-
-
 @pytest.mark.parametrize("max_record_bytes", [1 << 24, 1000])
 def test_a_forged_record_in_its_very_place_does_not_mislead(tmp_path: Path, max_record_bytes: int) -> None:
     """A producer may guess the offset of its own body: the record in it passes every check a record can pass."""
@@ -116,7 +99,7 @@ def test_a_forged_record_in_its_very_place_does_not_mislead(tmp_path: Path, max_
         log.append(b"x" * 50 + record_bytes(forged_at, b"f" * 150) * 2 + b"x" * tail)
     log.append(b"last")
     source = segments(log, Limits(max_record_bytes=max_record_bytes))
-    for start in range(log.starts[11], log.end):
+    for start in some_of(range(log.starts[11], log.end), log.starts):
         boundary = min((at for at in log.starts if at >= start), default=log.end)
         assert source.boundary_after(Offset(start), Offset(log.end)) == boundary
 
@@ -143,7 +126,7 @@ def test_the_search_for_a_boundary_may_begin_before_a_forgery(tmp_path: Path) ->
     log.append((b"x" * 200 + record_bytes(forged_at, b"forged")).ljust(480, b"x"))
     log.append(b"last")
     source = segments(log, Limits(max_record_bytes=600))
-    for start in range(log.starts[2], log.end):
+    for start in some_of(range(log.starts[2], log.end), log.starts):
         boundary = min((at for at in log.starts if at >= start), default=log.end)
         assert source.boundary_after(Offset(start), Offset(log.end)) == boundary
 
@@ -154,7 +137,7 @@ def test_records_that_stand_behind_a_blank_are_none(tmp_path: Path) -> None:
     log.append_blank()
     log.append(b"next")
     log.write(blank + 8, record_bytes(blank + 8, b"in its very place, but not in the log"))
-    for start in range(blank + 1, blank + 300):
+    for start in some_of(range(blank + 1, blank + 300), [blank + 8]):
         assert segments(log).boundary_after(Offset(start), Offset(log.end)) == 4096
 
 
@@ -182,7 +165,7 @@ def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
     log = SyntheticLog(tmp_path)
 
     def produce() -> None:
-        for number in range(300):
+        for number in range(100):
             log.append(bytes([1 + number % 250]) * (number * 7 % 900), piece_bytes=13)
 
     producer = threading.Thread(target=produce)
@@ -198,15 +181,6 @@ def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
 
 
 # chunks of a log that is not what was asked for
-
-
-def test_below_the_first_file_is_below_the_minimum(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[1000] * 12)
-    log.file(0).unlink()
-    with pytest.raises(BelowMinimum) as raised:
-        list(read(segments(log), 0, log.end))
-    assert raised.value.offset == 0
-    assert "4096" in str(raised.value)
 
 
 def test_retention_may_overtake_the_reader(tmp_path: Path) -> None:

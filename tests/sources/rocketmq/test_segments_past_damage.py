@@ -14,7 +14,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.commitlog import Limits
 from tests.sampling import some_of
-from tests.sources.rocketmq.damaged_logs import MAX_RECORD_BYTES, Reading, assert_covers, damage, offsets
+from tests.sources.rocketmq.damaged_logs import Reading, assert_covers, damage, offsets
 from tests.sources.rocketmq.log_reading import owned
 from tests.sources.rocketmq.synthetic_log import SyntheticLog, filled
 
@@ -172,15 +172,6 @@ def test_no_cut_is_at_a_damaged_record_nor_where_it_leads(tmp_path: Path, flippe
             assert source.boundary_after(Offset(offset), Offset(log.end)) == expected
 
 
-def test_a_cut_may_be_at_the_start_of_a_file_that_begins_with_damage(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[300] * 30)
-    log.write(FILE_BYTES, b"\xff" * 500)
-    for offset in (FILE_BYTES - 1, FILE_BYTES):
-        assert files(log).boundary_after(Offset(offset), Offset(log.end)) == FILE_BYTES
-    first_sound = min(at for at in log.starts if at >= FILE_BYTES + 500)
-    assert files(log).boundary_after(Offset(FILE_BYTES + 1), Offset(log.end)) == first_sound
-
-
 # The bytes as they are
 
 
@@ -215,13 +206,3 @@ def test_raw_bytes_that_are_not_held(tmp_path: Path, wanted: OffsetRange, kind: 
     log.file(0).unlink()
     with pytest.raises(kind):
         list(files(log).raw(wanted, 1000))
-
-
-def test_damage_larger_than_a_record_comes_in_pieces(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[300] * 200, file_bytes=64 * 1024)
-    log.write(log.starts[3], b"\xff" * 5 * MAX_RECORD_BYTES)
-    pieces = Reading().by_path(log, 0, log.end)
-    assert_covers(pieces, log, 0, log.end)
-    sizes = [piece.covered.size for piece in pieces if isinstance(piece, Damage)]
-    assert len(sizes) > 5
-    assert max(sizes) <= MAX_RECORD_BYTES

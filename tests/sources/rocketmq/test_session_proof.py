@@ -58,17 +58,6 @@ def test_nothing_is_promised_to_a_master_that_is_not_proven(error: Exception) ->
     assert len(master.connections) == 1
 
 
-def test_a_session_of_an_unproven_master_closes_without_a_word() -> None:
-    def prove() -> None:
-        raise Rewritten("another log")
-
-    with ScriptedMaster(stay) as master:
-        with session_of(Known(master.address), prove=prove) as session:
-            session.acknowledge(Offset(100))
-            assert eventually(lambda: session.state.last_error is not None)
-        assert master.connections == []
-
-
 def test_a_proof_takes_the_turn_of_the_session() -> None:
     """It may connect: to a master that counts connections not while tasks read."""
     proving, may_end, entered = threading.Event(), threading.Event(), threading.Event()

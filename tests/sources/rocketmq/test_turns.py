@@ -29,7 +29,6 @@ WAYS = {
     (Turn.ENDING, TurnStep.GIVE_BACK): Turn.SESSIONS,
     (Turn.READERS, TurnStep.GIVE_BACK): Turn.NOBODYS,
 }
-COUNTED = (Turn.SESSIONS, Turn.ENDING)
 
 
 def at(turn: Turn) -> Turns:
@@ -46,31 +45,6 @@ def test_each_step_leads_where_the_table_says_and_else_nowhere(before: Turn, ste
     turns._step(step)
     assert turns._turn is after
     assert {before, after} != {Turn.SESSIONS, Turn.READERS}  # one's connection has ended before the other's begins
-
-
-@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
-def test_a_session_begins_only_where_no_reader_wants_the_turn(before: Turn) -> None:
-    turns = at(before)
-    assert turns.begin() is not turns.are_readers
-    assert turns._turn is WAYS.get((before, TurnStep.BEGIN), before)
-
-
-@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
-@pytest.mark.parametrize("is_known", [True, False])
-def test_an_end_the_master_may_not_know_begins_the_quiet_time(before: Turn, is_known: bool) -> None:
-    turns = at(before)
-    turns.end(is_known=is_known)
-    assert turns._turn is WAYS.get((before, TurnStep.END), before)
-    turns._quiet_s = 60.0
-    assert (turns._quiet_left_s() > 0) is (before in COUNTED and not is_known)
-
-
-@pytest.mark.parametrize("before", Turn, ids=lambda one: one.name)
-def test_in_the_quiet_time_no_session_begins_and_one_that_has_begun_goes_on(before: Turn) -> None:
-    turns = at(before)
-    turns._lost_at, turns._quiet_s = time.monotonic(), 60.0
-    assert turns.begin() is (before is Turn.SESSIONS)
-    assert turns._turn is before
 
 
 @pytest.mark.parametrize("words", [{}, {"inSyncReplicas": "1"}, {"inSyncReplicas": "2"}])
@@ -189,28 +163,6 @@ def test_closing_ends_the_wait_for_a_turn() -> None:
         assert len(master.connections) == 1
 
 
-def test_a_master_that_cannot_be_asked_whose_turn_it_is_fails_the_batch() -> None:
-    class Away(Known):
-        def config(self) -> dict[str, str]:
-            raise MasterUnreachable("away")
-
-    with session_of(Away(Address("127.0.0.1", 1))) as session, pytest.raises(MasterUnreachable), session.reading():
-        raise AssertionError("it is nobody's turn")
-
-
-def test_a_change_of_the_count_is_heeded_at_the_next_batch() -> None:
-    with ScriptedMaster(stay) as master:
-        known = Known(master.address, words={"inSyncReplicas": "2"})
-        with session_of(known) as session:
-            reported(session, master, 100)
-            with session.reading():
-                assert not master.connections[0].has_ended()
-            known.words = COUNTS_CONNECTIONS
-            with session.reading():
-                assert master.connections[0].has_ended()
-            master.await_connection(2).await_report_of(100)
-
-
 def test_at_no_moment_do_both_count() -> None:
     turns = Turns(wake=lambda: None)
     counts = threading.Event()
@@ -225,7 +177,7 @@ def test_at_no_moment_do_both_count() -> None:
 
     thread = threading.Thread(target=session)
     thread.start()
-    for _ in range(200):
+    for _ in range(50):
         with turns.of_readers(forgotten_after_s=20.0):
             assert not counts.is_set()
         assert counts.wait(PATIENCE_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
-from itertools import islice
 
 import pytest
 
@@ -20,18 +19,3 @@ def test_the_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     since_month_start_ms = ((2 * 24 + 4) * 3600 + 5 * 60 + 6) * 1000 + 789
     assert int.from_bytes(key[10:14], "big") == since_month_start_ms
     assert int.from_bytes(key[14:], "big") == 0
-
-
-def test_the_month_may_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter((datetime(2026, 12, 31, 23, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)))
-    monkeypatch.setattr("time.time_ns", lambda: int(next(clock).timestamp() * 1000) * 1_000_000)
-    keys = [bytes.fromhex(key) for key in islice(UniqueKeys(bytes(4)), 2)]
-    assert [int.from_bytes(key[10:14], "big") for key in keys] == [(30 * 24 + 23) * 3_600_000, 0]
-
-
-def test_they_are_unique_and_as_long_as_javas() -> None:
-    makers = UniqueKeys(bytes(4)), UniqueKeys(bytes(4)), UniqueKeys(bytes(16))
-    keys = [key for maker in makers for key in islice(maker, 1000)]
-    assert len(set(keys)) == 3000
-    assert [len(keys[n]) for n in (0, 1000, 2000)] == [32, 32, 56]
-    assert all(key == key.upper() for key in keys)

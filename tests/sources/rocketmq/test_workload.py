@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import time
-import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-import lz4.frame
 import pytest
-import zstandard
 
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage
@@ -23,14 +19,6 @@ from sources.rocketmq.wire.remoting import ResponseCode
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
-
-DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
-    0: bytes,
-    0x1: zlib.decompress,
-    0x101: lz4.frame.decompress,
-    0x201: lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body),
-    0x301: zlib.decompress,
-}
 
 
 def messages(seed: int, items: int, mix: Mix | None = None) -> Iterator[OutgoingMessage]:
@@ -48,8 +36,8 @@ def test_the_same_seed_gives_the_same_messages() -> None:
 
 
 def test_everything_is_in_the_mix() -> None:
-    items = list(islice(workload(5), 6000))
-    all_messages = list(messages(5, 6000))
+    items = list(islice(workload(5), 3000))
+    all_messages = list(messages(5, 3000))
     sizes = sorted(len(message.body) for message in all_messages)
     assert {message.topic for message in all_messages} == {"orders", "payments", "user-events", "telemetry"}
     assert {message.queue_id for message in all_messages} == {0, 1, 2, 3}
@@ -60,26 +48,6 @@ def test_everything_is_in_the_mix() -> None:
     assert any("TAGS" not in message.properties for message in all_messages)
     assert any("KEYS" not in message.properties for message in all_messages)
     assert any(not value.isascii() for message in all_messages for value in message.properties.values())
-
-
-def test_a_batch_has_one_topic_and_queue_and_no_compression() -> None:
-    batches = [item for item in islice(workload(7), 3000) if isinstance(item, MessageBatch)]
-    for batch in batches:
-        assert len({(message.topic, message.queue_id, message.queues) for message in batch.messages}) == 1
-        assert {message.sys_flag for message in batch.messages} == {0}
-    assert {len(batch.messages) for batch in batches} == {2, 4, 8, 16, 32}
-
-
-def test_bodies_are_json_an_analyst_can_query() -> None:
-    for message in messages(8, 3000):
-        body = DECOMPRESS[message.sys_flag](message.body)
-        if message.sys_flag:
-            assert len(body) >= 4096
-        value = json.loads(body or b"null")
-        if isinstance(value, dict) and message.topic == "orders":
-            assert value["amount"] == round(sum(item["quantity"] * item["price"] for item in value["items"]), 2)
-            assert value["status"] == message.properties["TAGS"]
-            assert value["order_id"] in message.properties["KEYS"].split(" ")
 
 
 def test_exactly_so_many_messages_are_sent_and_all_are_stored(tmp_path: Path) -> None:
@@ -107,51 +75,32 @@ def _ends(log: Path) -> Iterator[int]:
         yield int(path.name) + len(path.read_bytes().rstrip(b"\0"))
 
 
-def test_messages_that_are_stored_with_a_warning_are_counted_as_such(tmp_path: Path) -> None:
-    """MS-04: nobody is there to acknowledge, and the messages are stored all the same."""
-    with running_master(settings_for(tmp_path), double_write=DoubleWriteSettings(role="SYNC_MASTER")) as master:
-        summary = send_workload(master.address, workload(10), count=100)
-    assert (summary.messages, summary.refused) == (100, {})
-    assert summary.warned == {ResponseCode.SLAVE_NOT_AVAILABLE: 100}
-
-
-def test_refusals_are_counted_and_do_not_stop_it(tmp_path: Path) -> None:
+def test_refusals_and_warnings_are_counted_and_do_not_stop_it(tmp_path: Path) -> None:
+    """MS-04: nobody is there to acknowledge, and messages are stored all the same."""
     items: list[OutgoingMessage | MessageBatch] = [
         OutgoingMessage("T1", b"x"),
         OutgoingMessage("TBW102", b"x"),
         MessageBatch((OutgoingMessage("no/topic", b"x"),) * 3),
         OutgoingMessage("T1", b"yy"),
     ]
-    with running_master(settings_for(tmp_path)) as master:
+    with running_master(settings_for(tmp_path), double_write=DoubleWriteSettings(role="SYNC_MASTER")) as master:
         summary = send_workload(master.address, items)
     assert (summary.messages, summary.bytes, summary.refused) == (2, 3, {16: 1, 29: 3})
+    assert summary.warned == {ResponseCode.SLAVE_NOT_AVAILABLE: 2}
 
 
-def test_what_a_broker_was_too_busy_for_is_sent_again() -> None:
+def test_what_a_broker_was_too_busy_for_is_sent_again_until_it_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda _: None)
     heard: Counter[bytes] = Counter()
 
     def script(peer: ScriptedBroker) -> None:
-        for _ in range(5):
+        for _ in range(1 + 2 + MAX_ATTEMPTS):
             header, body = peer.hear()
             heard[body] += 1
-            is_busy = body in (b"b", b"c") and heard[body] == 1
+            is_busy = body == b"c" or (body == b"b" and heard[body] == 1)
             peer.answer(header["opaque"], 2 if is_busy else 0, "busy" if is_busy else None)
 
     with broker(script) as address:
-        summary = send_workload(
-            address, [OutgoingMessage("T1", b"a"), OutgoingMessage("T1", b"b"), OutgoingMessage("T1", b"c")], window=2
-        )
-    assert (summary.messages, summary.refused) == (3, {})
-    assert heard == {b"a": 1, b"b": 2, b"c": 2}
-
-
-def test_a_broker_that_stays_busy_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "sleep", lambda _: None)
-
-    def script(peer: ScriptedBroker) -> None:
-        for _ in range(MAX_ATTEMPTS):
-            peer.answer(peer.hear()[0]["opaque"], 2, "[TIMEOUT_CLEAN_QUEUE]broker busy")
-
-    with broker(script) as address:
-        summary = send_workload(address, [OutgoingMessage("T1", b"a")])
-    assert (summary.messages, summary.refused) == (0, {2: 1})
+        summary = send_workload(address, [OutgoingMessage("T1", body) for body in (b"a", b"b", b"c")], window=2)
+    assert (summary.messages, summary.refused) == (2, {2: 1})
+    assert heard == {b"a": 1, b"b": 2, b"c": MAX_ATTEMPTS}

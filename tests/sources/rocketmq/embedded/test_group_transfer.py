@@ -11,6 +11,7 @@ import pytest
 
 from sources.offsets import Offset
 from sources.rocketmq.embedded.group_transfer import GroupTransfer
+from tests.sources.rocketmq.embedded.scenarios import scenario
 
 NEVER_S = 3600.0
 
@@ -44,193 +45,102 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def test_an_end_that_is_acknowledged_is_answered_at_once() -> None:
+@scenario
+async def test_an_end_that_is_acknowledged_is_answered_at_once() -> None:
     """HA-26, HA-30: done when what is acknowledged is at or above the end, with the result true."""
-
-    async def run() -> None:
-        group = Group()
-        group.acknowledged = 100
-        await group.put("below", 99)
-        await group.put("equal", 100)
-        await group.put("above", 101)
-        assert group.answers == [("below", True), ("equal", True)]
-        await group.acknowledge(101)
-        assert group.answers[2:] == [("above", True)]
-
-    asyncio.run(run())
+    group = Group()
+    group.acknowledged = 100
+    await group.put("below", 99)
+    await group.put("equal", 100)
+    await group.put("above", 101)
+    assert group.answers == [("below", True), ("equal", True)]
+    await group.acknowledge(101)
+    assert group.answers[2:] == [("above", True)]
 
 
-def test_one_byte_less_is_not_enough() -> None:
-    """HA-26: an acknowledgement of exactly the end counts, one byte less does not."""
-
-    async def run() -> None:
-        group = Group()
-        await group.put("a", 1000)
-        await group.acknowledge(999)
-        assert group.answers == []
-        await group.acknowledge(1000)
-        assert group.answers == [("a", True)]
-
-    asyncio.run(run())
-
-
-def test_an_acknowledgement_is_heard_at_once() -> None:
-    """HA-07, HA-27: nothing is polled, and no limit is near: only the wake can have answered."""
-
-    async def run() -> None:
-        group = Group(timeout_s=NEVER_S)
-        await group.put("a", 10)
-        async with asyncio.timeout(60):
-            group.acknowledged = 10
-            group.transfer.wake()
-            await group.waiting["a"]
-
-    asyncio.run(run())
-
-
-def test_lower_and_equal_reports_answer_nobody() -> None:
-    """HA-06: 100, then less, then 100 again: who waits for 120 goes on waiting."""
-
-    async def run() -> None:
-        group = Group()
-        await group.put("a", 120)
-        for offset in (100, 50, 100):
-            await group.acknowledge(offset)
+@scenario
+async def test_lower_and_equal_reports_answer_nobody() -> None:
+    """HA-06, HA-26: who waits for 120 goes on waiting, up to one byte less. HA-07, HA-27: then it hears at once."""
+    group = Group()
+    await group.put("a", 120)
+    for offset in (100, 50, 100, 119):
+        await group.acknowledge(offset)
         assert (group.answers, len(group.transfer)) == ([], 1)
-
-    asyncio.run(run())
-
-
-def test_a_stuck_waiter_holds_nobody_up() -> None:
-    """HA-29: later and lower ones are answered before it, whether acknowledged already or only now."""
-
-    async def run() -> None:
-        group = Group()
-        group.acknowledged = 10
-        await group.put("stuck", 1000)
-        await group.put("acknowledged already", 10)
-        await group.put("acknowledged now", 500)
-        await group.acknowledge(500)
-        assert group.answers == [("acknowledged already", True), ("acknowledged now", True)]
-
-    asyncio.run(run())
+    await group.acknowledge(120)  # nothing is polled, and no limit is near: only the wake can have answered
+    assert group.answers == [("a", True)]
 
 
-def test_one_acknowledgement_answers_in_the_order_of_the_log() -> None:
+@scenario
+async def test_one_acknowledgement_answers_in_the_order_of_the_log() -> None:
     """HA-24: first come, first served; those for the same end in the order they came."""
-
-    async def run() -> None:
-        group = Group()
-        for name, end in (("c", 30), ("a", 10), ("b1", 20), ("b2", 20), ("d", 40)):
-            await group.put(name, end)
-        await group.acknowledge(30)
-        assert [name for name, _ in group.answers] == ["a", "b1", "b2", "c"]
-
-    asyncio.run(run())
+    group = Group()
+    for name, end in (("c", 30), ("a", 10), ("b1", 20), ("b2", 20), ("d", 40)):
+        await group.put(name, end)
+    await group.acknowledge(30)
+    assert [name for name, _ in group.answers] == ["a", "b1", "b2", "c"]
 
 
-def test_puts_during_an_answer_wait_for_the_next_one() -> None:
-    """HA-24: who comes while others are being answered is neither lost nor answered with them."""
-
-    async def run() -> None:
-        group = Group()
-        await group.put("first", 10)
-        group.acknowledged = 10
-        group.transfer.wake()  # answered, and not yet resumed
-        await group.put("second", 20)
-        assert group.answers == [("first", True)]
-        await group.acknowledge(20)
-        assert group.answers == [("first", True), ("second", True)]
-
-    asyncio.run(run())
-
-
-def test_every_wait_has_a_limit_of_its_own() -> None:
+@scenario
+async def test_every_wait_has_a_limit_of_its_own() -> None:
     """HA-28: without an acknowledgement the answer is false, and the limit counts from each one's start."""
-
-    async def run() -> None:
-        clock = asyncio.get_running_loop().time
-        group = Group(timeout_s=0.2)
-        started = clock()
-        await group.put("a", 10)
-        await asyncio.sleep(0.1)
-        await group.put("b", 5)
-        await group.waiting["a"]
-        assert clock() - started >= 0.19
-        await group.waiting["b"]
-        assert clock() - started >= 0.29
-        assert group.answers == [("a", False), ("b", False)]
-        assert len(group.transfer) == 0
-        await group.acknowledge(10)  # too late, for nobody
-        assert len(group.answers) == 2
-
-    asyncio.run(run())
+    clock = asyncio.get_running_loop().time
+    group = Group(timeout_s=0.2)
+    started = clock()
+    await group.put("a", 10)
+    await asyncio.sleep(0.1)
+    await group.put("b", 5)
+    await group.waiting["a"]
+    assert clock() - started >= 0.19
+    await group.waiting["b"]
+    assert clock() - started >= 0.29
+    assert group.answers == [("a", False), ("b", False)]
+    assert len(group.transfer) == 0
+    await group.acknowledge(10)  # too late, for nobody
+    assert len(group.answers) == 2
 
 
-def test_stopping_answers_everyone_and_whoever_comes_later() -> None:
+@scenario
+async def test_stopping_answers_everyone_and_whoever_comes_later() -> None:
     """HA-32: nobody keeps the shutdown waiting."""
+    group = Group()
+    for name, end in (("a", 10), ("b", 20)):
+        await group.put(name, end)
+    group.transfer.stop()
+    await group.put("later", 30)
+    assert group.answers == [("a", False), ("b", False), ("later", False)]
+    assert len(group.transfer) == 0
 
-    async def run() -> None:
-        group = Group()
-        for name, end in (("a", 10), ("b", 20)):
+
+@pytest.mark.parametrize("seed", range(3))
+@scenario
+async def test_everyone_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
+    """HA-24, HA-25, HA-29, HA-31: puts, acknowledgements, cancellations in any order; beside a list searched whole."""
+    chance = random.Random(seed)
+    group = Group()
+    expected: dict[str, bool | None] = {}
+    ends: dict[str, int] = {}
+    for n in itertools.count():
+        if n == 1000:
+            break
+        action = chance.random()
+        open_names = [name for name, answer in expected.items() if answer is None]
+        if action < 0.6 or not open_names:
+            name, end = str(n), chance.randrange(1, 5000)
+            ends[name], expected[name] = end, True if group.acknowledged >= end else None
             await group.put(name, end)
-        group.transfer.stop()
-        await group.put("later", 30)
-        assert group.answers == [("a", False), ("b", False), ("later", False)]
-        assert len(group.transfer) == 0
-
-    asyncio.run(run())
-
-
-def test_who_is_cancelled_is_forgotten_and_the_others_are_served() -> None:
-    """HA-31: a waiter whose client has gone is no leak and no harm."""
-
-    async def run() -> None:
-        group = Group()
-        for name in ("a", "gone", "b"):
-            await group.put(name, 10)
-        group.waiting["gone"].cancel()
-        await settle()
-        assert len(group.transfer) == 2
-        await group.acknowledge(10)
-        assert group.answers == [("a", True), ("b", True)]
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_everyone_gets_exactly_one_answer_whatever_happens(seed: int) -> None:
-    """HA-25: puts, acknowledgements, limits and cancellations in any order; beside a list that is searched whole."""
-
-    async def run() -> None:
-        chance = random.Random(seed)
-        group = Group()
-        expected: dict[str, bool | None] = {}
-        ends: dict[str, int] = {}
-        for n in itertools.count():
-            if n == 2000:
-                break
-            action = chance.random()
-            open_names = [name for name, answer in expected.items() if answer is None]
-            if action < 0.6 or not open_names:
-                name, end = str(n), chance.randrange(1, 5000)
-                ends[name], expected[name] = end, True if group.acknowledged >= end else None
-                await group.put(name, end)
-            elif action < 0.7:
-                gone = chance.choice(open_names)
-                group.waiting[gone].cancel()
-                del expected[gone], ends[gone]
-                await settle()
-            else:
-                await group.acknowledge(chance.randrange(0, 5000))
-                expected |= released(open_names, ends, group.acknowledged)
-            assert len(group.transfer) == sum(answer is None for answer in expected.values())
-        group.transfer.stop()
-        await settle()
-        assert len(group.answers) == len(expected)
-        assert dict(group.answers) == {name: answer is not None for name, answer in expected.items()}
-
-    asyncio.run(run())
+        elif action < 0.7:
+            gone = chance.choice(open_names)
+            group.waiting[gone].cancel()
+            del expected[gone], ends[gone]
+            await settle()
+        else:
+            await group.acknowledge(chance.randrange(0, 5000))
+            expected |= released(open_names, ends, group.acknowledged)
+        assert len(group.transfer) == sum(answer is None for answer in expected.values())
+    group.transfer.stop()
+    await settle()
+    assert len(group.answers) == len(expected)
+    assert dict(group.answers) == {name: answer is not None for name, answer in expected.items()}
 
 
 def released(names: Iterable[str], ends: dict[str, int], acknowledged: int) -> dict[str, bool | None]:

@@ -7,7 +7,7 @@ import logging
 import random
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from sources.offsets import Offset
 from sources.rocketmq.embedded.ha_service import HAService, HASettings, Slave
 from tests.patience import soon
+from tests.sources.rocketmq.embedded.scenarios import scenario
 
 FILE_BYTES = 1000
 PATIENCE_S = 60.0
@@ -131,53 +132,31 @@ async def serving(log: MemoryLog, **settings: Any) -> AsyncIterator[Serving]:
             client.writer.close()
 
 
-def scenario(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    def run() -> None:
-        asyncio.run(test())
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
-
-@scenario
-async def test_nothing_is_sent_before_the_first_report() -> None:
-    async with serving(MemoryLog(500), heartbeat_s=0.02) as master:
-        client = await master.connect()
-        assert await client.gets_nothing(0.2)
-        client.report(1)
-        assert await client.frame() == (1, master.log.data[1:])
-
-
 @pytest.mark.parametrize(
     ("report", "start"),
     [(0, 3000), (1, 1), (17, 17), (999, 999), (1000, 1000), (2000, 2000), (3499, 3499)],
 )
-def test_the_first_report_asks_for_the_start(report: int, start: int) -> None:
+@scenario
+async def test_the_first_report_asks_for_the_start(report: int, start: int) -> None:
     """HA-02."""
-
-    async def run() -> None:
-        async with serving(MemoryLog(3500)) as master:
-            client = await master.connect()
-            client.report(report)
-            frames = await client.up_to(3500)
-            assert frames[0][0] == start
-            assert b"".join(body for _, body in frames) == master.log.data[start:]
-
-    asyncio.run(run())
+    async with serving(MemoryLog(3500)) as master:
+        client = await master.connect()
+        client.report(report)
+        frames = await client.up_to(3500)
+        assert frames[0][0] == start
+        assert b"".join(body for _, body in frames) == master.log.data[start:]
 
 
 @pytest.mark.parametrize(("report", "why"), [(3501, "above"), (999, "below"), (-2, "negative")])
-def test_a_start_outside_the_log_gets_heartbeats_only(report: int, why: str) -> None:
-    async def run() -> None:
-        async with serving(MemoryLog(2500, start=1000), heartbeat_s=0.02) as master:
-            client = await master.connect()
-            client.report(report)
-            assert [await client.frame() for _ in range(3)] == [(report, b"")] * 3
-            master.append(b"x")  # wakes it, and is not for it
-            assert await client.frame() == (report, b"")
-            assert (await master.slave()).acknowledged == (999 if why == "below" else 0)
-
-    asyncio.run(run())
+@scenario
+async def test_a_start_outside_the_log_gets_heartbeats_only(report: int, why: str) -> None:
+    async with serving(MemoryLog(2500, start=1000), heartbeat_s=0.02) as master:
+        client = await master.connect()
+        client.report(report)
+        assert [await client.frame() for _ in range(3)] == [(report, b"")] * 3
+        master.append(b"x")  # wakes it, and is not for it
+        assert await client.frame() == (report, b"")
+        assert (await master.slave()).acknowledged == (999 if why == "below" else 0)
 
 
 @scenario
@@ -193,46 +172,16 @@ async def test_new_data_leaves_at_once() -> None:
 
 
 @scenario
-async def test_an_idle_master_sends_heartbeats_at_the_interval() -> None:
-    async with serving(MemoryLog(500), heartbeat_s=SHORT_S) as master:
-        client = await master.connect()
-        client.report(1)
-        assert (await client.frame())[0] == 1
-        clock = asyncio.get_running_loop().time
-        started = clock()
-        assert [await client.frame() for _ in range(3)] == [(500, b"")] * 3
-        assert clock() - started >= 3 * SHORT_S * 0.9
-
-
-@scenario
-async def test_each_slave_has_its_own_acknowledged_offset() -> None:
-    """HA-09."""
-    async with serving(MemoryLog(2000)) as master:
-        clients = [await master.connect() for _ in range(3)]
-        for client, start in zip(clients, (1, 700, 2000), strict=True):
-            client.report(start)
-        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 700, 2000})
-        clients[1].report(1500)
-        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1, 1500, 2000})
-        assert {slave.requested for slave in master.service.slaves} == {1, 700, 2000}
-        clients[0].writer.close()
-        await soon(lambda: {slave.acknowledged for slave in master.service.slaves} == {1500, 2000})
-
-
-def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.LogCaptureFixture) -> None:
     """HA-18: and counted from the moment it is said, before it has said anything itself."""
     caplog.set_level(logging.INFO)
-
-    async def run() -> None:
-        async with serving(MemoryLog(500)) as master:
-            client = await master.connect()
-            slave = await master.slave()
-            assert f"{slave} connected" in caplog.messages
-            client.writer.close()
-            await soon(lambda: not master.service.slaves)
-            assert f"{slave} gone: it closed the connection" in caplog.messages
-
-    asyncio.run(run())
+    async with serving(MemoryLog(500)) as master:
+        client = await master.connect()
+        slave = await master.slave()
+        assert f"{slave} connected" in caplog.messages
+        client.writer.close()
+        await soon(lambda: not master.service.slaves)
+        assert f"{slave} gone: it closed the connection" in caplog.messages
 
 
 @scenario
@@ -273,22 +222,6 @@ async def test_a_silent_slave_is_dropped_and_one_that_reports_is_not() -> None:
         reporting.cancel()
 
 
-@scenario
-async def test_stopping_ends_every_connection() -> None:
-    """HA-14, HA-17."""
-    async with serving(MemoryLog(2000)) as master:
-        clients = [await master.connect() for _ in range(3)]
-        clients[0].report(1)
-        await master.slave(3)
-        async with asyncio.timeout(PATIENCE_S):
-            await master.service.stop()
-        assert [await client.is_closed() for client in clients] == [True] * 3
-        assert master.service.slaves == ()
-        await master.service.stop()
-        again = socket.create_server(("127.0.0.1", master.port))  # the port is free at once
-        again.close()
-
-
 class FailingLog(MemoryLog):
     """A log whose byte 700 cannot be read."""
 
@@ -298,24 +231,21 @@ class FailingLog(MemoryLog):
         return super().read(offset, size_bytes)
 
 
-def test_a_failure_ends_one_connection_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
+@scenario
+async def test_a_failure_ends_one_connection_and_is_said(caplog: pytest.LogCaptureFixture) -> None:
     """HA-19, HA-21."""
-
-    async def run() -> None:
-        async with serving(FailingLog(2000), transfer_batch_bytes=100) as master:
-            unlucky, lucky = await master.connect(), await master.connect()
-            unlucky.report(1)
-            assert await unlucky.is_closed()
-            lucky.report(1000)
-            assert b"".join(body for _, body in await lucky.up_to(2000)) == master.log.data[1000:]
-
-    asyncio.run(run())
+    async with serving(FailingLog(2000), transfer_batch_bytes=100) as master:
+        unlucky, lucky = await master.connect(), await master.connect()
+        unlucky.report(1)
+        assert await unlucky.is_closed()
+        lucky.report(1000)
+        assert b"".join(body for _, body in await lucky.up_to(2000)) == master.log.data[1000:]
     assert "byte 700 cannot be read" in caplog.text
 
 
 @scenario
-async def test_a_connection_that_cannot_be_set_up_ends_alone() -> None:
-    """HA-19: its socket is closed, and the next slave is served."""
+async def test_a_connection_that_cannot_be_set_up_ends_alone(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-19: it is said, its socket is closed, and the next slave is served."""
     async with serving(MemoryLog(500)) as master:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("sources.rocketmq.embedded.ha_service.Slave", _fails)
@@ -325,16 +255,11 @@ async def test_a_connection_that_cannot_be_set_up_ends_alone() -> None:
         lucky.report(1)
         assert await lucky.frame() == (1, master.log.data[1:])
         assert len(master.service.slaves) == 1
+    assert "no slave can be made of 127.0.0.1" in caplog.text
 
 
 def _fails(address: str) -> Slave:
     raise ValueError(f"no slave can be made of {address}")
-
-
-def test_what_cannot_be_set_up_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """HA-19."""
-    test_a_connection_that_cannot_be_set_up_ends_alone()
-    assert "no slave can be made of 127.0.0.1" in caplog.text
 
 
 @scenario
@@ -356,7 +281,7 @@ async def test_slaves_that_break_off_leave_nothing_behind() -> None:
 
 @scenario
 async def test_a_stop_is_quick_whatever_slaves_do() -> None:
-    """HA-17: nothing is due for an hour, with slaves that are idle, that do not read, and that have only just come."""
+    """HA-14, HA-17: nothing is due for an hour; with slaves that are idle, do not read, or have only just come."""
     async with serving(MemoryLog(4 * 1024 * 1024)) as master:
         idle, stuck = await master.connect(), await master.connect(receive_buffer_bytes=4096)
         stuck.report(1)
@@ -365,6 +290,9 @@ async def test_a_stop_is_quick_whatever_slaves_do() -> None:
         async with asyncio.timeout(PATIENCE_S):
             await master.service.stop()
         assert [await client.is_closed() for client in (idle, stuck, late)] == [True] * 3
+        assert master.service.slaves == ()
+        await master.service.stop()
+    socket.create_server(("127.0.0.1", master.port)).close()  # the port is free at once
 
 
 @scenario

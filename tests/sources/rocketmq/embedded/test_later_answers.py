@@ -1,13 +1,9 @@
-"""Requests that are answered later than others of their connection: a service with handlers that wait for the test."""
+"""A request that fails while it waits, beside others of its connection: a service whose handler waits for the test."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 
@@ -16,101 +12,38 @@ from sources.rocketmq.format.commitlog import Host
 from sources.rocketmq.wire.remoting import Command
 from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import request, split
-
-NOW, LATER = 1, 2
-PATIENCE_S = 60.0
+from tests.sources.rocketmq.embedded.scenarios import scenario
 
 
-@dataclass
-class Service:
-    """A service: 1 is answered at once, 2 once `answer` is called with its opaque. `events` says what happened."""
-
-    events: list[str] = field(default_factory=list)
-    waiting: dict[int, asyncio.Future[str]] = field(default_factory=dict)
-    port: int = 0
-
-    def now(self, request: Command, _sender: Host) -> Command:
-        return request.response(0)
-
-    async def later(self, request: Command, _sender: Host) -> Command:
-        self.events.append(f"waits {request.opaque}")
-        self.waiting[request.opaque] = answer = asyncio.get_running_loop().create_future()
-        try:
-            return request.response(0, remark=await answer)
-        except asyncio.CancelledError:
-            self.events.append(f"cancelled {request.opaque}")
-            raise
-
-    def answer(self, *opaques: int) -> None:
-        for opaque in opaques:
-            self.waiting[opaque].set_result(f"answer {opaque}")
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    def ask(self, code: int, opaque: int, flag: int = 0) -> None:
-        self.writer.write(request(code, opaque=opaque, flag=flag))
-
-    async def hear(self) -> dict[str, Any]:
-        async with asyncio.timeout(PATIENCE_S):
-            head = await self.reader.readexactly(4)
-            return split(head + await self.reader.readexactly(int.from_bytes(head, "big")))[0]
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[tuple[Service, RemotingService, Client]]:
-    service = Service()
-    listener = socket.create_server(("127.0.0.1", 0))
-    remoting = RemotingService({NOW: service.now, LATER: service.later}, lambda: service.events.append("settled"))
-    service.port = listener.getsockname()[1]
-    await remoting.start(listener)
-    client = Client(*await asyncio.open_connection("127.0.0.1", service.port))
-    try:
-        yield service, remoting, client
-    finally:
-        client.writer.close()
-        await remoting.stop()
-
-
-def test_an_answer_that_is_known_overtakes_one_that_is_not() -> None:
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            client.ask(LATER, 1)
-            client.ask(LATER, 2)
-            client.ask(NOW, 3)
-            assert (await client.hear())["opaque"] == 3
-            await soon(lambda: set(service.waiting) == {1, 2})
-            service.answer(2)
-            assert await client.hear() == header_of_answer(2)
-            service.answer(1)
-            assert (await client.hear())["opaque"] == 1
-
-    asyncio.run(run())
-
-
-def header_of_answer(opaque: int) -> dict[str, Any]:
-    """The header of an answer to request 2, as the specification has it (6.1)."""
-    return {
-        "code": 0, "flag": 1, "language": "PYTHON", "opaque": opaque, "remark": f"answer {opaque}",
-        "serializeTypeCurrentRPC": "JSON", "version": 0,
-    }  # fmt: skip
-
-
-def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+@scenario
+async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
     """HA-31: an exception ends one wait, and later requests are served."""
+    waiting: dict[int, asyncio.Future[str]] = {}
 
-    async def run() -> None:
-        async with serving() as (service, _, client):
-            client.ask(LATER, 1)
-            client.ask(LATER, 2)
-            await soon(lambda: len(service.waiting) == 2)
-            service.waiting[1].set_exception(ValueError("something broke"))
-            header = await client.hear()
-            assert (header["opaque"], header["code"], "something broke" in header["remark"]) == (1, 1, True)
-            service.answer(2)
-            assert (await client.hear())["code"] == 0
+    async def later(request: Command, _sender: Host) -> Command:
+        waiting[request.opaque] = answer = asyncio.get_running_loop().create_future()
+        return request.response(0, remark=await answer)
 
-    asyncio.run(run())
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    remoting = RemotingService({2: later}, lambda: None)
+    await remoting.start(listener)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request(2, opaque=1) + request(2, opaque=2))
+        await soon(lambda: len(waiting) == 2)
+        waiting[1].set_exception(ValueError("something broke"))
+        headers = []
+        for _ in range(2):
+            async with asyncio.timeout(60):
+                head = await reader.readexactly(4)
+                headers.append(split(head + await reader.readexactly(int.from_bytes(head, "big")))[0])
+            if not waiting[2].done():
+                waiting[2].set_result("well")
+    finally:
+        writer.close()
+        await remoting.stop()
+    assert [(header["opaque"], header["code"]) for header in headers] == [(1, 1), (2, 0)]
+    assert "something broke" in headers[0]["remark"]
+    assert headers[1]["remark"] == "well"
     assert "request 2 of 127.0.0.1" in caplog.text

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from tests.sources.rocketmq.embedded.conversation import request, send_fields, split
 from tests.sources.rocketmq.embedded.embedded import settings_for
+from tests.sources.rocketmq.embedded.scenarios import scenario
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PUT_OK, FLUSH_SLAVE_TIMEOUT = 0, 12
@@ -81,12 +83,16 @@ async def produce(master: EmbeddedMaster, number: int) -> Counter[tuple[int, int
         return heard
 
 
-async def slaves(master: EmbeddedMaster) -> int:
+async def told(master: EmbeddedMaster, code: int) -> dict[str, Any]:
     async with connected(master.address) as (reader, writer):
-        writer.write(request(907))
+        writer.write(request(code))
         head = await reader.readexactly(4)
-        _, body = split(head + await reader.readexactly(int.from_bytes(head, "big")))
-        return len(json.loads(body)["haConnectionInfo"])
+        found: dict[str, Any] = json.loads(split(head + await reader.readexactly(int.from_bytes(head, "big")))[1])
+        return found
+
+
+async def slaves(master: EmbeddedMaster) -> int:
+    return len((await told(master, 907))["haConnectionInfo"])
 
 
 @pytest.mark.parametrize(
@@ -109,34 +115,27 @@ def test_a_thousand_producers_are_answered_exactly_once_each(
             following.cancel()
             once = Counter({(n, code): 1 for n in range(PIPELINED)} | {(77, 0): 1})
             assert heard == [once] * PRODUCERS
-            async with connected(master.address) as (reader, writer):
-                writer.write(request(28))
-                head = await reader.readexactly(4)
-                _, body = split(head + await reader.readexactly(int.from_bytes(head, "big")))
-                return int(json.loads(body)["table"]["commitLogMaxOffset"])
+            return int((await told(master, 28))["table"]["commitLogMaxOffset"])
 
     end = asyncio.run(run())
     bodies = {message.body for message in messages_of(tmp_path, end)}
     assert bodies == {f"{number}/{n}".encode() for number in range(PRODUCERS) for n in range(PIPELINED)}
 
 
-def test_shutting_down_answers_everyone_who_waits(tmp_path: Path) -> None:
+@scenario
+async def test_shutting_down_answers_everyone_who_waits(tmp_path: Path) -> None:
     """HA-13, HA-32: mended. No limit is near; each has its answer before its connection ends."""
-
-    async def run() -> None:
-        async with sync_master(tmp_path, NEVER_S) as master, connected(master.ha_address) as streams:
-            following = asyncio.create_task(follow(streams, is_mute=True))
-            while not await slaves(master):
-                await asyncio.sleep(0.01)
-            producers = [await asyncio.open_connection(master.address.host, master.address.port) for _ in range(20)]
-            for reader, writer in producers:
-                writer.write(request(310, send_fields("T1", -1), b"x", opaque=1) + request(28, opaque=2))
-                assert await hear(reader) == (2, 0)  # so the other one waits
-            await master.stop()
-            following.cancel()
-            for reader, writer in producers:
-                assert await hear(reader) == (1, FLUSH_SLAVE_TIMEOUT)
-                assert await reader.read() == b""
-                writer.close()
-
-    asyncio.run(run())
+    async with sync_master(tmp_path, NEVER_S) as master, connected(master.ha_address) as streams:
+        following = asyncio.create_task(follow(streams, is_mute=True))
+        while not await slaves(master):
+            await asyncio.sleep(0.01)
+        producers = [await asyncio.open_connection(master.address.host, master.address.port) for _ in range(20)]
+        for reader, writer in producers:
+            writer.write(request(310, send_fields("T1", -1), b"x", opaque=1) + request(28, opaque=2))
+            assert await hear(reader) == (2, 0)  # so the other one waits
+        await master.stop()
+        following.cancel()
+        for reader, writer in producers:
+            assert await hear(reader) == (1, FLUSH_SLAVE_TIMEOUT)
+            assert await reader.read() == b""
+            writer.close()

@@ -25,6 +25,7 @@ from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.scenarios import scenario
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PROCESS = """
@@ -110,6 +111,7 @@ def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
 
 
 def test_a_damaged_log_is_a_clear_error_and_the_ports_are_free_again(tmp_path: Path) -> None:
+    """HA-15: it starts again on the same ports at once."""
     with running_master(settings_for(tmp_path)) as master:
         send_workload(master.address, workload(3), count=50)
         settings = replace(settings_for(tmp_path), port=master.address.port, ha_port=master.ha_address.port)
@@ -139,32 +141,21 @@ def test_it_serves_in_one_order_and_ends_in_the_other(tmp_path: Path, caplog: py
     ]
 
 
-def test_it_starts_again_on_the_same_ports_at_once(tmp_path: Path) -> None:
-    """HA-15."""
-    with running_master(settings_for(tmp_path)) as master:
-        settings = replace(settings_for(tmp_path), port=master.address.port, ha_port=master.ha_address.port)
-        assert send_workload(master.address, workload(4), count=10).messages == 10
-    with running_master(settings) as master:
-        assert send_workload(master.address, workload(5), count=10).messages == 10
-
-
-def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@scenario
+async def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What fsync could not write may be lost, and a second attempt would not say so."""
 
     def fails(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    async def run() -> None:
-        master = EmbeddedMaster(replace(settings_for(tmp_path), flush_interval_ms=10))
-        running = asyncio.create_task(master.run_until_signal())
-        while not has_address(master):
-            await asyncio.sleep(0.001)
-        monkeypatch.setattr(os, "fdatasync", fails)
-        async with asyncio.timeout(60):
-            with pytest.raises(OSError, match="Input/output error"):
-                await asyncio.gather(running, asyncio.to_thread(_send_one, master.address))
-
-    asyncio.run(run())
+    master = EmbeddedMaster(replace(settings_for(tmp_path), flush_interval_ms=10))
+    running = asyncio.create_task(master.run_until_signal())
+    while not has_address(master):
+        await asyncio.sleep(0.001)
+    monkeypatch.setattr(os, "fdatasync", fails)
+    async with asyncio.timeout(60):
+        with pytest.raises(OSError, match="Input/output error"):
+            await asyncio.gather(running, asyncio.to_thread(_send_one, master.address))
 
 
 def has_address(master: EmbeddedMaster) -> bool:

@@ -14,7 +14,6 @@ from tests import truth
 from tests.sources.rocketmq.embedded.stores import (
     FILE_BYTES,
     log_bytes,
-    messages_of,
     open_store,
     put,
     put_of_size,
@@ -40,26 +39,10 @@ def filled(root: Path, *, records: int = 3) -> int:
         return store.max_offset
 
 
-def test_everything_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        for n in range(60):
-            store.append([put(bytes(n), topic=f"T{n % 2}", queue_id=n % 3)])
-        end, first_ms = store.max_offset, store.first_timestamp_ms
-    with open_store(tmp_path) as store:
-        assert (store.min_offset, store.max_offset, store.flushed_offset) == (0, end, end)
-        assert store.first_timestamp_ms == first_ms
-        assert sorted(store.queues) == [(f"T{t}", q) for t in range(2) for q in range(3)]
-        (stored,) = store.append([put(topic="T1", queue_id=2)])
-        assert (stored.offset, stored.queue_offset) == (end, 10)
-        again = store.max_offset
-    times = [m.store_timestamp_ms for m in messages_of(tmp_path, again)]
-    assert times == sorted(times)
-
-
 @pytest.mark.parametrize(
     "cut",
     [
-        cut if cut < 9 or cut % 8 == 0 or cut > LAST_RECORD_BYTES - 9 else pytest.param(cut, marks=pytest.mark.soak)
+        cut if cut in (1, 2, 9, 52, 53, 132, 133, 136) else pytest.param(cut, marks=pytest.mark.soak)
         for cut in range(1, LAST_RECORD_BYTES - 3)
     ],
 )

@@ -1,4 +1,4 @@
-"""A master registers with a name server that the test plays: frames taken apart by hand."""
+"""A master whose name server comes and goes. Real ones: tests/peers/test_slave_of_embedded_master.py."""
 
 from __future__ import annotations
 
@@ -7,179 +7,70 @@ import json
 import logging
 import socket
 import struct
-import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from sources.access.address import Address
-from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.embedded.master import EmbeddedMaster
 from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import request, send_fields, split
 from tests.sources.rocketmq.embedded.embedded import settings_for
-
-SOON_S = 0.05
-OFTEN: dict[str, Any] = {"register_every_s": SOON_S}
-
-
-@dataclass
-class NameServer:
-    """Takes registrations, and answers them as it is told to."""
-
-    code: int = 0
-    is_mute: bool = False
-    requests: list[tuple[dict[str, Any], bytes]] = field(default_factory=list)
-    connections: list[asyncio.StreamWriter] = field(default_factory=list)
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections.append(writer)
-        try:
-            while True:
-                head = await reader.readexactly(4)
-                header, body = split(head + await reader.readexactly(int.from_bytes(head, "big")))
-                self.requests.append((header, body))
-                if not self.is_mute:
-                    answer = {
-                        "code": self.code,
-                        "flag": 1,
-                        "language": "JAVA",
-                        "opaque": header["opaque"],
-                        "version": 1,
-                    }
-                    text = json.dumps(answer | {"remark": "as the test wants it"}).encode()
-                    writer.write(struct.pack(">iI", 4 + len(text), len(text)) + text)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
-
-    def hang_up(self) -> None:
-        for writer in self.connections:
-            writer.transport.abort()
-        self.connections.clear()
-
-    @property
-    def codes(self) -> list[int]:
-        return [header["code"] for header, _ in self.requests]
+from tests.sources.rocketmq.embedded.scenarios import scenario
 
 
 @asynccontextmanager
-async def name_server(port: int = 0, **behaviour: Any) -> AsyncIterator[tuple[NameServer, Address]]:
-    names = NameServer(**behaviour)
-    server = await asyncio.start_server(names.serve, "127.0.0.1", port)
+async def name_server(port: int) -> AsyncIterator[list[int]]:
+    """Says to each request that it is well; gives the codes of all."""
+    codes: list[int] = []
+    connections: list[asyncio.StreamWriter] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        with suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readexactly(4)
+                header, _ = split(head + await reader.readexactly(int.from_bytes(head, "big")))
+                codes.append(header["code"])
+                answer = {"code": 0, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 1}
+                text = json.dumps(answer).encode()
+                writer.write(struct.pack(">iI", 4 + len(text), len(text)) + text)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", port)
     try:
-        yield names, Address("127.0.0.1", server.sockets[0].getsockname()[1])
+        yield codes
     finally:
         server.close()
-        names.hang_up()
+        for writer in connections:
+            writer.transport.abort()
         await server.wait_closed()
 
 
-@asynccontextmanager
-async def running(store: Path, address: Address, **changes: Any) -> AsyncIterator[EmbeddedMaster]:
-    settings: MasterSettings = replace(settings_for(store), broker_name="b1", cluster_name="c1", name_server=address)
-    master = EmbeddedMaster(replace(settings, **changes))
-    await master.start()
-    try:
-        yield master
-    finally:
-        await master.stop()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
-def test_it_registers_at_the_start_and_unregisters_at_the_stop(tmp_path: Path) -> None:
-    """Header and body as RegisterBrokerRequestHeader and RegisterBrokerBody have them."""
-
-    async def run() -> None:
-        async with name_server() as (names, address):
-            async with running(tmp_path, address) as master:
-                await soon(lambda: names.codes == [103])
-                where = {
-                    "brokerName": "b1", "clusterName": "c1", "brokerId": "0", "brokerAddr": str(master.address),
-                }  # fmt: skip
-            (register, body), (unregister, nothing) = names.requests
-            fields = register["extFields"]
-            crc = str(zlib.crc32(body) & 0x7FFFFFFF)
-            rest = {"haServerAddr": str(master.ha_address), "bodyCrc32": crc, "compressed": "false"}
-            assert fields == where | rest
-            assert register["version"] >= 37  # below V3_0_11 the body would be another one
-            said = json.loads(body)
-            assert said["filterServerList"] == []
-            assert set(said["topicConfigSerializeWrapper"]) >= {"dataVersion", "topicConfigTable"}
-            assert (unregister["code"], unregister["extFields"], nothing) == (104, where, b"")
-            assert len(names.connections) == 1  # a name server forgets a broker whose connection ends
-
-    asyncio.run(run())
-
-
-def test_topics_are_told_and_never_exactly_one(tmp_path: Path) -> None:
-    """A 5.x name server refuses a broker it does not know with exactly one topic."""
-
-    async def run() -> None:
-        async with name_server() as (names, address), running(tmp_path, address, **OFTEN) as master:
-            await soon(lambda: names.codes[:1] == [103])
-            reader, writer = await asyncio.open_connection(master.address.host, master.address.port)
-            writer.write(request(310, send_fields("orders", 0, d="3"), b"x"))
-            await reader.readexactly(4)
-            before = len(names.requests)
-            await soon(lambda: len(names.requests) > before + 1)
-            first, last = (
-                json.loads(names.requests[at][1])["topicConfigSerializeWrapper"]["topicConfigTable"] for at in (0, -1)
-            )
-            assert len(first) > 1
-            assert set(last) == set(first) | {"orders"}
-            assert (last["orders"]["writeQueueNums"], last["orders"]["perm"]) == (3, 6)
-            assert last["TBW102"]["perm"] == 7  # clients may have topics created after it
-            writer.close()
-
-    asyncio.run(run())
-
-
-def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_comes(
+@scenario
+async def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each change of state is one line: away, there, away, there."""
-
-    async def run() -> None:
-        port = free_port()
-        async with running(tmp_path, Address("127.0.0.1", port), **OFTEN) as master:
-            await soon(lambda: "not registered" in caplog.text)
-            reader, writer = await asyncio.open_connection(master.address.host, master.address.port)
-            writer.write(request(310, send_fields("T1", 0), b"x"))
-            await reader.readexactly(4)
-            writer.close()
-            for _ in range(2):
-                async with name_server(port) as (names, _):
-                    await soon(lambda names=names: len(names.requests) >= 3)  # type: ignore[misc]
-                lines = len(caplog.records)
-                await soon(lambda lines=lines: len(caplog.records) > lines)  # type: ignore[misc]
-
+    """Each change of state is one line: away, there, away, there, away."""
     caplog.set_level(logging.INFO, "sources.rocketmq.embedded.registration")
-    asyncio.run(run())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = int(taken.getsockname()[1])
+    address = Address("127.0.0.1", port)
+    master = EmbeddedMaster(replace(settings_for(tmp_path), name_server=address, register_every_s=0.05))
+    await master.start()
+    await soon(lambda: "not registered" in caplog.text)
+    reader, writer = await asyncio.open_connection(master.address.host, master.address.port)
+    writer.write(request(310, send_fields("T1", 0), b"x"))
+    await reader.readexactly(4)
+    writer.close()
+    for _ in range(2):
+        async with name_server(port) as codes:
+            await soon(lambda codes=codes: len(codes) >= 3)  # type: ignore[misc]
+            assert set(codes) == {103}
+        lines = len(caplog.records)
+        await soon(lambda lines=lines: len(caplog.records) > lines)  # type: ignore[misc]
+    await master.stop()
     said = [record.getMessage() for record in caplog.records if "registered with" in record.getMessage()]
     assert [line.startswith("not ") for line in said] == [True, False, True, False, True]
-
-
-@pytest.mark.parametrize("behaviour", [{"code": 1}, {"is_mute": True}], ids=["refusing", "mute"])
-def test_one_that_refuses_or_says_nothing_is_away_too(
-    tmp_path: Path, behaviour: dict[str, Any], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sources.rocketmq.embedded.registration.CALL_TIMEOUT_S", SOON_S)
-
-    async def run() -> None:
-        async with name_server(**behaviour) as (names, address), running(tmp_path, address, **OFTEN):
-            await soon(lambda: len(names.requests) > 2)
-            names.code, names.is_mute = 0, False
-            before = len(names.requests)
-            await soon(lambda: len(names.requests) > before + 2)
-
-    asyncio.run(run())
-    problems = [record.getMessage() for record in caplog.records if record.getMessage().startswith("not registered")]
-    assert len(problems) == 1
-    assert ("code 1 SYSTEM_ERROR: as the test wants it" in problems[0]) != ("TimeoutError" in problems[0])

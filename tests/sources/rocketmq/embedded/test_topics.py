@@ -18,13 +18,6 @@ def code_of(table: TopicTable, name: str, queues: int = 4) -> int:
     return refused.value.code
 
 
-def test_topics_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "config" / "topics.json"
-    assert TopicTable(path).for_sending("orders", 6).queues == 6
-    assert TopicTable(path).for_sending("orders", 2).queues == 6
-    assert json.loads(path.read_text())["dataVersion"]["counter"] == 1
-
-
 def test_the_topics_of_a_real_broker(fixture_550: truth.Fixture, tmp_path: Path) -> None:
     path = tmp_path / "topics.json"
     path.write_bytes((fixture_550.path / "config" / "topics.json").read_bytes())
