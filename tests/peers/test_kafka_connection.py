@@ -194,15 +194,3 @@ def test_a_broker_that_falls_silent_is_given_up_in_time(broker: KafkaBroker, key
         finally:
             os.kill(broker.pid, signal.SIGCONT)
         assert brokers(cluster) == [broker.sasl_server]
-
-
-@pytest.mark.nightly
-def test_a_connection_that_broke_is_made_anew(broker: KafkaBroker, keys: SecureListeners) -> None:
-    with connected(to(broker.sasl_server, sasl(keys, "SCRAM-SHA-512"))) as cluster:
-        assert brokers(cluster, broker.node_id) == [broker.sasl_server]
-        broker.kill()
-        with refused(MasterUnreachable, keys):
-            brokers(cluster)
-        broker.start()
-        assert brokers(cluster) == [broker.sasl_server]
-        assert brokers(cluster, broker.node_id) == [broker.sasl_server]

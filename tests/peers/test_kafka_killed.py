@@ -13,8 +13,7 @@ from pipeline.config.configuration import load
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
-from tests.peers.kafka_twin import assert_accounted, state_of
-from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of
 from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.running import ledger_table, replicate_now
 
@@ -77,6 +76,5 @@ def test_restarts_give_exactly_one_copy(
 
     assert not (lake / "_checkpoints").exists()  # the table alone says where it goes on
     replicate_now(spark, load(config_file(tmp_path, broker, group, batch=10 * BATCH)))
-    found = assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["orders"]))
-    assert found == PARTITIONS * 1600
+    assert assert_replicated(lake, broker, "orders") == PARTITIONS * 1600
     assert_accounted(spark, lake, "orders")

@@ -11,13 +11,11 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
 from pipeline.job.replicate import Job
-from sources.datasource import register
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Rewritten
+from sources.errors import BelowMinimum
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_groups import java_member
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
@@ -104,36 +102,6 @@ def test_retention_that_overtakes_the_replica(spark: SparkSession, broker: Kafka
 
 
 @pytest.mark.nightly
-def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    """A broker that comes back without the newest segment: its log ends below what was replicated."""
-    create_topic(broker, "shorter")
-    with producer(broker) as through:
-        send(through, "shorter", [Record(b"%d" % number) for number in range(100)])
-    replicate_now(spark, config_of(broker, tmp_path, "shorter"))
-    broker.kill()
-    log = broker.partition_folder("shorter", 0)
-    (segment,) = log.glob("*.log")
-    segment.write_bytes(b"")
-    for other in (*log.glob("*.index"), *log.glob("*.timeindex"), *log.glob("*.snapshot")):
-        other.unlink()
-    for checkpoint in broker.data.glob("*-checkpoint"):
-        checkpoint.unlink()
-    broker.start()
-    with pytest.raises(AboveMaximum) as raised:
-        replicate_now(spark, config_of(broker, tmp_path, "shorter"))
-    assert (raised.value.log, raised.value.offset) == ("kafka/test/shorter/0", 100)
-    with producer(broker) as through:  # where it has grown beyond again, only leader epochs tell
-        send(through, "shorter", [Record(b"another %d" % number) for number in range(150)])
-    with pytest.raises(Rewritten) as rewritten:
-        replicate_now(spark, config_of(broker, tmp_path, "shorter", on_loss="record"))
-    assert (rewritten.value.log, rewritten.value.offset) == ("kafka/test/shorter/0", 0)
-    (row,) = table(tmp_path, "incidents").to_pylist()
-    assert (row["condition"], row["action"], row["start"], row["end"]) == ("rewritten", "reported", 0, 100)
-    held = table(tmp_path, "kafka_log", "value")["value"].to_pylist()
-    assert sorted(held) == sorted(b"%d" % number for number in range(100))
-
-
-@pytest.mark.nightly
 def test_topics_of_a_pattern_by_a_user_with_a_password(
     spark: SparkSession,
     broker: KafkaBroker,
@@ -164,25 +132,3 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
     for secret in (kafka_keys.user, kafka_keys.password):
         assert not any(secret in text for text in said)
         assert not any(secret.encode() in content for content in written)
-
-
-@pytest.mark.nightly
-def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    """A job does not start, and one that runs ends: by the word of who it is."""
-    register(spark)
-    create_topic(broker, "busy")
-    with producer(broker) as through:
-        send(through, "busy", [Record(b"x")] * 20)
-        config = config_of(broker, tmp_path, "busy", group="shared")
-        job = Job(spark, config, available_now=False)
-        job.start()
-        wait_until(lambda: group_offsets(broker, "busy", "shared") == {0: 20}, "the acknowledgement")
-        with java_member(broker, "shared", "classic", "busy"):
-            send(through, "busy", [Record(b"y")] * 20)
-            with pytest.raises(ConfigurationError, match="shared"):
-                job.run()
-            with pytest.raises(ConfigurationError, match="shared"):
-                replicate_now(spark, config)
-    replicate_now(spark, config)
-    assert_replicated(tmp_path, broker, "busy")
-    assert group_offsets(broker, "busy", "shared") == {0: 40}

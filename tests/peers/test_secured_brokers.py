@@ -74,22 +74,19 @@ def test_an_account_with_nothing_but_its_keys_is_enough(broker: AclBroker | Auth
     assert [kind.items for kind in log.metadata() if isinstance(kind.items, LogtwinError)] == []
 
 
-def test_without_an_access_key_one_is_told_to_give_it(broker: AclBroker | AuthBroker) -> None:
+def test_who_is_not_known_is_told_what_is_missing_and_where_it_looked(
+    broker: AclBroker | AuthBroker, tmp_path: Path
+) -> None:
     error = refusal_of(log_at(broker, RemotingSecurity(tls=broker.tls)))
     assert error.expected == "access_key and secret_key of an account"
 
-
-def test_a_wrong_key_is_named_by_its_place(broker: AclBroker | AuthBroker, tmp_path: Path) -> None:
-    wrong = Account(tmp_path, "wrong")
+    wrong, unknown = Account(tmp_path, "wrong"), Account(tmp_path, "unknown")
     Path(wrong.options["access_key"].partition(":")[2]).write_text(broker.user.name)
     error = refusal_of(log_at(broker, wrong.security(broker.tls)))
     assert error.expected == "the secret key of that account"
     assert wrong.options["access_key"] in error.problem
     assert not [secret for secret in (broker.user.name, wrong.key, broker.user.key) if secret in str(error)]
 
-
-def test_an_unknown_account_is_named_by_its_place(broker: AclBroker | AuthBroker, tmp_path: Path) -> None:
-    unknown = Account(tmp_path, "unknown")
     error = refusal_of(log_at(broker, unknown.security(broker.tls)))
     assert error.expected in ("an account of that name", "a user of that name")
     assert unknown.options["access_key"] in str(error.found)
@@ -163,12 +160,6 @@ def test_tls_that_does_not_fit_is_final(
         client.broker_config()
     assert not caught.value.is_transient
     assert f"{host}:{auth_broker.port}" in str(caught.value)
-
-
-def test_a_host_name_need_not_be_checked(auth_broker: AuthBroker, certificates: Certificates) -> None:
-    security = auth_broker.user.security(replace(certificates.tls, check_hostname=False))
-    with RemotingClient(Address("127.0.0.1", auth_broker.port), security=security) as client:
-        assert client.broker_config()["authenticationEnabled"] == "true"
 
 
 def test_without_tls_a_broker_that_wants_it_hangs_up_and_the_hint_says_so(auth_broker: AuthBroker) -> None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import pytest
 
 from sources.access.address import Address
-from sources.datasource import OffsetStreamReader, SourceOptions, to_json
-from sources.errors import ConfigurationError
 from sources.master import Session
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.options import parse_options
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
-from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.ha import encode_report
 from sources.rocketmq.wire.remoting import ResponseCode
 from tests.patience import eventually
-from tests.peers.cluster import configured
-from tests.peers.counted import counting, counting_connections, listed
+from tests.peers.counted import counting, counting_connections
 from tests.peers.rocketmq import Broker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -102,51 +96,3 @@ def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_
         assert not answer.done()
         assert read_batch(log, session, start) == end
         assert answer.result(20).code == ResponseCode.SUCCESS
-
-
-def test_tasks_that_died_are_forgotten_before_the_session_is_back(broker: Broker) -> None:
-    log = log_of(broker)
-    end = log.bounds().end
-    with closing(log.open_session()) as session, ExitStack() as hung:
-        session.acknowledge(end)
-        assert eventually(lambda: log.acknowledged_by_master() == end)
-        with counting(broker) as counts:
-            with pytest.raises(ZeroDivisionError), session.reading():
-                assert eventually(lambda: counts[-1] == 0)  # the session has left
-                dead = hung.enter_context(connect(Address("127.0.0.1", broker.ha_port), timeout_ms=5000))
-                dead.sendall(encode_report(end))  # a task reports, and is heard no more
-                assert eventually(lambda: counts[-1] == 1)
-                raise ZeroDivisionError
-            assert eventually(lambda: counts[-1] == 0)
-            assert eventually(lambda: counts[-1] == 1)
-        assert set(counts) == {0, 1}
-
-
-def test_a_count_that_is_changed_is_heeded_at_the_next_batch(broker: Broker) -> None:
-    log = log_of(broker)
-    position = log.bounds().end
-    with closing(log.open_session()) as session, RemotingClient(Address("127.0.0.1", broker.port)) as client:
-        with configured(broker, inSyncReplicas=2):
-            session.acknowledge(position)
-            assert eventually(lambda: log.acknowledged_by_master() == position)
-            with session.reading():
-                assert listed(client) == 1
-        with session.reading():
-            assert listed(client) == 0
-        assert eventually(lambda: listed(client) == 1)
-
-
-def test_a_stream_of_records_is_refused(broker: Broker) -> None:
-    """Whoever streams records has committed nothing, so no producer may be answered for it."""
-    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
-        list(producer.send_all(OutgoingMessage("stream", b"x" * 500) for _ in range(20)))
-    log = log_of(broker)
-    end = log.bounds().end
-    options = parse_options(SourceOptions, {"path": "elsewhere"}, where="test")
-    reader = OffsetStreamReader(log, options)
-    with counting(broker) as counts, pytest.raises(ConfigurationError) as caught:
-        list(itertools.chain(*map(reader.read, reader.partitions(to_json(Offset(end - 600)), to_json(end)))))
-    error = caught.value
-    assert error.log == "rocketmq/b1"
-    assert "brokerRole=SYNC_MASTER" in str(error)
-    assert set(counts) == {0}
