@@ -33,14 +33,14 @@ class PlainClient:
     Its signature is none, but names its key, as all that the server wants to see.
     """
 
-    def __init__(self, endpoint: str, bucket: str, *, access_key: str = "test", token: str | None = None) -> None:
-        self.connections = urllib3.PoolManager(maxsize=32, retries=False)
+    def __init__(self, endpoint: str, bucket: str) -> None:
+        self._connections = urllib3.PoolManager(maxsize=32, retries=False)
         self.bucket = bucket
         self._place = f"{endpoint}/{bucket}"
         self._headers = {
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={access_key}/20260101/us-east-1/s3/aws4_request, "
+            "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "
             "SignedHeaders=host, Signature=0"
-        } | ({"x-amz-security-token": token} if token else {})
+        }
 
     @classmethod
     def of(cls, server: S3Server) -> Self:
@@ -50,7 +50,7 @@ class PlainClient:
         """`target` is a key, with its query; or a query of the bucket, from its question mark on."""
         path = target if target.startswith("?") else f"/{target}"
         sent = {**self._headers, **(headers or {})}
-        reply = self.connections.request(method, self._place + path, body=body or None, headers=sent)
+        reply = self._connections.request(method, self._place + path, body=body or None, headers=sent)
         return Reply(reply.status, reply.data, {name.lower(): reply.headers[name] for name in reply.headers})
 
     def put_if_absent(self, key: str, body: bytes) -> int:

@@ -128,14 +128,6 @@ def test_one_version_each_whatever_is_answered(
     assert configurations(Lake(s3).versions(start)) == ["0", "1", "2"]
 
 
-def test_a_commit_whose_answers_never_come_is_found(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
-    on = newest(table)
-    with s3_link.faulty(CutAfter(), PUT_VERSION) as rule:
-        assert table.commit(on, domains={"a": "1"}) == on.version + 1
-    assert rule.met > 1
-    assert configurations(Lake(s3).versions(on.version + 1)) == ["1"]
-
-
 @pytest.mark.parametrize(
     "fault",
     [INTERNAL_ERROR, Held(8.0), nightly(SLOW_DOWN), nightly(CutBefore()), nightly(CONFLICT)],
@@ -187,15 +179,6 @@ def test_a_missing_bucket_is_final(s3_link: FaultProxy, table: KernelTable) -> N
 
 
 # --- conflicts
-
-
-def test_a_single_attempt_conflicts_with_another_version(table: KernelTable) -> None:
-    on = newest(table)
-    table.commit(on, domains={"a": "1"})
-    with pytest.raises(KernelConflict):
-        table.replace(on, [], [], domains={"b": "2"})
-    with pytest.raises(KernelConflict):
-        table.set_properties(on, {"delta.logRetentionDuration": "interval 9 days"})
 
 
 def test_a_damaged_version_is_not_overwritten(spark: SparkSession, s3: S3Server, lake: str) -> None:
