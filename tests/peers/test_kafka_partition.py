@@ -40,24 +40,19 @@ BOTH = tuple(Isolation)
 
 
 @pytest.fixture(scope="module")
-def broker(each_kafka: KafkaBroker) -> KafkaBroker:
-    return each_kafka
-
-
-@pytest.fixture(scope="module")
-def mixed(broker: KafkaBroker) -> Iterator[KafkaBroker]:
+def mixed(each_kafka: KafkaBroker) -> Iterator[KafkaBroker]:
     """With the topic MIXED: every compression, headers, tombstones; transactions committed, aborted, and one open."""
-    create_topic(broker, MIXED, PARTITIONS)
-    chance = random.Random(broker.version)
+    create_topic(each_kafka, MIXED, PARTITIONS)
+    chance = random.Random(each_kafka.version)
     with ExitStack() as stack:
-        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
+        plain = [stack.enter_context(producer(each_kafka, compression_type=name)) for name in COMPRESSIONS]
         for through in plain:
             for partition in range(PARTITIONS):
                 send(through, MIXED, (a_record(chance) for _ in range(60)), partition)
-        send_transactions(broker, chance, stack)
+        send_transactions(each_kafka, chance, stack)
         for partition in range(PARTITIONS):
             send(plain[0], MIXED, (a_record(chance) for _ in range(50)), partition)  # behind the open transaction
-        yield broker
+        yield each_kafka
 
 
 def send_transactions(broker: KafkaBroker, chance: random.Random, stack: ExitStack) -> None:
@@ -134,24 +129,24 @@ def test_what_is_read_in_random_pieces_is_what_a_consumer_reads(mixed: KafkaBrok
             assert checksum(chunks) == checksum(at_once)
 
 
-def test_a_log_that_was_cut_is_told_from_one_that_went_on(broker: KafkaBroker) -> None:
-    create_topic(broker, "cut")
-    with producer(broker) as through:
+def test_a_log_that_was_cut_is_told_from_one_that_went_on(each_kafka: KafkaBroker) -> None:
+    create_topic(each_kafka, "cut")
+    with producer(each_kafka) as through:
         for number in range(100):
             send(through, "cut", [Record(b"%d" % number)])
-    partition = partition_of(broker, "cut")
+    partition = partition_of(each_kafka, "cut")
     position = partition.bounds().end
     epoch = epoch_after(read(partition, partition.bounds()))
-    broker.stop()
-    end = cut_log(broker.partition_folder("cut", 0))
-    broker.start()
+    each_kafka.stop()
+    end = cut_log(each_kafka.partition_folder("cut", 0))
+    each_kafka.start()
     assert partition.bounds() == OffsetRange(Offset(0), end)
     for last_epoch in (None, epoch):
         with pytest.raises(AboveMaximum, match=f"{end}"):
             partition.check_history(position, last_epoch)
         with pytest.raises(AboveMaximum, match=f"{end}"):
             read(partition, OffsetRange(position, Offset(position + 1)), last_epoch)
-    with producer(broker) as through:
+    with producer(each_kafka) as through:
         send(through, "cut", [Record(b"another %d" % number) for number in range(100)])
     goes_on = OffsetRange(position, partition.bounds().end)
     assert goes_on.size == end

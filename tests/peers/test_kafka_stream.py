@@ -22,11 +22,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.peer]
 LIMIT = 50
 
 
-@pytest.fixture(scope="module")
-def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
-    return newest_kafka
-
-
 @pytest.fixture(scope="module", autouse=True)
 def _registered(spark: SparkSession) -> None:
     register(spark)
@@ -62,28 +57,28 @@ def stream(
     writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, broker: KafkaBroker) -> None:
-    create_topic(broker, "streamed", 3)
-    send_mixed(broker, "streamed", 3, 3 * 5 * 40, random.Random(31))
-    read = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
+def test_a_batch_read_is_what_a_consumer_reads(spark: SparkSession, newest_kafka: KafkaBroker) -> None:
+    create_topic(newest_kafka, "streamed", 3)
+    send_mixed(newest_kafka, "streamed", 3, 3 * 5 * 40, random.Random(31))
+    read = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=newest_kafka.server)
     # pieces of which the last ones hold nothing but what was aborted, and answers of less than a batch
     committed = read.options(splitOffsets="30", chunkBytes="500").load().toArrow()
     assert committed.column_names == TOPIC_SCHEMA.names
-    assert by_place(rows(committed)) == held(broker, "streamed")
+    assert by_place(rows(committed)) == held(newest_kafka, "streamed")
     assert committed.num_rows == 3 * (5 * 40 + 2 * 8)
     logs = [f"kafka/east/streamed/{partition}" for partition in committed["partition"].to_pylist()]
     assert committed["log_id"].to_pylist() == logs
 
-    everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=broker.server)
+    everything = spark.read.format("logtwin").options(id="kafka/east/streamed", servers=newest_kafka.server)
     uncommitted = in_order(everything.option("isolation", "read_uncommitted").load())
-    assert uncommitted == held(broker, "streamed", Isolation.READ_UNCOMMITTED)
+    assert uncommitted == held(newest_kafka, "streamed", Isolation.READ_UNCOMMITTED)
     assert len(uncommitted) == 3 * (5 * 40 + 5 * 8)
     assert everything.option("startingOffset", "latest").load().count() == 0
 
 
 @pytest.mark.nightly
 def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
-    spark: SparkSession, broker: KafkaBroker, tmp_path: Path
+    spark: SparkSession, newest_kafka: KafkaBroker, tmp_path: Path
 ) -> None:
     checkpoint, batches = tmp_path / "checkpoint", list[list[Row]]()
 
@@ -92,20 +87,20 @@ def test_a_stream_goes_on_from_its_checkpoint_with_each_record_once(
             raise RuntimeError("on purpose")
         batches.append(in_order(batch))
 
-    options = {"id": "kafka/east/growing", "servers": broker.server}
-    create_topic(broker, "growing", 2)
-    send_plain(broker, "growing", 2, 60)
+    options = {"id": "kafka/east/growing", "servers": newest_kafka.server}
+    create_topic(newest_kafka, "growing", 2)
+    send_plain(newest_kafka, "growing", 2, 60)
     with pytest.raises(PySparkException, match="on purpose"):
         stream(spark, options, checkpoint, broken_at_the_second)
     assert [len(batch) for batch in batches] == [LIMIT]
     assert {row[3] for row in batches[0]} == {0, 1}
 
-    add_partitions(broker, "growing", 3)
-    send_plain(broker, "growing", 3, 40)
+    add_partitions(newest_kafka, "growing", 3)
+    send_plain(newest_kafka, "growing", 3, 40)
     stream(spark, options, checkpoint, lambda batch, _: batches.append(in_order(batch)))
-    assert by_place([row for batch in batches for row in batch]) == held(broker, "growing")
+    assert by_place([row for batch in batches for row in batch]) == held(newest_kafka, "growing")
     assert max(len(batch) for batch in batches) <= LIMIT
     assert len(batches) == 5  # of 240
     stored = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name)).read_text().splitlines()[-1]
-    of_topic = topic_of(broker, "growing").id
+    of_topic = topic_of(newest_kafka, "growing").id
     assert stored == f'{{"topic": "{of_topic}", "next": {{"0": 100, "1": 100, "2": 40}}}}'
