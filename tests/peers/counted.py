@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from sources.access.address import Address
 from sources.errors import MasterRefused
 from sources.rocketmq.wire.client import RemotingClient
 from tests.meanwhile import meanwhile
@@ -38,6 +37,6 @@ def counting(broker: Broker) -> Iterator[list[int]]:
         with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
             counts.append(listed(client))
 
-    with RemotingClient(Address("127.0.0.1", broker.port)) as client, meanwhile(look, every_s=0.002):
+    with RemotingClient(broker.address) as client, meanwhile(look, every_s=0.002):
         wait_until(lambda: counts != [], "a first look")
         yield counts

@@ -37,9 +37,7 @@ def replicating(
     **log: Any,
 ) -> Iterator[Job]:
     """A job on `broker`, stopped at the end. Raises what ended it before. `metadata` is when to fetch that."""
-    addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
-    if {"name_server", "controllers"} & log.keys():
-        addresses = {}
+    addresses = {} if {"name_server", "controllers"} & log.keys() else broker.options
     given: dict[str, Any] = {
         "warehouse": str(warehouse),
         "trigger_interval_s": trigger_interval_s,

@@ -20,7 +20,6 @@ from pipeline.verify.run import Scope, verify_log
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.replica import Replica
 from sinks.batch.split_report import SplitReport
-from sources.access.address import Address
 from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import eventually, wait_until
@@ -45,22 +44,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def lake(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A replica of what the broker holds but for its beginning, whose job has ended."""
     lake = tmp_path_factory.mktemp("lake")
-    send_workload(local(broker.port), workload(3), count=200)
+    send_workload(broker.address, workload(3), count=200)
     start = end_of(broker)
-    send_workload(local(broker.port), workload(4), count=300)
+    send_workload(broker.address, workload(4), count=300)
     with counting(broker) as counts, replicating(spark, lake, broker, starting_offset=start) as job:
         wait_for_all(job, broker)
     assert set(counts) <= ONE
     return lake
 
 
-def local(port: int) -> Address:
-    return Address("127.0.0.1", port)
-
-
 def config_of(lake: Path, broker: Broker) -> Config:
-    addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
-    return parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **addresses}]}, where="test")
+    return parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **broker.options}]}, where="test")
 
 
 Verb = Callable[[SparkSession, Config], object]
@@ -102,7 +96,7 @@ def test_a_restart_proves_the_master_when_the_session_is_away(
         wait_for_all(job, broker)
         assert eventually(lambda: counts[-1:] == [1])  # the session's
         monkeypatch.setattr(Replica, "proven", failing_once)
-        send_workload(local(broker.port), workload(5), count=100)
+        send_workload(broker.address, workload(5), count=100)
         wait_for_all(job, broker)
         assert [type(one.last_failure) for one in job.progress()] == [MasterUnreachable]
         assert eventually(lambda: counts[-1:] == [1])

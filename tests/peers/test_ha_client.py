@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from sources.access.address import Address
 from sources.master import Chunk
 from sources.offsets import LogId, OffsetRange
 from sources.rocketmq.log import RocketMQLog
@@ -32,16 +31,7 @@ PATIENCE_S = 60.0
 
 
 def client_of(broker: Broker) -> RemotingClient:
-    return RemotingClient(Address("127.0.0.1", broker.port), call_timeout_ms=10_000)
-
-
-def log_over_ha(broker: Broker, chunk_bytes: int = 300_000) -> RocketMQLog:
-    return RocketMQLog(
-        log_id=LOG_ID,
-        master=Address("127.0.0.1", broker.ha_port),
-        remoting=Address("127.0.0.1", broker.port),
-        chunk_bytes=chunk_bytes,
-    )
+    return RemotingClient(broker.address, call_timeout_ms=10_000)
 
 
 def send(client: RemotingClient, topic: str, body: bytes, serialization: Serialization = Serialization.JSON) -> Command:
@@ -79,7 +69,7 @@ def test_what_was_sent_comes_back_over_ha_and_from_the_files(each_broker: Broker
         assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
         bounds = OffsetRange(start, client.commit_log_bounds().end)
 
-    by_ha = read_all(log_over_ha(each_broker), bounds)
+    by_ha = read_all(each_broker.opened(chunk_bytes=300_000), bounds)
     by_path = read_all(RocketMQLog(log_id=LOG_ID, path=str(each_broker.commitlog)), bounds)
 
     assert bodies(by_ha, topic) == sent
@@ -104,7 +94,7 @@ def waiting(each_broker: Broker, tmp_path: Path) -> Iterator[Broker]:
 
 def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: Broker) -> None:
     """HA-47: neither for a connection nor for a reader, who acknowledges nothing."""
-    log = log_over_ha(waiting)
+    log = waiting.opened()
     topic = "waits"
     with (
         client_of(waiting) as sender,
@@ -114,7 +104,7 @@ def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: 
     ):
         assert send(sender, topic, b"nobody there").code == NOBODY_THERE[waiting.version]
         bounds = observer.commit_log_bounds()
-        with closing(read_stream(Address("127.0.0.1", waiting.ha_port), bounds.start)) as pieces:
+        with closing(read_stream(waiting.ha_address, bounds.start)) as pieces:
             taken = 0
             while taken < bounds.size:
                 taken += len(next(pieces))

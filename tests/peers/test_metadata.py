@@ -19,7 +19,6 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from pipeline.job.metadata_sync import MetadataSync
-from sources.access.address import Address
 from sources.offsets import LogId
 from sources.rocketmq import metadata
 from sources.rocketmq.wire.client import RemotingClient
@@ -97,7 +96,7 @@ def synced(
 
 def _sync_of(spark: SparkSession, broker: Broker, warehouse: Path) -> MetadataSync:
     def ask(request: Command) -> Command:
-        with RemotingClient(Address("127.0.0.1", broker.port)) as client:
+        with RemotingClient(broker.address) as client:
             return client.exchange(request)
 
     rhythm = {"first_after_s": 0, "every_s": 0.8}

@@ -23,8 +23,7 @@ def test_a_broker_in_dledger_mode_is_refused(spark: SparkSession, tmp_path: Path
     settings = {"enableDLegerCommitLog": "true", "dLegerGroup": "b1", "dLegerSelfId": "n0"}
     peers = {"dLegerPeers": f"n0-127.0.0.1:{free_ports()[0]}"}
     with Broker(version, tmp_path, settings | peers) as broker:
-        addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
-        job = Job(spark, job_config(tmp_path / "lake", **addresses), available_now=False)
+        job = Job(spark, job_config(tmp_path / "lake", **broker.options), available_now=False)
         with pytest.raises(ConfigurationError) as caught:
             job.start()
     assert not (tmp_path / "lake" / "log").exists()

@@ -11,7 +11,6 @@ import pytest
 from sources.access.address import Address
 from sources.access.tls import Tls
 from sources.errors import AccessDenied, ConfigurationError, LogtwinError, MasterUnreachable
-from sources.offsets import LogId
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode
@@ -40,10 +39,7 @@ def broker(request: pytest.FixtureRequest) -> AclBroker | AuthBroker:
 
 
 def log_at(broker: AclBroker | AuthBroker, security: RemotingSecurity) -> RocketMQLog:
-    ha = Address("127.0.0.1", broker.ha_port)
-    return RocketMQLog(
-        log_id=LogId("rocketmq", "b1"), master=ha, remoting=broker.address, security=security, connect_timeout_ms=10_000
-    )
+    return broker.opened(security=security, connect_timeout_ms=10_000)
 
 
 def refusal_of(log: RocketMQLog) -> AccessDenied:

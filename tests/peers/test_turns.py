@@ -9,9 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from sources.access.address import Address
 from sources.master import Session
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.connection import connect
@@ -33,14 +32,6 @@ def broker(broker_550: Broker) -> Iterator[Broker]:
         yield running
 
 
-def log_of(broker: Broker) -> RocketMQLog:
-    return RocketMQLog(
-        log_id=LogId("rocketmq", "b1"),
-        master=Address("127.0.0.1", broker.ha_port),
-        remoting=Address("127.0.0.1", broker.port),
-    )
-
-
 def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
     """One batch as the job does it: read in the tasks' turn, commit, acknowledge."""
     end = log.bounds().end
@@ -53,14 +44,14 @@ def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
 
 
 def send_waiting(broker: Broker, codes: list[int]) -> None:
-    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
+    with Producer(broker.address, window=32) as producer:
         codes += [
             result.code for result in producer.send_all(OutgoingMessage("turns", b"x" * 500) for _ in range(MESSAGES))
         ]
 
 
 def test_one_replica_is_counted_once(broker: Broker) -> None:
-    log = log_of(broker)
+    log = broker.opened()
     codes: list[int] = []
     position = log.bounds().end
     sender = threading.Thread(target=send_waiting, args=(broker, codes))
@@ -81,12 +72,12 @@ def test_one_replica_is_counted_once(broker: Broker) -> None:
 
 
 def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_data(broker: Broker) -> None:
-    log = log_of(broker)
+    log = broker.opened()
     start = log.bounds().end
     with (
         closing(log.open_session()) as session,
-        connect(Address("127.0.0.1", broker.ha_port), timeout_ms=5000) as slave,
-        Producer(Address("127.0.0.1", broker.port)) as producer,
+        connect(broker.ha_address, timeout_ms=5000) as slave,
+        Producer(broker.address) as producer,
         ThreadPoolExecutor(1) as pool,
     ):
         answer = pool.submit(producer.send, OutgoingMessage("turns", b"both"))
