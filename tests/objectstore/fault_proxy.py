@@ -23,7 +23,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from io import BytesIO
-from types import TracebackType
 from typing import IO, Self
 
 from tests.objectstore.faults import (
@@ -67,9 +66,7 @@ class FaultProxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._is_ended.set()
         _shut(self._listener)
         self._thread.join(_JOIN_TIMEOUT_S)

@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 PIECE_BYTES = 64 * 1024
@@ -76,9 +75,7 @@ class Proxy:
             raise TimeoutError("the proxy did not start")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         self._loop.close()
