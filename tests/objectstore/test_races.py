@@ -21,12 +21,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.demo.s3_server import S3Server
 from pipeline.system.child_process import child_process
-from sinks.delta.kernel import KernelConflict, KernelTable
-from sinks.spark_schemas import spark_schema
 from sinks.storage.hadoop import reach
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import VARIABLE, Storage
-from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from tests.objectstore.azurite import Azurite
 from tests.objectstore.fault_proxy import FaultProxy
@@ -163,22 +160,3 @@ def assert_one_owner_at_a_time(versions: list[Version]) -> None:
         else:
             assert state.get("offset") == (offset or None)
         owner = state["writer"]
-
-
-def test_of_jobs_that_make_a_table_at_once_one_makes_it(lake: str, s3: S3Server, spark: SparkSession) -> None:
-    start = threading.Barrier(4)
-
-    def make(number: int) -> int:
-        table = KernelTable(spark, LOG.path(lake))
-        start.wait(PATIENCE_S)
-        try:
-            table.create(spark_schema(LOG.schema), {"by": str(number)}, LOG.clustering)
-        except KernelConflict:
-            return 0
-        return number
-
-    with ThreadPoolExecutor(4) as pool:
-        said = list(pool.map(make, range(1, 5)))
-    (first,) = map(contents, Lake(s3).versions())
-    assert sorted(said)[:3] == [0, 0, 0]
-    assert first["metaData"]["configuration"]["by"] == str(max(said))

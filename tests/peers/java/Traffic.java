@@ -27,7 +27,6 @@ import org.apache.rocketmq.common.message.MessageExt;
  * sent      fate, topic, queue, queue offset, offset message id, unique key, keys, tags, body in hexadecimal; the
  *           numbers and the id are of where the broker put it first
  * checked   unique key of a transaction that the broker asked for
- * consumed  group, topic, physical offset, unique key, how often it had been redelivered
  *
  * Arguments: the address of a name server; "all" for some of everything, or "grow" for messages without end. With "all"
  * it waits for a byte on standard input before it sends transactions that are to stay pending, with "grow" it ends then.
@@ -213,7 +212,6 @@ public class Traffic {
             MessageExt message = messages.get(0);  // one at a time, unless told otherwise
             String fate = message.getProperties().getOrDefault("fate", "");
             int times = message.getReconsumeTimes();
-            say("consumed", group, message.getTopic(), message.getCommitLogOffset(), MessageClientIDSetter.getUniqID(message), times);
             consumptions.countDown();
             if (fate.isEmpty() || fate.equals("recovers") && times > 0) {
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
