@@ -199,11 +199,9 @@ public class Traffic {
 
     /** Consumes what has no fate; a fate tells how often it fails, and what is to become of it then. */
     static class Consuming implements MessageListenerConcurrently {
-        final String group;
         final CountDownLatch consumptions;
 
-        Consuming(String group, CountDownLatch consumptions) {
-            this.group = group;
+        Consuming(CountDownLatch consumptions) {
             this.consumptions = consumptions;
         }
 
@@ -231,7 +229,7 @@ public class Traffic {
         consumer.setPollNameServerInterval(500);  // its retry topic is made when it is there
         consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(new Consuming(group, consumptions));
+        consumer.registerMessageListener(new Consuming(consumptions));
         consumer.start();
         return consumer;
     }
