@@ -117,17 +117,13 @@ class AclBroker(_Secured):
 
     def _prepare(self) -> list[str]:
         command = super()._prepare()
-        self.set_accounts(self.user, self.admin)
-        return command
-
-    def set_accounts(self, *accounts: Account) -> None:
-        """Those and no others, from the moment when the broker has read the file again."""
         lines = ["accounts:"]
-        for one in accounts:
+        for one in (self.user, self.admin):
             lines += [f"- accessKey: {one.name}", f"  secretKey: {one.key}"]
             lines += [f"  admin: {str(one is self.admin).lower()}"]
             lines += ["  defaultTopicPerm: DENY", "  defaultGroupPerm: DENY"]
         self._file.write_text("\n".join(lines) + "\n")
+        return command
 
 
 class AuthBroker(_Secured):

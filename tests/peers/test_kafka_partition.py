@@ -1,6 +1,6 @@
 """Partitions of real Kafka brokers, read by offset: equal to what an independent consumer reads, however they are cut.
 
-And what no consumer says aloud: retention that overtook, logs that were cut, topics that are others of the same name.
+And what no consumer says aloud: that a log was cut.
 """
 
 from __future__ import annotations

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from sources.access.address import Address
-from sources.access.tls import Tls
-from sources.errors import AccessDenied, ConfigurationError, LogtwinError, MasterUnreachable
+from sources.errors import AccessDenied, ConfigurationError, LogtwinError
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.remoting import Command, RequestCode
+from sources.rocketmq.wire.remoting import RequestCode
 from sources.rocketmq.wire.security import RemotingSecurity
 from tests.patience import wait_until
 from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
@@ -89,29 +88,6 @@ def test_who_is_not_known_is_told_what_is_missing_and_where_it_looked(
     assert not [secret for secret in (unknown.name, unknown.key) if secret in str(error)]
 
 
-def test_a_permission_that_is_missing_is_named(broker: AclBroker | AuthBroker) -> None:
-    """Of a request that needs one, which logtwin's own do not: the account may not send to a topic."""
-    fields = {"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
-    fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false", "n": "b1"}
-    with broker.client() as client, pytest.raises(AccessDenied) as caught:
-        client.call(Command(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=b"x"))
-    assert caught.value.expected == "the permission that the remark names"
-    assert "orders" in str(caught.value.found)
-    assert "310 SEND_MESSAGE_V2" in caught.value.problem
-
-
-@pytest.mark.nightly
-def test_an_account_that_is_taken_out_is_refused_on_the_connection_that_it_has(acl: AclBroker) -> None:
-    with acl.client() as client:
-        client.broker_config()
-        acl.set_accounts(acl.admin)
-        try:
-            wait_until(lambda: missing(client) == "an account of that name", "the broker's second look at the file")
-        finally:
-            acl.set_accounts(acl.user, acl.admin)
-        wait_until(lambda: missing(client) is None, "the account's return")
-
-
 def test_a_user_who_is_disabled_or_deleted_is_refused_on_the_connection_that_it_has(
     auth_broker: AuthBroker, tmp_path: Path
 ) -> None:
@@ -156,18 +132,3 @@ def test_tls_that_does_not_fit_is_final(
         client.broker_config()
     assert not caught.value.is_transient
     assert f"{host}:{auth_broker.port}" in str(caught.value)
-
-
-def test_without_tls_a_broker_that_wants_it_hangs_up_and_the_hint_says_so(auth_broker: AuthBroker) -> None:
-    with (
-        pytest.raises(MasterUnreachable, match="tls = true"),
-        RemotingClient(auth_broker.address, security=auth_broker.user.security()) as client,
-    ):
-        client.broker_config()
-
-
-@pytest.mark.nightly
-def test_a_broker_s_own_certificate_for_tests_is_not_trusted(acl: AclBroker) -> None:
-    """A broker that nobody has set up for TLS takes it (permissive), with a certificate that it makes for itself."""
-    with pytest.raises(ConfigurationError, match="not trusted"):
-        RemotingClient(acl.address, security=acl.user.security(Tls(check_hostname=False)))
