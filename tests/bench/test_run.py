@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from bench.contest import Round
 from bench.run import BenchOutcome, run
-from tests.patience import wait_until
 
 Ran = Callable[[str], BenchOutcome]
 
@@ -72,37 +67,4 @@ def test_figures_come_over_from_another_process_also_before_a_failure(
     assert figure.rounds == (Round(0.5, 2.0), Round(0.5, 2.0))
     assert figure.details["process"] != os.getpid()
     assert outcome.error == error if error is None else (outcome.error or "").startswith(error)
-    assert not folder().exists()
-
-
-def test_a_work_that_is_asked_to_end_leaves_nothing(tmp_path: Path, folder: Callable[[], Path]) -> None:
-    lines = f"""
-    import subprocess, time
-    server = subprocess.Popen(["sleep", "600"])
-    try:
-        Path({str(tmp_path)!r}, "server").write_text(f"{{server.pid}}")
-        time.sleep(600)
-    finally:
-        server.kill()
-        server.wait()
-"""
-    (tmp_path / "work_to_be_ended.py").write_text(HEAD + lines)
-    call = "from bench.run import run; run('work_to_be_ended', rounds=1, scale=1.0)"
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    started = psutil.Popen([sys.executable, "-c", call], env={**os.environ, "PYTHONPATH": path})
-    running: list[psutil.Process] = []
-    try:
-        server = tmp_path / "server"
-        wait_until(lambda: server.exists() and server.read_text() != "", "the work's own server")
-        running = started.children(recursive=True)
-        assert int(server.read_text()) in [one.pid for one in running]
-        assert folder().exists()
-        started.terminate()
-        assert started.wait(30) == 128 + signal.SIGTERM
-        _, alive = psutil.wait_procs(running, timeout=10)
-        assert not alive
-    finally:
-        for one in (started, *running):
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
     assert not folder().exists()

@@ -127,12 +127,12 @@ class AclBroker(_Secured):
 
 
 class AuthBroker(_Secured):
-    """5.5.0 with authentication, authorization and, given certificates, nothing but TLS."""
+    """5.5.0 with authentication, authorization and nothing but TLS."""
 
-    def __init__(self, home: Path, certificates: Certificates | None = None, **settings: str | int) -> None:
+    def __init__(self, home: Path, certificates: Certificates, **settings: str | int) -> None:
         self.user, self.admin = Account(home / "keys", "logtwin"), Account(home / "keys", "admin")
         inner = Account(home / "keys", "inner")
-        self.tls = None if certificates is None else certificates.tls
+        self.tls = certificates.tls
         super().__init__(
             "5.5.0",
             home,
@@ -148,7 +148,7 @@ class AuthBroker(_Secured):
                 "innerClientAuthenticationCredentials": json.dumps({"accessKey": inner.name, "secretKey": inner.key}),
                 **settings,
             },
-            java_properties=certificates.properties() if certificates else {},
+            java_properties=certificates.properties(),
         )
 
     def start(self) -> None:
