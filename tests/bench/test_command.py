@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench import __main__ as command
+from bench import plot
 from bench.results import Results, read_results
 from bench.run import BenchOutcome
 from tests.bench.test_results import figure
@@ -29,6 +30,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
 
     monkeypatch.setattr(command, "run", run)
     monkeypatch.setattr(command, "machine", lambda: {"cores": 2})
+    monkeypatch.setattr(plot, "svg", lambda figures: "a picture, which takes a second")
     return done
 
 
