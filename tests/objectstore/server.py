@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 import urllib3
 
-from pipeline.demo.s3_server import S3Server, running_server
+from pipeline.demo.s3_server import S3Server
 from sinks.storage.settings import Storage
 
 _NUMBERS = itertools.count(1)
@@ -64,19 +63,12 @@ def at(endpoint: str, **more: object) -> Storage:
     return Storage.model_validate({"endpoint": endpoint, "region": "us-east-1", "patience_s": 4.0, **keys, **more})
 
 
-@contextmanager
-def s3_server(bucket: str, *, checks_access: bool = False) -> Iterator[S3Server]:
-    """A server with a bucket; what it does not keep in memory lies in the system's folder for temporary files.
+def with_own_bucket(server: S3Server) -> S3Server:
+    """The same server, and a bucket that nobody else uses.
 
     Hadoop keeps its connection to a bucket as long as its JVM lives, whichever server has the name then: of those that
     the session of the tests reaches each has a name of its own. The demo's is "lake".
     """
-    with running_server(bucket, checks_access=checks_access) as server:
-        yield server
-
-
-def with_own_bucket(server: S3Server) -> S3Server:
-    """The same server, and a bucket that nobody else uses."""
     own = replace(server, bucket=f"lake-{next(_NUMBERS)}")
     if PlainClient.of(own)("PUT", "").status != 200:
         raise AssertionError(f"no bucket {own.bucket}")
