@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pipeline.config.configuration import load
@@ -48,10 +48,6 @@ def config_file(folder: Path, broker: KafkaBroker, group: str, batch: int = BATC
     return path
 
 
-def ledger_ends(spark: SparkSession, lake: Path) -> DataFrame:
-    return ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
-
-
 @pytest.mark.parametrize("steps", [ALWAYS, pytest.param(STEPS, marks=pytest.mark.soak)], ids=len)
 def test_restarts_give_exactly_one_copy(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, steps: Sequence[str]
@@ -67,7 +63,8 @@ def test_restarts_give_exactly_one_copy(
         state = state_of(spark, lake, "orders")
         reached = sum(one.offset for one in state.partitions.values())
         assert before < reached <= before + 3 * (BATCH + PARTITIONS)
-        ends = {row["log_id"]: row["end"] for row in ledger_ends(spark, lake).collect()}
+        in_ledger = ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
+        ends = {row["log_id"]: row["end"] for row in in_ledger.collect()}
         positions = {f"kafka/test/orders/{number}": one.offset for number, one in state.partitions.items()}
         assert (ends != positions) == OWES_LEDGER[step]
         told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, group).items()}

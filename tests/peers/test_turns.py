@@ -16,8 +16,9 @@ from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.ha import encode_report
 from sources.rocketmq.wire.remoting import ResponseCode
-from tests.patience import eventually
-from tests.peers.counted import counting, counting_connections
+from tests.patience import eventually, wait_until
+from tests.peers.cluster import configured, connections_of
+from tests.peers.counted import HOUSEKEEPING_MS, counting
 from tests.peers.rocketmq import Broker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -28,8 +29,9 @@ BATCHES = 10
 
 @pytest.fixture(scope="module")
 def broker(broker_550: Broker) -> Iterator[Broker]:
-    with counting_connections(broker_550) as running:
-        yield running
+    with configured(broker_550, inSyncReplicas=3, slaveTimeout=1000, haHousekeepingInterval=HOUSEKEEPING_MS):
+        wait_until(lambda: connections_of(broker_550) == [], "the end of others' connections")
+        yield broker_550
 
 
 def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
