@@ -129,17 +129,13 @@ def test_commits_side_by_side_are_there_once(
     before = len(versions())
     told = RACES[how](spark, warehouse, kind, commits)
     found = versions()[before:]
-    there = [content_of(version, kind) for version in found]
+    # what no other commit has
+    there = [one["add"]["path"] if kind == "append" else state_of(one)["commit"] for one in found]
     assert all(len(said) >= commits for said in told)
     assert Counter(there) == Counter(chain(*told))
     assert set(Counter(there).values()) == {1}
     if kind == "own":
         assert_one_owner_at_a_time(found)
-
-
-def content_of(version: Version, kind: str) -> str:
-    """What no other commit has."""
-    return str(version["add"]["path"] if kind == "append" else state_of(version)["commit"])
 
 
 def state_of(version: Version) -> dict[str, Any]:

@@ -39,11 +39,6 @@ class Sample:
     java_mib: float
 
 
-def write_leader(folder: Path) -> int:
-    with OddLeader(folder, group="million", seed=1) as node:
-        return node.set_many({f"key {number * 7919 % KEYS:05}": f"value {number:07}"} for number in range(ENTRIES))
-
-
 def committed_at_s(lake: Path) -> list[float]:
     """When each batch was committed, in seconds since 1970, by the ledger."""
     rows = DeltaTable(str(lake / "ledger")).to_pyarrow_table(columns=["start", "records", "committed_at"])
@@ -53,7 +48,8 @@ def committed_at_s(lake: Path) -> list[float]:
 
 
 def test_a_million_entries(tmp_path: Path) -> None:
-    last_id = write_leader(tmp_path / "leader")
+    with OddLeader(tmp_path / "leader", group="million", seed=1) as node:
+        last_id = node.set_many({f"key {at * 7919 % KEYS:05}": f"value {at:07}"} for at in range(ENTRIES))
     job = tmp_path / "job.toml"
     job.write_text(
         f'warehouse = "{tmp_path}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
