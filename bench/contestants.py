@@ -58,7 +58,7 @@ def spark_kafka_stream(
 ) -> DataStreamWriter:
     """Spark's Kafka source into a table with kafka_log's columns and properties; to be triggered and started.
 
-    The session has the connector (`tests.peers.spark_kafka.add_connector`), and CODEC among its properties.
+    The session has the connector (`bench.peers`), and CODEC among its properties.
     """
     path = KAFKA_LOG.path(str(lake))
     ensure_table(KernelTable(spark, path), KAFKA_LOG)

@@ -13,10 +13,15 @@ from bench.contestants import CODEC
 from pipeline.demo.kafka_broker import running_broker
 from pipeline.spark.session import build_session
 from sinks.storage.place import LOCAL, Place
-from tests.peers.spark_kafka import add_connector
 
 CORES = 2
 ON_CORES = {"spark.master": f"local[{CORES}]"}
+_TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
+_KAFKA_CONNECTOR = (
+    # with the token provider of 4.0.0: that of 4.2.0 was never published
+    f"ivy://org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0?transitive=true&exclude={_TOKENS}",
+    f"ivy://{_TOKENS}:4.0.0?transitive=false",
+)
 
 
 @contextmanager
@@ -35,7 +40,8 @@ def plain_session(folder: Path, properties: Mapping[str, str], warehouse: Place 
 def running_session(folder: Path, *, heap: str = "2g") -> Iterator[SparkSession]:
     """A session for both contestants, otherwise like `plain_session`."""
     with plain_session(folder, {**ON_CORES, "spark.driver.memory": heap, **CODEC}) as spark:
-        add_connector(spark)
+        for jar in _KAFKA_CONNECTOR:
+            spark.sql(f"ADD JAR '{jar}'")
         yield spark
 
 

@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,20 +83,34 @@ def _low_mib(smaps: str) -> float:
     return kib / 1024
 
 
-def run_measured(arguments: list[str], *, poll_s: float = 0.2) -> Peak:
-    """Run ``python -m pipeline`` with `arguments` to its end; raises AssertionError unless it ends well."""
-    started = time.monotonic()
+def run_watched(arguments: Sequence[str], look: Callable[[int], None], *, every_s: float = 0.2) -> str:
+    """Run ``python -m pipeline`` with `arguments` to its end, and `look` at the process meanwhile; what it said.
+
+    Raises AssertionError unless it ends well.
+    """
     command = [sys.executable, "-m", "pipeline", *arguments]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        together = python = largest = java = heap = 0.0
         while process.poll() is None:
-            held = held_mib(process.pid)
-            together = max(together, sum(mib for _, mib in held))
-            pythons = [mib for name, mib in held if name != "java"]
-            python, largest = max(python, sum(pythons)), max(largest, *pythons, 0.0)
-            java = max(java, *(mib for name, mib in held if name == "java"), 0.0)
-            heap = max(heap, heap_mib(process.pid))
-            time.sleep(poll_s)
+            look(process.pid)
+            time.sleep(every_s)
         said = process.stdout.read() if process.stdout else ""
     assert process.returncode == 0, said[-3000:]
+    return said
+
+
+def run_measured(arguments: Sequence[str]) -> Peak:
+    """The peaks of such a run."""
+    started = time.monotonic()
+    together = python = largest = java = heap = 0.0
+
+    def look(pid: int) -> None:
+        nonlocal together, python, largest, java, heap
+        held = held_mib(pid)
+        together = max(together, sum(mib for _, mib in held))
+        pythons = [mib for name, mib in held if name != "java"]
+        python, largest = max(python, sum(pythons)), max(largest, *pythons, 0.0)
+        java = max(java, *(mib for name, mib in held if name == "java"), 0.0)
+        heap = max(heap, heap_mib(pid))
+
+    said = run_watched(arguments, look)
     return Peak(together, python, largest, java, heap, time.monotonic() - started, said)

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sources import errors
 from sources.errors import LogtwinError
@@ -79,10 +78,3 @@ def test_each_page_of_the_site_is_in_its_menu() -> None:
     menu = set(re.findall(r"^ +- (\S+\.md)$", text, re.MULTILINE))
     for page in (PROJECT / "docs").glob("*.md"):
         assert page.name in menu
-
-
-@pytest.mark.parametrize("form", ["bug", "feature"])
-def test_the_forms_of_issues_can_be_read(form: str) -> None:
-    found = yaml.safe_load((PROJECT / ".github" / "ISSUE_TEMPLATE" / f"{form}.yml").read_text())
-    assert {"name", "description", "body"} <= set(found)
-    assert all({"type", "attributes"} <= set(part) for part in found["body"])

@@ -12,7 +12,6 @@ import json
 import re
 import runpy
 import shlex
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +22,6 @@ from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 
 from pipeline.cli.app import main
-from pipeline.config.configuration import parse
 from sinks.views.registration import register
 from tests.documents import PROJECT, Block, blocks
 from tests.pipeline.demos import DemoHere
@@ -56,7 +54,7 @@ NOT_RUN: Final = {
 """What each begins with."""
 
 TRIED: Final = {
-    *((name, "toml") for name in DOCUMENTS),
+    *((name, "toml") for name in DOCUMENTS),  # in tests/test_commands_doc.py
     *((README, language) for language in ("console", "sql")),
     *((FIRST_JOB, language) for language in ("console", "sh", "python")),
     (OPERATING, "console"),
@@ -250,13 +248,6 @@ def test_what_is_not_run_is_marked_in_the_document_and_listed_here() -> None:
         for one in blocks(document):
             assert set(one.marks) - {None} <= set(one.commands), f"{one}: a mark of nothing"
             assert not one.is_run or (document, one.language) in TRIED, one
-
-
-@pytest.mark.parametrize("block", [one for name in DOCUMENTS for one in of(name, "toml")])
-def test_what_is_configured_can_be(block: Block) -> None:
-    """Every key is known, and every value is one."""
-    given = tomllib.loads(block.text)
-    assert parse(given, where=str(block)).warehouse
 
 
 @pytest.mark.spark

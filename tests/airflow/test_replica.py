@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
-from pipeline.demo.s3_server import OWNER, S3Server
+from pipeline.demo.s3_server import OWNER, S3Server, running_server
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
 from sinks.storage.settings import VARIABLE
@@ -24,7 +24,6 @@ from tests.airflow.installation import KEY_VARIABLE, Airflow, Api
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake
 from tests.objectstore.s3_requests import Kind
-from tests.objectstore.server import s3_server
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import assert_complete, replicate_now
 
@@ -73,7 +72,7 @@ def twin(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Itera
         (folder / name).write_text(key)
     with (
         embedded_master(folder / "store") as served,
-        s3_server("airflows", checks_access=True) as server,
+        running_server("airflows", checks_access=True) as server,
         FaultProxy(server.port) as link,
         pytest.MonkeyPatch.context() as patch,
     ):

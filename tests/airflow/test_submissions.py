@@ -91,16 +91,27 @@ def test_a_master_or_a_storage_that_is_away_is_asked_again(api: Api, stand_in: S
         run.give_up()
 
 
-def test_a_connection_that_does_not_exist_is_not_taken_for_another(api: Api, stand_in: StandIn) -> None:
-    run = api.trigger("logtwin_maintain", connection="nowhere")
-    assert run.ended() == "failed"
-    assert "there is no connection 'nowhere'" in run.log("maintain")
-
-
-def test_a_misspelt_field_fails_the_run(api: Api, stand_in: StandIn) -> None:
-    run = api.trigger("logtwin_backfill", log="rocketmq/test", form="100", **WHERE)
-    assert run.ended() == "failed"
-    assert "unknown parameters of the run: form" in run.log("holes")
+@pytest.mark.parametrize(
+    ("dag_id", "task", "given", "variable", "said"),
+    [
+        ("logtwin_maintain", "maintain", {"connection": "nowhere"}, {}, "there is no connection 'nowhere'"),
+        (
+            "logtwin_backfill",
+            "holes",
+            {"log": "rocketmq/test", "form": "100", **WHERE},
+            {},
+            "unknown parameters of the run: form",
+        ),
+        ("logtwin_maintain", "maintain", {}, {"pyfiles": "/a.whl"}, "unknown keys of the Variable logtwin: pyfiles"),
+    ],
+)
+def test_what_is_not_there_fails_the_run(
+    api: Api, stand_in: StandIn, dag_id: str, task: str, given: dict[str, str], variable: dict[str, str], said: str
+) -> None:
+    with api.variable("logtwin", variable):
+        run = api.trigger(dag_id, **given)
+        assert run.ended() == "failed"
+    assert said in run.log(task)
     assert stand_in.calls == []
 
 
@@ -117,11 +128,3 @@ def test_the_variable_says_where_things_are_and_how_spark_runs(api: Api, stand_i
         "--name logtwin maintain /srv/submit.py"
     )
     assert " ".join(call["verb"]) == "maintain --config /srv/twin.toml"
-
-
-def test_a_key_that_the_variable_does_not_have_is_an_error(api: Api, stand_in: StandIn) -> None:
-    with api.variable("logtwin", {"pyfiles": "/srv/logtwin.whl"}):
-        run = api.trigger("logtwin_maintain")
-        assert run.ended() == "failed"
-    assert "unknown keys of the Variable logtwin: pyfiles" in run.log("maintain")
-    assert stand_in.calls == []

@@ -1,12 +1,10 @@
-"""bench.contest: ratios and their median, goals, turns, percentiles, scaled sizes."""
+"""bench.contest: ratios and their median, goals, turns, percentiles."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile
+from bench.contest import Figure, Goal, Round, by_turns, percentile
 
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios_and_not_the_ratio_of_medians() -> None:
@@ -47,10 +45,3 @@ def test_both_take_turns_and_whoever_was_second_is_first_in_the_next_round() -> 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 50), (0.99, 99), (1.0, 100), (0.001, 1), (0.0, 1)])
 def test_a_percentile_is_one_of_the_values_by_nearest_rank(share: float, expected: int) -> None:
     assert percentile(list(range(100, 0, -1)), share) == expected
-
-
-def test_a_smaller_scale_leaves_the_least_that_a_work_needs() -> None:
-    settings = Settings(folder=Path("/nowhere"), scale=0.02)
-    assert settings.scaled(1000) == 20
-    assert settings.scaled(10) == 1
-    assert settings.scaled(1000, least=64) == 64

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from bench.guard import fallen, scatters, settled, too_low
+from bench.guard import fallen, settled, too_low
 
 RECORDED = {"catch-up": 4.0, "Kafka": 2.0, "decode": 9.0}
 
@@ -14,7 +14,8 @@ RECORDED = {"catch-up": 4.0, "Kafka": 2.0, "decode": 9.0}
 @pytest.mark.parametrize(
     ("measured", "rounds", "median"),
     [
-        ([9.0, 9.1, 9.2, 1.0], 3, 9.1),  # they agree
+        ([9.0, 9.4, 5.0, 1.0], 3, 9.0),  # half of them agree within a twentieth of their median
+        ([9.0, 9.6, 5.0, 9.0, 1.0], 4, 9.0),
         ([9.7, 5.6, 9.4, 1.0], 3, 9.4),  # one of them was disturbed
         ([6.5, 9.7, 8.0, 9.5, 9.6, 1.0], 5, 9.5),  # until half agree
         ([5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 1.0], 7, 8.0),  # they never do
@@ -31,25 +32,13 @@ def test_there_are_more_rounds_where_they_scatter(measured: list[float], rounds:
     assert taken == list(range(rounds))
 
 
-def test_each_ratio_of_a_round_must_settle() -> None:
-    kafka = [2.0, 3.0, 4.0, 3.1]
-    ratios = settled(lambda number: {"catch-up": 4.0, "Kafka": kafka[number]}, least=3, most=4)
-    assert ratios == {"catch-up": 4.0, "Kafka": pytest.approx(3.05)}
-
-
-def test_half_of_the_rounds_agree_within_a_twentieth_of_their_median() -> None:
-    assert not scatters([9.0, 9.4, 5.0])
-    assert scatters([9.0, 9.6, 5.0])
-    assert not scatters([7.0])
-
-
 def test_a_quarter_less_passes_and_a_little_more_than_that_does_not() -> None:
     assert too_low({"catch-up": 3.0, "Kafka": 6.0, "decode": 6.75}, RECORDED) == []
-    assert too_low({"catch-up": 2.99, "Kafka": 1.5, "decode": 6.74}, RECORDED) == ["catch-up", "decode"]
-
-
-def test_a_ratio_that_is_not_recorded_is_too_low() -> None:
-    assert too_low({"catch-up": 4.0, "new": 9.0}, RECORDED) == ["new"]
+    assert too_low({"catch-up": 2.99, "Kafka": 1.5, "decode": 6.74, "new": 9.0}, RECORDED) == [
+        "catch-up",
+        "decode",
+        "new",
+    ]
 
 
 class Looks:
@@ -79,8 +68,6 @@ def test_what_was_too_low_is_looked_at_again_before_it_has_fallen(
     assert fallen(look, list(RECORDED), RECORDED) == found
     assert look.asked == [["Kafka", "catch-up", "decode"], ["Kafka", "decode"]]
 
-
-def test_one_look_is_enough_where_nothing_is_too_low() -> None:
-    look = Looks({name: ratio * 3 for name, ratio in RECORDED.items()})
-    assert fallen(look, list(RECORDED), RECORDED) == []
-    assert len(look.asked) == 1
+    once = Looks(RECORDED)
+    assert fallen(once, list(RECORDED), RECORDED) == []
+    assert len(once.asked) == 1

@@ -8,19 +8,19 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.demo.s3_server import S3Server
+from pipeline.demo.s3_server import S3Server, running_server
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
 from sinks.storage.settings import VARIABLE
 from tests.objectstore.azurite import Azurite, azurite, what_is_missing
 from tests.objectstore.fault_proxy import FaultProxy
-from tests.objectstore.server import at, s3_server, with_own_bucket
+from tests.objectstore.server import at, with_own_bucket
 
 
 @pytest.fixture(scope="session")
 def s3_process() -> Iterator[S3Server]:
     """A real server, which lets everyone in."""
-    with s3_server("lakes") as server:
+    with running_server("lakes") as server:
         yield server
 
 
@@ -47,7 +47,7 @@ def s3_link(s3: S3Server, s3_way: FaultProxy) -> Iterator[FaultProxy]:
 @pytest.fixture(scope="module")
 def s3_guarded() -> Iterator[S3Server]:
     """A server that lets in only OWNER and READER of `pipeline.demo.s3_server`, each with a sound signature."""
-    with s3_server("guarded", checks_access=True) as server:
+    with running_server("guarded", checks_access=True) as server:
         yield server
 
 

@@ -23,7 +23,6 @@ import socket
 import threading
 from collections.abc import Iterator
 from io import BytesIO
-from types import TracebackType
 from typing import IO, Self
 
 from tests.objectstore.faults import (
@@ -39,7 +38,7 @@ from tests.objectstore.faults import (
     Rule,
     Unconditional,
 )
-from tests.objectstore.http_wire import Head, answer_head, has_body, pass_body, read_head
+from tests.objectstore.http_wire import UNLIMITED, Head, answer_head, has_body, pass_body, read_head
 from tests.objectstore.s3_requests import Request, RequestLog, Seen, When, any_request, request_of
 
 _JOIN_TIMEOUT_S = 10.0
@@ -54,8 +53,6 @@ class FaultProxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.credentials: Credentials | None = None
-        self.connections = 0
-        """How many were made, by clients."""
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
@@ -69,9 +66,7 @@ class FaultProxy:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._is_ended.set()
         _shut(self._listener)
         self._thread.join(_JOIN_TIMEOUT_S)
@@ -84,12 +79,8 @@ class FaultProxy:
             link.join(_JOIN_TIMEOUT_S)
 
     @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
     def endpoint(self) -> str:
-        return f"http://{self.address}"
+        return f"http://127.0.0.1:{self.port}"
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[RequestLog]:
@@ -146,7 +137,6 @@ class FaultProxy:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 client, _ = self._listener.accept()
-                self.connections += 1
                 link = _Link(self, client)
                 with self._lock:
                     self._links = {other for other in self._links if other.is_alive()} | {link}
@@ -194,35 +184,35 @@ class _Link(threading.Thread):
             self._to_client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._to_client.flush()
         if isinstance(fault, Answer):
-            seen.sent_bytes = pass_body(head, self._from_client, None)
+            pass_body(head, self._from_client, BytesIO())
             self._say(head, seen, fault)
             return head.keeps_connection
         if isinstance(fault, Held):
-            self._hold(head, seen, fault.seconds)
+            self._hold(head, fault.seconds)
         else:
-            self._send(head.without("expect", *(["if-none-match"] if isinstance(fault, Unconditional) else [])), seen)
+            self._send(head.without("expect", *(["if-none-match"] if isinstance(fault, Unconditional) else [])))
         return self._answer(head, seen)
 
     def _say(self, head: Head, seen: Seen, answer: Answer) -> None:
         body = answer.body(seen.request)
         headers = (("Content-Type", "application/xml"), ("Content-Length", str(len(body))), *answer.headers)
-        seen.status, seen.answer_bytes = answer.status, len(body)
+        seen.status = answer.status
         self._to_client.write(answer_head(answer.status, headers).packed())
         if head.method != "HEAD":
             self._to_client.write(body)
         self._to_client.flush()
 
-    def _send(self, head: Head, seen: Seen) -> None:
+    def _send(self, head: Head) -> None:
         """The request, to the server."""
         sink = self._connected()
         sink.write(head.packed())
-        seen.sent_bytes = pass_body(head, self._from_client, sink)
+        pass_body(head, self._from_client, sink)
         sink.flush()
 
-    def _hold(self, head: Head, seen: Seen, seconds: float) -> None:
+    def _hold(self, head: Head, seconds: float) -> None:
         """The request, all of it, to the server: later."""
         body = BytesIO()
-        seen.sent_bytes = pass_body(head, self._from_client, body)
+        pass_body(head, self._from_client, body)
         self._proxy.wait(seconds)
         sink = self._connected()
         sink.write(head.without("expect").packed() + body.getvalue())
@@ -240,9 +230,9 @@ class _Link(threading.Thread):
             self._proxy.wait(fault.seconds)
         seen.status = answer.status
         self._to_client.write(answer.packed())
-        most = fault.after_bytes if isinstance(fault, CutWithinAnswer) else None
+        most = fault.after_bytes if isinstance(fault, CutWithinAnswer) else UNLIMITED
         if carries_body:
-            seen.answer_bytes = pass_body(answer, self._from_server, self._to_client, most=most)
+            pass_body(answer, self._from_server, self._to_client, most=most)
         self._to_client.flush()
         return head.keeps_connection and answer.keeps_connection
 

@@ -7,6 +7,7 @@ from http import HTTPStatus
 from typing import IO
 
 PIECE_BYTES = 64 * 1024
+UNLIMITED = 1 << 62
 _LONGEST_LINE = 64 * 1024
 _NO_BODY = frozenset({204, 304})
 
@@ -82,15 +83,12 @@ def has_body(method: str, answer: Head) -> bool:
     return method != "HEAD" and answer.status not in _NO_BODY
 
 
-def pass_body(head: Head, source: IO[bytes], sink: IO[bytes] | None, *, most: int | None = None) -> int:
-    """The body that follows `head`, into `sink`, or nowhere, as it is: its bytes on the wire.
-
-    With `most`, Broken is raised after so many.
-    """
+def pass_body(head: Head, source: IO[bytes], sink: IO[bytes], *, most: int = UNLIMITED) -> None:
+    """The body that follows `head`, into `sink`, as it is. Raises Broken after `most` bytes."""
     way = _Way(source, sink, most)
     if not head.is_chunked:
         way.move(head.length)
-        return way.moved
+        return
     while True:
         size = way.move_line()
         if int(size.split(b";")[0], 16) == 0:
@@ -98,12 +96,10 @@ def pass_body(head: Head, source: IO[bytes], sink: IO[bytes] | None, *, most: in
         way.move(int(size.split(b";")[0], 16) + len(b"\r\n"))
     while way.move_line() not in (b"\r\n", b"\n"):  # trailers
         pass
-    return way.moved
 
 
 class _Way:
-    def __init__(self, source: IO[bytes], sink: IO[bytes] | None, most: int | None) -> None:
-        self.moved = 0
+    def __init__(self, source: IO[bytes], sink: IO[bytes], most: int) -> None:
         self._source = source
         self._sink = sink
         self._most = most
@@ -123,14 +119,11 @@ class _Way:
         return line
 
     def _put(self, piece: bytes) -> None:
-        if self._most is not None:
-            piece = piece[: self._most - self.moved]
-        self.moved += len(piece)
-        if self._sink is not None:
-            self._sink.write(piece)
-        if self._most is not None and self.moved >= self._most:
-            if self._sink is not None:
-                self._sink.flush()
+        piece = piece[: self._most]
+        self._most -= len(piece)
+        self._sink.write(piece)
+        if not self._most:
+            self._sink.flush()
             raise Broken
 
 

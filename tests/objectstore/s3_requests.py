@@ -98,18 +98,11 @@ def any_request(_: Request) -> bool:
     return True
 
 
-def which(*kinds: Kind, key: str = "", conditional: bool | None = None) -> When:
+def which(*kinds: Kind, key: str = "") -> When:
     """Requests of these kinds, or of any, whose key matches the expression `key` somewhere."""
     in_key = re.compile(key)
 
-    def is_one(request: Request) -> bool:
-        return (
-            (not kinds or request.kind in kinds)
-            and (conditional is None or request.is_conditional == conditional)
-            and in_key.search(request.key) is not None
-        )
-
-    return is_one
+    return lambda request: (not kinds or request.kind in kinds) and in_key.search(request.key) is not None
 
 
 @dataclass(slots=True)
@@ -119,9 +112,6 @@ class Seen:
     request: Request
     status: int | None = None
     fault: object = None
-    sent_bytes: int = 0
-    """Of its body, as it came over the wire."""
-    answer_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -145,11 +135,6 @@ class RequestLog:
         return Counter(seen.request.kind for seen in self)
 
     def table(self) -> str:
-        """For people: by kind and status, with bytes."""
+        """For people: by kind and status."""
         rows = Counter((str(seen.request.kind), str(seen.status or "cut")) for seen in self)
-        lines = [f"{'kind':16}{'status':>7}{'requests':>10}{'bytes sent':>14}{'bytes read':>14}"]
-        for (kind, status), count in sorted(rows.items()):
-            these = [seen for seen in self if (seen.request.kind, str(seen.status or "cut")) == (kind, status)]
-            sent, read = sum(seen.sent_bytes for seen in these), sum(seen.answer_bytes for seen in these)
-            lines.append(f"{kind:16}{status:>7}{count:>10,}{sent:>14,}{read:>14,}")
-        return "\n".join(lines)
+        return "\n".join(f"{kind:16}{status:>7}{count:>10,}" for (kind, status), count in sorted(rows.items()))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
 import urllib3
 
-from pipeline.demo.s3_server import S3Server, running_server
+from pipeline.demo.s3_server import S3Server
 from sinks.storage.settings import Storage
 
 _NUMBERS = itertools.count(1)
@@ -33,14 +32,14 @@ class PlainClient:
     Its signature is none, but names its key, as all that the server wants to see.
     """
 
-    def __init__(self, endpoint: str, bucket: str, *, access_key: str = "test", token: str | None = None) -> None:
-        self.connections = urllib3.PoolManager(maxsize=32, retries=False)
+    def __init__(self, endpoint: str, bucket: str) -> None:
+        self._connections = urllib3.PoolManager(maxsize=32, retries=False)
         self.bucket = bucket
         self._place = f"{endpoint}/{bucket}"
         self._headers = {
-            "Authorization": f"AWS4-HMAC-SHA256 Credential={access_key}/20260101/us-east-1/s3/aws4_request, "
+            "Authorization": "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, "
             "SignedHeaders=host, Signature=0"
-        } | ({"x-amz-security-token": token} if token else {})
+        }
 
     @classmethod
     def of(cls, server: S3Server) -> Self:
@@ -50,7 +49,7 @@ class PlainClient:
         """`target` is a key, with its query; or a query of the bucket, from its question mark on."""
         path = target if target.startswith("?") else f"/{target}"
         sent = {**self._headers, **(headers or {})}
-        reply = self.connections.request(method, self._place + path, body=body or None, headers=sent)
+        reply = self._connections.request(method, self._place + path, body=body or None, headers=sent)
         return Reply(reply.status, reply.data, {name.lower(): reply.headers[name] for name in reply.headers})
 
     def put_if_absent(self, key: str, body: bytes) -> int:
@@ -64,19 +63,12 @@ def at(endpoint: str, **more: object) -> Storage:
     return Storage.model_validate({"endpoint": endpoint, "region": "us-east-1", "patience_s": 4.0, **keys, **more})
 
 
-@contextmanager
-def s3_server(bucket: str, *, checks_access: bool = False) -> Iterator[S3Server]:
-    """A server with a bucket; what it does not keep in memory lies in the system's folder for temporary files.
+def with_own_bucket(server: S3Server) -> S3Server:
+    """The same server, and a bucket that nobody else uses.
 
     Hadoop keeps its connection to a bucket as long as its JVM lives, whichever server has the name then: of those that
     the session of the tests reaches each has a name of its own. The demo's is "lake".
     """
-    with running_server(bucket, checks_access=checks_access) as server:
-        yield server
-
-
-def with_own_bucket(server: S3Server) -> S3Server:
-    """The same server, and a bucket that nobody else uses."""
     own = replace(server, bucket=f"lake-{next(_NUMBERS)}")
     if PlainClient.of(own)("PUT", "").status != 200:
         raise AssertionError(f"no bucket {own.bucket}")

@@ -111,9 +111,6 @@ def configurations(versions: list[bytes]) -> list[str]:
     return [contents(version)["domainMetadata"]["configuration"] for version in versions]
 
 
-# --- the committer
-
-
 @pytest.mark.parametrize(
     "fault", [CutAfter(), INTERNAL_ERROR, CONFLICT, nightly(CutBefore()), nightly(SLOW_DOWN)], ids=str
 )
@@ -126,14 +123,6 @@ def test_one_version_each_whatever_is_answered(
             assert table.commit(table.existing(to_commit=True), domains={"number": str(number)}) == start + number
         assert rule.met == number
     assert configurations(Lake(s3).versions(start)) == ["0", "1", "2"]
-
-
-def test_a_commit_whose_answers_never_come_is_found(s3: S3Server, s3_link: FaultProxy, table: KernelTable) -> None:
-    on = newest(table)
-    with s3_link.faulty(CutAfter(), PUT_VERSION) as rule:
-        assert table.commit(on, domains={"a": "1"}) == on.version + 1
-    assert rule.met > 1
-    assert configurations(Lake(s3).versions(on.version + 1)) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -186,18 +175,6 @@ def test_a_missing_bucket_is_final(s3_link: FaultProxy, table: KernelTable) -> N
     assert not caught.value.is_transient
 
 
-# --- conflicts
-
-
-def test_a_single_attempt_conflicts_with_another_version(table: KernelTable) -> None:
-    on = newest(table)
-    table.commit(on, domains={"a": "1"})
-    with pytest.raises(KernelConflict):
-        table.replace(on, [], [], domains={"b": "2"})
-    with pytest.raises(KernelConflict):
-        table.set_properties(on, {"delta.logRetentionDuration": "interval 9 days"})
-
-
 def test_a_damaged_version_is_not_overwritten(spark: SparkSession, s3: S3Server, lake: str) -> None:
     ensure_tables(spark, f"{lake}-damaged")
     table, there = KernelTable(spark, LOG.path(f"{lake}-damaged")), Lake(s3, "lake-damaged")
@@ -216,9 +193,6 @@ def test_a_commit_on_an_old_snapshot_is_conditional(s3: S3Server, s3_link: Fault
         table.commit(table.snapshot_at(on.version), domains={"b": "2"})
     assert {one.request.is_conditional for one in seen.of(Kind.PUT, key=VERSION)} == {True}
     assert configurations(Lake(s3).versions(on.version + 1)) == ["1", "2"]
-
-
-# --- large versions
 
 
 @pytest.fixture
@@ -267,9 +241,6 @@ def test_a_failed_upload_in_parts_leaves_no_version(
     assert configurations(there.versions(on.version + 1)) == [LARGE]
 
 
-# --- stores without the condition
-
-
 @pytest.mark.parametrize("fault", [Unconditional(), nightly(NOT_IMPLEMENTED), nightly(INVALID_ARGUMENT)], ids=str)
 def test_a_store_without_the_condition_is_refused_unless_one_alone_writes(
     spark: SparkSession, untried: S3Server, s3_link: FaultProxy, monkeypatch: pytest.MonkeyPatch, fault: Fault
@@ -301,9 +272,6 @@ def test_a_failing_store_may_still_know_the_condition(
     with s3_link.counted() as seen:
         ensure_tables(spark, lake)
     assert bool(seen.of(Kind.PUT, key="_tries_")) == (fault is EXPIRED_TOKEN)
-
-
-# --- batches
 
 
 class Job:

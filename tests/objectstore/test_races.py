@@ -21,12 +21,9 @@ from pyspark.sql import SparkSession
 
 from pipeline.demo.s3_server import S3Server
 from pipeline.system.child_process import child_process
-from sinks.delta.kernel import KernelConflict, KernelTable
-from sinks.spark_schemas import spark_schema
 from sinks.storage.hadoop import reach
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import VARIABLE, Storage
-from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from tests.objectstore.azurite import Azurite
 from tests.objectstore.fault_proxy import FaultProxy
@@ -132,17 +129,13 @@ def test_commits_side_by_side_are_there_once(
     before = len(versions())
     told = RACES[how](spark, warehouse, kind, commits)
     found = versions()[before:]
-    there = [content_of(version, kind) for version in found]
+    # what no other commit has
+    there = [one["add"]["path"] if kind == "append" else state_of(one)["commit"] for one in found]
     assert all(len(said) >= commits for said in told)
     assert Counter(there) == Counter(chain(*told))
     assert set(Counter(there).values()) == {1}
     if kind == "own":
         assert_one_owner_at_a_time(found)
-
-
-def content_of(version: Version, kind: str) -> str:
-    """What no other commit has."""
-    return str(version["add"]["path"] if kind == "append" else state_of(version)["commit"])
 
 
 def state_of(version: Version) -> dict[str, Any]:
@@ -163,22 +156,3 @@ def assert_one_owner_at_a_time(versions: list[Version]) -> None:
         else:
             assert state.get("offset") == (offset or None)
         owner = state["writer"]
-
-
-def test_of_jobs_that_make_a_table_at_once_one_makes_it(lake: str, s3: S3Server, spark: SparkSession) -> None:
-    start = threading.Barrier(4)
-
-    def make(number: int) -> int:
-        table = KernelTable(spark, LOG.path(lake))
-        start.wait(PATIENCE_S)
-        try:
-            table.create(spark_schema(LOG.schema), {"by": str(number)}, LOG.clustering)
-        except KernelConflict:
-            return 0
-        return number
-
-    with ThreadPoolExecutor(4) as pool:
-        said = list(pool.map(make, range(1, 5)))
-    (first,) = map(contents, Lake(s3).versions())
-    assert sorted(said)[:3] == [0, 0, 0]
-    assert first["metaData"]["configuration"]["by"] == str(max(said))

@@ -30,7 +30,7 @@ def test_many_in_a_request(spark: SparkSession, s3: S3Server, s3_link: FaultProx
 
 def test_a_refused_removal_is_an_error(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str) -> None:
     client = PlainClient.of(s3)
-    for name in NAMES:
+    for name in (NAMES[0], NAMES[-1]):
         assert client("PUT", f"lake/log/{name}", b"1").status == 200
     with s3_link.faulty(ACCESS_DENIED, which(Kind.DELETE_MANY), times=1), pytest.raises(OSError, match="AccessDenied"):
         remove_files(spark, f"{lake}/log", NAMES)

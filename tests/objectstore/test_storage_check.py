@@ -183,27 +183,18 @@ def test_an_endpoint_that_is_no_s3(
 
 
 @pytest.mark.usefixtures("asked_once")
-def test_an_endpoint_where_nobody_listens() -> None:
-    with socket.socket() as taken:
+def test_an_endpoint_that_cannot_be_reached() -> None:
+    """A silent one is given up after `patience_s`."""
+    with socket.socket() as taken, socket.create_server(("127.0.0.1", 0)) as silent:
         taken.bind(("127.0.0.1", 0))  # bound and not listening
-        error = refused(owner(f"http://127.0.0.1:{taken.getsockname()[1]}"))
-    assert (type(error), error.exit_code) == (StorageUnreachable, 6)
-    assert "nobody answers at its endpoint" in str(error)
-
-
-@pytest.mark.usefixtures("asked_once")
-def test_a_host_without_an_address() -> None:
-    error = refused(owner("http://no-such-host.invalid:9000"))
-    assert type(error) is StorageUnreachable
-    assert "host name has no address" in str(error)
-
-
-@pytest.mark.usefixtures("asked_once")
-def test_a_silent_endpoint_is_given_up_after_patience_s() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        error = refused(owner(f"http://127.0.0.1:{silent.getsockname()[1]}", patience_s=1.0))
-    assert type(error) is StorageUnreachable
-    assert "does not answer in time" in str(error)
+        for host, words in (
+            (f"127.0.0.1:{taken.getsockname()[1]}", "nobody answers at its endpoint"),
+            ("no-such-host.invalid:9000", "host name has no address"),
+            (f"127.0.0.1:{silent.getsockname()[1]}", "does not answer in time"),
+        ):
+            error = refused(owner(f"http://{host}", patience_s=1.0))
+            assert (type(error), error.exit_code) == (StorageUnreachable, 6)
+            assert words in str(error)
 
 
 def test_an_unusable_endpoint_variable_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

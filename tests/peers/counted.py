@@ -1,32 +1,17 @@
-"""A real broker that waits for two slaves and so counts connections, and what it counts."""
+"""What a real broker counts that waits for two slaves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from sources.access.address import Address
 from sources.errors import MasterRefused
 from sources.rocketmq.wire.client import RemotingClient
 from tests.meanwhile import meanwhile
 from tests.patience import wait_until
-from tests.peers.cluster import configured, connections_of
 from tests.peers.rocketmq import Broker
 
 HOUSEKEEPING_MS = 3000
-
-
-@contextmanager
-def counting_connections(broker: Broker) -> Iterator[Broker]:
-    """A SYNC_MASTER that waits for two slaves, as long as the `with` lasts; it counts none at first."""
-    with configured(broker, inSyncReplicas=3, slaveTimeout=1000, haHousekeepingInterval=HOUSEKEEPING_MS):
-        wait_until(lambda: connections_of(broker) == [], "the end of others' connections")
-        yield broker
-
-
-def listed(client: RemotingClient) -> int:
-    """How many connections the broker counts for slaves now."""
-    return len((client.ha_status() or {})["haConnectionInfo"])
 
 
 @contextmanager
@@ -36,8 +21,8 @@ def counting(broker: Broker) -> Iterator[list[int]]:
 
     def look() -> None:
         with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
-            counts.append(listed(client))
+            counts.append(len((client.ha_status() or {})["haConnectionInfo"]))
 
-    with RemotingClient(Address("127.0.0.1", broker.port)) as client, meanwhile(look, every_s=0.002):
+    with RemotingClient(broker.address) as client, meanwhile(look, every_s=0.002):
         wait_until(lambda: counts != [], "a first look")
         yield counts

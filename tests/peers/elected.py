@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -46,21 +46,12 @@ class ElectedGroup:
 
     def in_sync(self) -> list[dict[str, Any]]:
         """The replicas that the controller has in the group's sync state set."""
-        answer = self._of_the_leader()
-        replicas: list[dict[str, Any]] = answer["replicasInfoTable"]["b1"]["inSyncReplicas"]
-        return replicas
-
-    def _of_the_leader(self) -> Any:
-        """Raises the last one's Refused or OSError where none leads."""
-        failure: Exception | None = None
         for port in self.controller_ports:
-            try:
-                with Connection(port) as connection:
-                    return json.loads(connection.call(SYNC_STATE_SET, body=b'["b1"]')[1])
-            except (Refused, OSError) as error:
-                failure = error
-        assert failure is not None
-        raise failure
+            with suppress(Refused, OSError, KeyError), Connection(port) as connection:  # the others do not lead
+                answer = json.loads(connection.call(SYNC_STATE_SET, body=b'["b1"]')[1])
+                replicas: list[dict[str, Any]] = answer["replicasInfoTable"]["b1"]["inSyncReplicas"]
+                return replicas
+        return []
 
     def await_another_master(self, than: Broker) -> Broker:
         """The one that the name server names instead, once it does."""
@@ -70,13 +61,7 @@ class ElectedGroup:
         return master
 
     def await_in_sync(self, count: int) -> None:
-        def are_there() -> bool:
-            try:
-                return len(self.in_sync()) == count
-            except (Refused, KeyError, OSError):
-                return False
-
-        wait_until(are_there, f"{count} replicas in sync")
+        wait_until(lambda: len(self.in_sync()) == count, f"{count} replicas in sync")
 
 
 def epochs_of(broker: Broker) -> list[tuple[int, int]]:

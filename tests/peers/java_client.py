@@ -36,23 +36,11 @@ class Sent:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Consumed:
-    """A message that a consumer was given; `times` it had been redelivered before."""
-
-    group: str
-    topic: str
-    offset: int
-    unique_key: str
-    times: int
-
-
 @dataclass
 class Said:
     """`checks` counts how often the broker asked for each transaction, by its unique key."""
 
     sent: list[Sent] = field(default_factory=list)
-    consumed: list[Consumed] = field(default_factory=list)
     checks: Counter[str] = field(default_factory=Counter)
 
     def of(self, topic: str, *fates: str) -> list[Sent]:
@@ -66,9 +54,6 @@ class Said:
             fate, topic, queue_id, queue_offset, message_id, unique_key, keys, tags, body = fields
             place = (int(queue_id), int(queue_offset), message_id or None)
             self.sent.append(Sent(fate, topic, *place, unique_key, keys.split(), tags or None, bytes.fromhex(body)))
-        elif what == "consumed":
-            group, topic, offset, unique_key, times = fields
-            self.consumed.append(Consumed(group, topic, int(offset), unique_key, int(times)))
         elif what == "checked":
             self.checks[fields[0]] += 1
 

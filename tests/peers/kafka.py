@@ -100,12 +100,12 @@ class KafkaBroker(PeerProcess):
 
 
 @contextmanager
-def kafka_cluster(version: str, home: Path, size: int, settings: Settings | None = None) -> Iterator[list[KafkaBroker]]:
+def kafka_cluster(version: str, home: Path, size: int) -> Iterator[list[KafkaBroker]]:
     """Brokers with the ids 1, 2, …; the first is also the controller, so that any other may be killed."""
     with ExitStack() as stack:
-        first = stack.enter_context(KafkaBroker(version, home / "1", settings))
+        first = stack.enter_context(KafkaBroker(version, home / "1"))
         others = [
-            stack.enter_context(KafkaBroker(version, home / str(node_id), settings, node_id=node_id, controller=first))
+            stack.enter_context(KafkaBroker(version, home / str(node_id), node_id=node_id, controller=first))
             for node_id in range(2, size + 1)
         ]
         yield [first, *others]

@@ -42,10 +42,6 @@ class TopicTwin:
     topic_id: str | None
     partitions: Mapping[int, PartitionTwin]
 
-    @property
-    def positions(self) -> dict[int, tuple[Offset, int | None]]:
-        return {number: (one.offset, one.leader_epoch) for number, one in self.partitions.items()}
-
 
 def config_of(broker: KafkaBroker, lake: Path, *topics: str, **options: Any) -> Config:
     given = {"cluster": "test", "topics": list(topics), "servers": broker.server, **options}

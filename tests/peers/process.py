@@ -9,7 +9,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import ClassVar, Self
 
 from pipeline.system.child_process import ending_with_us
@@ -59,9 +58,7 @@ class PeerProcess(ABC):
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.kill()  # what it wrote is in its files, or their pages; an orderly end takes 5 s and more
 
     def start(self) -> None:

@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Self
 
 PIECE_BYTES = 64 * 1024
@@ -52,8 +51,6 @@ def random_cuts(seed: int, count: int, longest: int, *, early: float = 0.5) -> I
 class Proxy:
     """Forwards to a port of the loopback, in a thread of its own, as long as the `with` lasts.
 
-    `target` may be exchanged: it is where the next connections go.
-
     `cuts` are those of the first connections, in the order in which they come, and those after them are left alone. A
     connection that ends before its cut leaves it to a later one, which it cuts sooner: all of them are made in the end.
     """
@@ -62,7 +59,7 @@ class Proxy:
         self.port = 0
         self.connections = 0
         self.cut_connections = 0
-        self.target = target
+        self._target = target
         self._cuts = iter(cuts or ())
         self._left_over: deque[Cut] = deque()
         self._loop = asyncio.new_event_loop()
@@ -76,9 +73,7 @@ class Proxy:
             raise TimeoutError("the proxy did not start")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
         self._loop.close()
@@ -101,7 +96,7 @@ class Proxy:
         is_cut = False
         writers = [client_writer]
         try:
-            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._target)
             writers.append(server_writer)
             ways = (
                 _Way(client_reader, server_writer, cut.allowed_bytes(to_client=False)),

@@ -15,14 +15,12 @@ from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
 from sources.datasource import register
 from tests.patience import PATIENCE_S, wait_until
-from tests.peers.proxy import Proxy, random_cuts
 from tests.peers.rocketmq import Broker
-from tests.peers.sender import Sender, Sent
+from tests.peers.sender import Sent
 from tests.peers.wire import Connection
 from tests.pipeline.running import assert_complete
 
 STOP_WITHIN_S = 120.0
-LONGEST_CUT_BYTES = 400_000  # some must let the largest record through
 
 
 @contextmanager
@@ -37,9 +35,7 @@ def replicating(
     **log: Any,
 ) -> Iterator[Job]:
     """A job on `broker`, stopped at the end. Raises what ended it before. `metadata` is when to fetch that."""
-    addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
-    if {"name_server", "controllers"} & log.keys():
-        addresses = {}
+    addresses = {} if {"name_server", "controllers"} & log.keys() else broker.options
     given: dict[str, Any] = {
         "warehouse": str(warehouse),
         "trigger_interval_s": trigger_interval_s,
@@ -106,20 +102,3 @@ def assert_holds(warehouse: Path, sent: list[Sent], topic: str) -> None:
 def assert_same_as_files(spark: SparkSession, warehouse: Path, job: Job, broker: Broker) -> None:
     """The table of a job that has ended is the broker's log, byte for byte, once."""
     assert_complete(spark, warehouse, broker.log_bytes(job.progress()[0].position or 0))
-
-
-def replicate_over_cuts(
-    spark: SparkSession, warehouse: Path, broker: Broker, count: int, within_s: float = PATIENCE_S
-) -> None:
-    """A job whose first `count` HA connections are cut, of the session and of the tasks; asserts that all is there."""
-    with Proxy(broker.ha_port, cuts=random_cuts(70, count, LONGEST_CUT_BYTES, early=0.4)) as proxy:
-        limits = {"max_bytes_per_trigger": 200_000, "connect_attempts": 8}
-        way = {"master": f"127.0.0.1:{proxy.port}"}
-        more = Sender(broker.port, "cut")
-        with replicating(spark, warehouse, broker, trigger_interval_s=0.1, **way, **limits) as job:
-            wait_for_all(job, broker, within_s)
-            while proxy.cut_connections < count:  # the log was too short for them
-                more.send(100, rate_per_s=1000)
-                wait_for_all(job, broker)
-        assert proxy.cut_connections == count
-    assert_same_as_files(spark, warehouse, job, broker)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+from sources.access.address import Address
+from sources.offsets import LogId
+from sources.rocketmq.log import RocketMQLog
 from tests.peers.rocketmq_process import RocketMQProcess
 from tests.peers.wire import Connection, Refused
 
@@ -19,6 +23,24 @@ class Broker(RocketMQProcess):
     kind = "broker"
     module = "rocketmq-broker"
     main_class = "org.apache.rocketmq.broker.BrokerStartup"
+
+    @property
+    def address(self) -> Address:
+        return Address("127.0.0.1", self.port)
+
+    @property
+    def ha_address(self) -> Address:
+        return Address("127.0.0.1", self.ha_port)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """As in ``[[logs]]``."""
+        return {"master": str(self.ha_address), "remoting": str(self.address)}
+
+    def opened(self, **changes: Any) -> RocketMQLog:
+        """Its log over HA; `changes` are further fields."""
+        ways = {"master": self.ha_address, "remoting": self.address}
+        return RocketMQLog(log_id=LogId("rocketmq", "b1"), **{**ways, **changes})
 
     @property
     def store(self) -> Path:

@@ -117,26 +117,22 @@ class AclBroker(_Secured):
 
     def _prepare(self) -> list[str]:
         command = super()._prepare()
-        self.set_accounts(self.user, self.admin)
-        return command
-
-    def set_accounts(self, *accounts: Account) -> None:
-        """Those and no others, from the moment when the broker has read the file again."""
         lines = ["accounts:"]
-        for one in accounts:
+        for one in (self.user, self.admin):
             lines += [f"- accessKey: {one.name}", f"  secretKey: {one.key}"]
             lines += [f"  admin: {str(one is self.admin).lower()}"]
             lines += ["  defaultTopicPerm: DENY", "  defaultGroupPerm: DENY"]
         self._file.write_text("\n".join(lines) + "\n")
+        return command
 
 
 class AuthBroker(_Secured):
-    """5.5.0 with authentication, authorization and, given certificates, nothing but TLS."""
+    """5.5.0 with authentication, authorization and nothing but TLS."""
 
-    def __init__(self, home: Path, certificates: Certificates | None = None, **settings: str | int) -> None:
+    def __init__(self, home: Path, certificates: Certificates, **settings: str | int) -> None:
         self.user, self.admin = Account(home / "keys", "logtwin"), Account(home / "keys", "admin")
         inner = Account(home / "keys", "inner")
-        self.tls = None if certificates is None else certificates.tls
+        self.tls = certificates.tls
         super().__init__(
             "5.5.0",
             home,
@@ -152,7 +148,7 @@ class AuthBroker(_Secured):
                 "innerClientAuthenticationCredentials": json.dumps({"accessKey": inner.name, "secretKey": inner.key}),
                 **settings,
             },
-            java_properties=certificates.properties() if certificates else {},
+            java_properties=certificates.properties(),
         )
 
     def start(self) -> None:

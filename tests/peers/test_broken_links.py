@@ -21,8 +21,9 @@ from sources.rocketmq.session.session import HASession
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
 from tests.peers.proxy import Proxy, random_cuts
-from tests.peers.replicating import end_of, replicate_over_cuts
+from tests.peers.replicating import assert_same_as_files, end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
+from tests.peers.sender import Sender
 from tests.sources.rocketmq.log_reading import chunks_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
@@ -54,7 +55,7 @@ def links(each_broker: Broker) -> Links:
     start = end_of(each_broker)
     if start:
         wait_until(lambda: connections_of(each_broker) == [], "the end of others' connections")
-    with Producer(local(each_broker.port), window=32) as producer:
+    with Producer(each_broker.address, window=32) as producer:
         while end_of(each_broker) < start + LOG_BYTES:
             assert all(one.is_stored for one in producer.send_all([OutgoingMessage("links", BODY)] * 200))
     return Links(each_broker, Offset(start))
@@ -63,17 +64,6 @@ def links(each_broker: Broker) -> Links:
 @pytest.fixture(scope="module")
 def broker(links: Links) -> Broker:
     return links.broker
-
-
-def local(port: int) -> Address:
-    return Address("127.0.0.1", port)
-
-
-def log_through(ha_port: int, port: int) -> RocketMQLog:
-    """One connection a read, so that every break is met by whoever reads."""
-    return RocketMQLog(
-        log_id=LOG_ID, master=local(ha_port), remoting=local(port), chunk_bytes=CHUNK_BYTES, connect_attempts=1
-    )
 
 
 def read_on(held: bytearray, log: RocketMQLog, start: int, end: int) -> None:
@@ -97,7 +87,10 @@ def test_reading_over_a_connection_that_is_cut_a_hundred_times(links: Links, bro
     """HA-43, HA-54, HA-55, HA-58, HA-69: at any byte, in both directions."""
     end = end_of(broker)
     with Proxy(broker.ha_port, cuts=random_cuts(69, CUTS, LONGEST_CUT_BYTES)) as proxy:
-        replica = replica_of(log_through(proxy.port, broker.port), links.start, end)
+        # one connection a read, so that every break is met by whoever reads
+        way = Address("127.0.0.1", proxy.port)
+        log = broker.opened(master=way, chunk_bytes=CHUNK_BYTES, connect_attempts=1)
+        replica = replica_of(log, links.start, end)
         assert proxy.cut_connections == CUTS
     assert replica == links.files_up_to(end)
 
@@ -108,7 +101,7 @@ def test_acknowledging_over_a_connection_that_is_cut_again_and_again(broker: Bro
     end = end_of(broker)
     pause = threading.Event()
     with Proxy(broker.ha_port, cuts=random_cuts(49, ACKNOWLEDGING_CUTS, 4000)) as proxy:
-        master = BrokerAt(master=local(proxy.port), broker=local(broker.port))
+        master = BrokerAt(master=Address("127.0.0.1", proxy.port), broker=broker.address)
         with closing(HASession(master, LOG_ID, longest_wait_s=0.1)) as session:
             promised = end - LOG_BYTES
             while proxy.cut_connections < ACKNOWLEDGING_CUTS:
@@ -132,5 +125,15 @@ def test_acknowledging_over_a_connection_that_is_cut_again_and_again(broker: Bro
 def test_a_job_whose_connections_are_cut(spark: SparkSession, tmp_path: Path, version: str, cuts: int) -> None:
     """HA-69, of the session's connections and of those that read."""
     with Broker(version, tmp_path / "broker") as broker:
-        send_workload(local(broker.port), workload(12), count=100 * cuts)
-        replicate_over_cuts(spark, tmp_path / "lake", broker, cuts, within_s=900)
+        send_workload(broker.address, workload(12), count=100 * cuts)
+        # some must let the largest record through
+        with Proxy(broker.ha_port, cuts=random_cuts(70, cuts, 400_000, early=0.4)) as proxy:
+            way = {"master": f"127.0.0.1:{proxy.port}", "max_bytes_per_trigger": 200_000, "connect_attempts": 8}
+            more = Sender(broker.port, "cut")
+            with replicating(spark, tmp_path / "lake", broker, trigger_interval_s=0.1, **way) as job:
+                wait_for_all(job, broker, within_s=900)
+                while proxy.cut_connections < cuts:  # the log was too short for them
+                    more.send(100, rate_per_s=1000)
+                    wait_for_all(job, broker)
+            assert proxy.cut_connections == cuts
+        assert_same_as_files(spark, tmp_path / "lake", job, broker)

@@ -6,10 +6,8 @@ import shutil
 
 import pytest
 
-from sources.access.address import Address
-from sources.offsets import LogId, Offset
+from sources.offsets import Offset
 from sources.rocketmq.broker_words import counted_for_s, ha_address
-from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
 from tests.peers.rocketmq import Broker
 
@@ -17,13 +15,12 @@ pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
 
 def test_what_a_broker_says_of_itself_is_its_view(each_broker: Broker) -> None:
-    remoting, ha = Address("127.0.0.1", each_broker.port), Address("127.0.0.1", each_broker.ha_port)
-    with RemotingClient(remoting) as client:
+    with RemotingClient(each_broker.address) as client:
         config, used = client.broker_config(), [float(client.runtime_info()["commitLogDiskRatio"])]
-        view = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=ha, remoting=remoting).look()
+        view = each_broker.opened().look()
         used.append(float(client.runtime_info()["commitLogDiskRatio"]))
 
-    assert ha_address(config) == ha
+    assert ha_address(config) == each_broker.ha_address
     assert counted_for_s(config) is None
     assert counted_for_s({**config, "inSyncReplicas": "3"}) == 22.0
     assert view.role == config["brokerRole"] == ("ASYNC_MASTER" if each_broker.version == "4.9.7" else "SYNC_MASTER")

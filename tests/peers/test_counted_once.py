@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.selection import OneLog
-from pipeline.job.replicate import Job
-from pipeline.monitoring.progress import Phase
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
@@ -20,10 +17,9 @@ from pipeline.verify.run import Scope, verify_log
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.replica import Replica
 from sinks.batch.split_report import SplitReport
-from sources.access.address import Address
-from sources.errors import AlreadyRunning, MasterUnreachable, ReplicaError
+from sources.errors import MasterUnreachable
 from sources.rocketmq.producer.workload import send_workload, workload
-from tests.patience import eventually, wait_until
+from tests.patience import eventually
 from tests.peers.counted import HOUSEKEEPING_MS, counting
 from tests.peers.replicating import end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
@@ -45,22 +41,17 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def lake(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A replica of what the broker holds but for its beginning, whose job has ended."""
     lake = tmp_path_factory.mktemp("lake")
-    send_workload(local(broker.port), workload(3), count=200)
+    send_workload(broker.address, workload(3), count=200)
     start = end_of(broker)
-    send_workload(local(broker.port), workload(4), count=300)
+    send_workload(broker.address, workload(4), count=300)
     with counting(broker) as counts, replicating(spark, lake, broker, starting_offset=start) as job:
         wait_for_all(job, broker)
     assert set(counts) <= ONE
     return lake
 
 
-def local(port: int) -> Address:
-    return Address("127.0.0.1", port)
-
-
 def config_of(lake: Path, broker: Broker) -> Config:
-    addresses = {"master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}"}
-    return parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **addresses}]}, where="test")
+    return parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **broker.options}]}, where="test")
 
 
 Verb = Callable[[SparkSession, Config], object]
@@ -102,19 +93,10 @@ def test_a_restart_proves_the_master_when_the_session_is_away(
         wait_for_all(job, broker)
         assert eventually(lambda: counts[-1:] == [1])  # the session's
         monkeypatch.setattr(Replica, "proven", failing_once)
-        send_workload(local(broker.port), workload(5), count=100)
+        send_workload(broker.address, workload(5), count=100)
         wait_for_all(job, broker)
         assert [type(one.last_failure) for one in job.progress()] == [MasterUnreachable]
         assert eventually(lambda: counts[-1:] == [1])
-    assert set(counts) == ONE
-
-
-def test_a_verb_beside_a_job_is_refused(spark: SparkSession, broker: Broker, lake: Path) -> None:
-    with counting(broker) as counts, replicating(spark, lake, broker) as job:
-        assert eventually(lambda: job.progress()[0].phase is Phase.RUNNING and counts[-1:] == [1])
-        for verb in (verify, backfill, repair, look):
-            with pytest.raises(AlreadyRunning, match="rocketmq/b1"):
-                verb(spark, config_of(lake, broker))
     assert set(counts) == ONE
 
 
@@ -125,29 +107,3 @@ def test_a_verb_alone_is_one_connection_at_a_time(spark: SparkSession, broker: B
     assert set(counts) <= ONE
     assert verb is not verify or set(counts) == ONE
     assert not list((lake / "_runs" / "_reading").rglob("*.json"))
-
-
-def test_a_job_that_starts_while_a_verb_reads_waits_for_its_end(
-    spark: SparkSession, broker: Broker, lake: Path
-) -> None:
-    config = config_of(lake, broker)
-    slowly = Scope(restart=True, max_mb_per_s=end_of(broker) / 1e6 / 6)
-    job = Job(spark, config.model_copy(update={"retry_wait_max_s": 0.5}), available_now=False)
-    with counting(broker) as counts, ThreadPoolExecutor(2) as pool:
-        verifying = pool.submit(verify_log, spark, config.warehouse, OneLog(config.logs[0]), slowly)
-        wait_until(lambda: counts[-1:] == [1], "verify reads")
-        job.start()
-        running = pool.submit(job.run)
-        try:
-            (progress,) = job.progress()
-            assert progress.phase is Phase.WAITING
-            assert isinstance(progress.error, ReplicaError)
-            assert "verify" in str(progress.error)
-            assert not verifying.done()
-            assert verifying.result(120).problem is None
-            wait_for_all(job, broker)
-            assert eventually(lambda: counts[-1:] == [1])
-        finally:
-            job.request_stop()
-            running.result(120)
-    assert set(counts) == ONE

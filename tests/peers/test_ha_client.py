@@ -11,12 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from sources.access.address import Address
-from sources.errors import AboveMaximum, MasterSilent
 from sources.master import Chunk
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
+from sources.rocketmq.session.ha_client import read_stream
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, Serialization
 from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
@@ -33,16 +31,7 @@ PATIENCE_S = 60.0
 
 
 def client_of(broker: Broker) -> RemotingClient:
-    return RemotingClient(Address("127.0.0.1", broker.port), call_timeout_ms=10_000)
-
-
-def log_over_ha(broker: Broker, chunk_bytes: int = 300_000) -> RocketMQLog:
-    return RocketMQLog(
-        log_id=LOG_ID,
-        master=Address("127.0.0.1", broker.ha_port),
-        remoting=Address("127.0.0.1", broker.port),
-        chunk_bytes=chunk_bytes,
-    )
+    return RemotingClient(broker.address, call_timeout_ms=10_000)
 
 
 def send(client: RemotingClient, topic: str, body: bytes, serialization: Serialization = Serialization.JSON) -> Command:
@@ -80,7 +69,7 @@ def test_what_was_sent_comes_back_over_ha_and_from_the_files(each_broker: Broker
         assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
         bounds = OffsetRange(start, client.commit_log_bounds().end)
 
-    by_ha = read_all(log_over_ha(each_broker), bounds)
+    by_ha = read_all(each_broker.opened(chunk_bytes=300_000), bounds)
     by_path = read_all(RocketMQLog(log_id=LOG_ID, path=str(each_broker.commitlog)), bounds)
 
     assert bodies(by_ha, topic) == sent
@@ -90,46 +79,6 @@ def test_what_was_sent_comes_back_over_ha_and_from_the_files(each_broker: Broker
     assert [row for chunk in by_ha for row in chunk.records.to_pylist()] == [
         row for chunk in by_path for row in chunk.records.to_pylist()
     ]
-
-
-def test_a_range_beyond_the_end_is_above_the_maximum(each_broker: Broker) -> None:
-    log = log_over_ha(each_broker)
-    end = log.bounds().end
-
-    with pytest.raises(AboveMaximum) as caught:
-        read_all(log, OffsetRange(Offset(end + 1_000_000), Offset(end + 1_000_001)))
-
-    assert (caught.value.log, caught.value.offset) == ("rocketmq/b1", end + 1_000_000)
-    assert str(end) in str(caught.value.expected)
-
-
-def test_a_stream_from_beyond_the_end_is_heartbeats_without_data(broker_550: Broker) -> None:
-    end = log_over_ha(broker_550).bounds().end
-    options = HAReadOptions(silence_timeout_ms=3000)  # some heartbeats
-
-    with (
-        configured(broker_550, haSendHeartbeatInterval=500),
-        closing(read_stream(Address("127.0.0.1", broker_550.ha_port), Offset(end), options)) as pieces,
-        pytest.raises(MasterSilent, match="sends only heartbeats, no data") as caught,
-    ):
-        next(pieces)
-    assert caught.value.offset == end
-
-
-def test_an_acknowledgement_is_what_the_broker_counts(broker_550: Broker) -> None:
-    log = log_over_ha(broker_550)
-    with client_of(broker_550) as client, closing(log.open_session()) as session:
-        for _ in range(3):
-            assert send(client, "ha-ack", b"x" * 1000).code == ResponseCode.SUCCESS
-            end = client.commit_log_bounds().end
-            session.acknowledge(end)
-            assert eventually(lambda wanted=end: log.acknowledged_by_master() == wanted)  # type: ignore[misc]
-    assert eventually(lambda: log.acknowledged_by_master() is None)  # the session's connection is gone
-
-
-@pytest.mark.nightly
-def test_a_broker_that_cannot_say_what_it_counts(broker_497: Broker) -> None:
-    assert log_over_ha(broker_497).acknowledged_by_master() is None
 
 
 @pytest.fixture
@@ -145,7 +94,7 @@ def waiting(each_broker: Broker, tmp_path: Path) -> Iterator[Broker]:
 
 def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: Broker) -> None:
     """HA-47: neither for a connection nor for a reader, who acknowledges nothing."""
-    log = log_over_ha(waiting)
+    log = waiting.opened()
     topic = "waits"
     with (
         client_of(waiting) as sender,
@@ -155,7 +104,7 @@ def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: 
     ):
         assert send(sender, topic, b"nobody there").code == NOBODY_THERE[waiting.version]
         bounds = observer.commit_log_bounds()
-        with closing(read_stream(Address("127.0.0.1", waiting.ha_port), bounds.start)) as pieces:
+        with closing(read_stream(waiting.ha_address, bounds.start)) as pieces:
             taken = 0
             while taken < bounds.size:
                 taken += len(next(pieces))

@@ -39,30 +39,20 @@ MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USER, PASSWORD, KEY_PASSWORD = Secret("env:TEST_USER"), Secret("env:TEST_PASSWORD"), Secret("env:TEST_KEY_PASSWORD")
 
 
-@pytest.fixture(scope="module")
-def keys(kafka_keys: SecureListeners) -> SecureListeners:
-    return kafka_keys
-
-
-@pytest.fixture(scope="module")
-def broker(each_kafka: KafkaBroker) -> KafkaBroker:
-    return each_kafka
-
-
 @pytest.fixture(autouse=True)
 def no_secret_in_the_log(
-    keys: SecureListeners, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kafka_keys: SecureListeners, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Iterator[None]:
     """Whatever a test does, and however much is logged."""
-    monkeypatch.setenv("TEST_USER", keys.user)
-    monkeypatch.setenv("TEST_PASSWORD", keys.password)
-    monkeypatch.setenv("TEST_KEY_PASSWORD", keys.key_password)
+    monkeypatch.setenv("TEST_USER", kafka_keys.user)
+    monkeypatch.setenv("TEST_PASSWORD", kafka_keys.password)
+    monkeypatch.setenv("TEST_KEY_PASSWORD", kafka_keys.key_password)
     caplog.set_level(1)
     caplog.set_level(1, "kafka")  # which the command line silences for its process
     yield
     said = [f"{record.getMessage()} {record.args!r} {record.exc_text}" for record in caplog.get_records("call")]
     assert any("kafka" in record.name for record in caplog.get_records("call"))  # else there is nothing to find
-    assert not [line for line in said if reveals(line, keys)]
+    assert not [line for line in said if reveals(line, kafka_keys)]
 
 
 def reveals(text: str, keys: SecureListeners) -> bool:
@@ -101,22 +91,24 @@ def refused(kind: type[E], keys: SecureListeners) -> Iterator[pytest.ExceptionIn
     assert not [text for text in told if reveals(text, keys)]
 
 
-def test_a_broker_is_asked_as_any_and_as_itself(broker: KafkaBroker) -> None:
-    with connected(to(broker.server)) as cluster:
-        assert cluster.cluster_id == broker.cluster_id
-        assert brokers(cluster) == [broker.server]
-        assert brokers(cluster, broker.node_id) == [broker.server]
+def test_a_broker_is_asked_as_any_and_as_itself(each_kafka: KafkaBroker) -> None:
+    with connected(to(each_kafka.server)) as cluster:
+        assert cluster.cluster_id == each_kafka.cluster_id
+        assert brokers(cluster) == [each_kafka.server]
+        assert brokers(cluster, each_kafka.node_id) == [each_kafka.server]
         with pytest.raises(MasterRefused, match="no broker 7"):
             cluster.call(MetadataRequest(topics=MetadataRequest.NO_TOPICS), 7)
-        assert brokers(cluster) == [broker.server]
+        assert brokers(cluster) == [each_kafka.server]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_user_is_known_by_each_mechanism(broker: KafkaBroker, keys: SecureListeners, mechanism: Mechanism) -> None:
-    with connected(to(broker.sasl_server, sasl(keys, mechanism))) as cluster:
-        assert cluster.cluster_id == broker.cluster_id
-        assert brokers(cluster, broker.node_id) == [broker.sasl_server]
-        assert not reveals(repr(cluster), keys)
+def test_a_user_is_known_by_each_mechanism(
+    each_kafka: KafkaBroker, kafka_keys: SecureListeners, mechanism: Mechanism
+) -> None:
+    with connected(to(each_kafka.sasl_server, sasl(kafka_keys, mechanism))) as cluster:
+        assert cluster.cluster_id == each_kafka.cluster_id
+        assert brokers(cluster, each_kafka.node_id) == [each_kafka.sasl_server]
+        assert not reveals(repr(cluster), kafka_keys)
         with pytest.raises(TypeError):
             pickle.dumps(cluster)
 
@@ -125,84 +117,57 @@ def test_a_user_is_known_by_each_mechanism(broker: KafkaBroker, keys: SecureList
     ("mechanism", "wrong"), [("PLAIN", "TEST_USER"), ("SCRAM-SHA-256", "TEST_PASSWORD"), ("SCRAM-SHA-512", "TEST_USER")]
 )
 def test_a_user_who_is_not_known_is_told_where_the_names_came_from(
-    broker: KafkaBroker, keys: SecureListeners, mechanism: Mechanism, wrong: str, monkeypatch: pytest.MonkeyPatch
+    each_kafka: KafkaBroker,
+    kafka_keys: SecureListeners,
+    mechanism: Mechanism,
+    wrong: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(wrong, "somebody-else")
     with (
-        refused(ConfigurationError, keys) as caught,
-        connected(replace(to(broker.sasl_server, sasl(keys, mechanism)), connect_attempts=3)),
+        refused(ConfigurationError, kafka_keys) as caught,
+        connected(replace(to(each_kafka.sasl_server, sasl(kafka_keys, mechanism)), connect_attempts=3)),
     ):
         pass
     assert caught.value.found == f"{mechanism} as the user in {USER}, with the password in {PASSWORD}"
-    assert broker.sasl_server in str(caught.value)
+    assert each_kafka.sasl_server in str(caught.value)
 
 
-def test_a_client_is_known_by_its_certificate(broker: KafkaBroker, keys: SecureListeners) -> None:
-    with connected(to(broker.tls_server, tls(keys))) as cluster:
-        assert brokers(cluster, broker.node_id) == [broker.tls_server]
-    without = Security(protocol="SSL", tls=Tls(ca_file=str(keys.ca_file)))
-    with refused(ConfigurationError, keys) as caught, connected(to(broker.tls_server, without)):
-        pass
-    assert "certificate_file" in str(caught.value)
-    for password in (None, PASSWORD):  # nobody is asked for it
-        settings = to(broker.tls_server, tls(keys, key_password=password))
-        with refused(ConfigurationError, keys) as caught, connected(settings):
-            pass
-        assert str(keys.key_file) in str(caught.value)
+def test_a_client_is_known_by_its_certificate(each_kafka: KafkaBroker, kafka_keys: SecureListeners) -> None:
+    with connected(to(each_kafka.tls_server, tls(kafka_keys))) as cluster:
+        assert brokers(cluster, each_kafka.node_id) == [each_kafka.tls_server]
 
 
-def test_a_broker_whose_certificate_is_not_trusted_is_refused(broker: KafkaBroker, keys: SecureListeners) -> None:
-    for ca_file in (None, str(keys.other_ca_file)):  # the system's, another
-        with (
-            refused(ConfigurationError, keys) as caught,
-            connected(to(broker.sasl_server, sasl(keys, ca_file=ca_file))),
-        ):
-            pass
-        assert "not trusted" in caught.value.problem
-        assert "ca_file" in str(caught.value)
-
-
-def test_a_broker_that_is_not_the_one_in_its_certificate_is_refused(broker: KafkaBroker, keys: SecureListeners) -> None:
-    by_address = broker.sasl_server.replace("localhost", "127.0.0.1")
-    with refused(ConfigurationError, keys) as caught, connected(to(by_address, sasl(keys))):
-        pass
-    assert "not valid for '127.0.0.1'" in str(caught.value)
-    with connected(to(by_address, sasl(keys, check_hostname=False))) as cluster:
-        assert cluster.cluster_id == broker.cluster_id
-
-
-def test_another_protocol_than_the_listeners_is_named(broker: KafkaBroker, keys: SecureListeners) -> None:
+def test_what_does_not_fit_the_listener_is_named(each_kafka: KafkaBroker, kafka_keys: SecureListeners) -> None:
+    one, keys, key_file = each_kafka, kafka_keys, str(kafka_keys.key_file)
     unprotected = Security(protocol="SASL_PLAINTEXT", mechanism="SCRAM-SHA-256", username=USER, password=PASSWORD)
-    with refused(ConfigurationError, keys) as without_sasl, connected(to(broker.server, unprotected)):
-        pass
-    assert "protocol of its listener" in str(without_sasl.value)
-    with refused(MasterUnreachable, keys) as without_tls, connected(to(broker.server, tls(keys))):
-        pass
-    assert "protocol of this listener SSL" in str(without_tls.value)
-    with refused(ProtocolViolation, keys) as with_tls, connected(to(broker.sasl_server)):
-        pass
-    assert "protocol of this listener PLAINTEXT" in str(with_tls.value)
+    by_address = one.sasl_server.replace("localhost", "127.0.0.1")
+    unfit: list[tuple[type[LogtwinError], str, Security, list[str]]] = [
+        (ConfigurationError, one.tls_server, Security(protocol="SSL", tls=sasl(keys).tls), ["certificate_file"]),
+        (ConfigurationError, one.tls_server, tls(keys, key_password=None), [key_file]),  # nobody is asked for it
+        (ConfigurationError, one.tls_server, tls(keys, key_password=PASSWORD), [key_file]),
+        (ConfigurationError, one.sasl_server, sasl(keys, ca_file=None), ["not trusted", "ca_file"]),  # the system's
+        (ConfigurationError, one.sasl_server, sasl(keys, ca_file=str(keys.other_ca_file)), ["not trusted", "ca_file"]),
+        (ConfigurationError, by_address, sasl(keys), ["not valid for '127.0.0.1'"]),
+        (ConfigurationError, one.server, unprotected, ["protocol of its listener"]),
+        (MasterUnreachable, one.server, tls(keys), ["protocol of this listener SSL"]),
+        (ProtocolViolation, one.sasl_server, Security(), ["protocol of this listener PLAINTEXT"]),
+    ]
+    for kind, server, security, said in unfit:
+        with refused(kind, keys) as caught, connected(to(server, security)):
+            pass
+        assert [words for words in said if words not in str(caught.value)] == []
+    with connected(to(by_address, sasl(keys, check_hostname=False))) as cluster:
+        assert cluster.cluster_id == one.cluster_id
 
 
-def test_a_broker_that_falls_silent_is_given_up_in_time(broker: KafkaBroker, keys: SecureListeners) -> None:
-    with connected(to(broker.sasl_server, sasl(keys))) as cluster:
-        os.kill(broker.pid, signal.SIGSTOP)
-        wait_until(lambda: psutil.Process(broker.pid).status() == psutil.STATUS_STOPPED, "the broker's stop")
+def test_a_broker_that_falls_silent_is_given_up_in_time(each_kafka: KafkaBroker, kafka_keys: SecureListeners) -> None:
+    with connected(to(each_kafka.sasl_server, sasl(kafka_keys))) as cluster:
+        os.kill(each_kafka.pid, signal.SIGSTOP)
+        wait_until(lambda: psutil.Process(each_kafka.pid).status() == psutil.STATUS_STOPPED, "the broker's stop")
         try:
-            with refused(MasterSilent, keys):
+            with refused(MasterSilent, kafka_keys):
                 brokers(cluster)
         finally:
-            os.kill(broker.pid, signal.SIGCONT)
-        assert brokers(cluster) == [broker.sasl_server]
-
-
-@pytest.mark.nightly
-def test_a_connection_that_broke_is_made_anew(broker: KafkaBroker, keys: SecureListeners) -> None:
-    with connected(to(broker.sasl_server, sasl(keys, "SCRAM-SHA-512"))) as cluster:
-        assert brokers(cluster, broker.node_id) == [broker.sasl_server]
-        broker.kill()
-        with refused(MasterUnreachable, keys):
-            brokers(cluster)
-        broker.start()
-        assert brokers(cluster) == [broker.sasl_server]
-        assert brokers(cluster, broker.node_id) == [broker.sasl_server]
+            os.kill(each_kafka.pid, signal.SIGCONT)
+        assert brokers(cluster) == [each_kafka.sasl_server]

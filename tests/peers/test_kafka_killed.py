@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pipeline.config.configuration import load
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
-from tests.peers.kafka_twin import assert_accounted, state_of
-from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of
 from tests.pipeline.killing import STEPS, kill_after
 from tests.pipeline.running import ledger_table, replicate_now
 
@@ -49,10 +48,6 @@ def config_file(folder: Path, broker: KafkaBroker, group: str, batch: int = BATC
     return path
 
 
-def ledger_ends(spark: SparkSession, lake: Path) -> DataFrame:
-    return ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
-
-
 @pytest.mark.parametrize("steps", [ALWAYS, pytest.param(STEPS, marks=pytest.mark.soak)], ids=len)
 def test_restarts_give_exactly_one_copy(
     spark: SparkSession, broker: KafkaBroker, tmp_path: Path, steps: Sequence[str]
@@ -68,7 +63,8 @@ def test_restarts_give_exactly_one_copy(
         state = state_of(spark, lake, "orders")
         reached = sum(one.offset for one in state.partitions.values())
         assert before < reached <= before + 3 * (BATCH + PARTITIONS)
-        ends = {row["log_id"]: row["end"] for row in ledger_ends(spark, lake).collect()}
+        in_ledger = ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
+        ends = {row["log_id"]: row["end"] for row in in_ledger.collect()}
         positions = {f"kafka/test/orders/{number}": one.offset for number, one in state.partitions.items()}
         assert (ends != positions) == OWES_LEDGER[step]
         told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, group).items()}
@@ -77,6 +73,5 @@ def test_restarts_give_exactly_one_copy(
 
     assert not (lake / "_checkpoints").exists()  # the table alone says where it goes on
     replicate_now(spark, load(config_file(tmp_path, broker, group, batch=10 * BATCH)))
-    found = assert_equal(replicated(spark, lake), consumed_by_spark(spark, broker, ["orders"]))
-    assert found == PARTITIONS * 1600
+    assert assert_replicated(lake, broker, "orders") == PARTITIONS * 1600
     assert_accounted(spark, lake, "orders")

@@ -24,11 +24,6 @@ pytestmark = pytest.mark.peer
 RECORDS = [Record(b"%d" % number) for number in range(10)]
 
 
-@pytest.fixture(scope="module")
-def broker(each_kafka: KafkaBroker) -> KafkaBroker:
-    return each_kafka
-
-
 def orders(broker: KafkaBroker, topic: str = "described", **options: Any) -> KafkaTopic:
     return KafkaTopic(settings=settings_of(broker), cluster="prod", topic=topic, patience_ms=5_000, **options)
 
@@ -42,23 +37,23 @@ def rows(topic: KafkaTopic) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in found.items.drop_columns(["topic_id"]).to_pylist()]
 
 
-def test_bounds_transactions_and_the_group_are_as_they_were_made(broker: KafkaBroker) -> None:
-    create_topic(broker, "described", 2)
-    with producer(broker) as through:
+def test_bounds_transactions_and_the_group_are_as_they_were_made(each_kafka: KafkaBroker) -> None:
+    create_topic(each_kafka, "described", 2)
+    with producer(each_kafka) as through:
         send(through, "described", RECORDS, 0)
-    delete_records(broker, "described", 0, 4)
+    delete_records(each_kafka, "described", 0, 4)
     group = ConsumerGroup("describing")
-    with connected(settings_of(broker)) as cluster:
+    with connected(settings_of(each_kafka)) as cluster:
         group.commit(cluster, {TopicPartition("described", 0): PartitionPosition(Offset(7), 0)})
-    node = broker.node_id
-    with producer(broker, transactional_id="describing") as through, transaction(through):
+    node = each_kafka.node_id
+    with producer(each_kafka, transactional_id="describing") as through, transaction(through):
         send(through, "described", RECORDS[:3], 1)
-        assert rows(orders(broker, group="describing")) == [
+        assert rows(orders(each_kafka, group="describing")) == [
             (0, node, 0, 4, 10, 10, "describing", 7),
             (1, node, 0, 0, 0, 3, "describing", None),
         ]
-    add_partitions(broker, "described", 3)
-    assert [row[3:] for row in rows(orders(broker))] == [
+    add_partitions(each_kafka, "described", 3)
+    assert [row[3:] for row in rows(orders(each_kafka))] == [
         (4, 10, 10, None, None),
         (0, 4, 4, None, None),  # with the end of the transaction
         (0, 0, 0, None, None),

@@ -1,6 +1,6 @@
 """Partitions of real Kafka brokers, read by offset: equal to what an independent consumer reads, however they are cut.
 
-And what no consumer says aloud: retention that overtook, logs that were cut, topics that are others of the same name.
+And what no consumer says aloud: that a log was cut.
 """
 
 from __future__ import annotations
@@ -9,32 +9,24 @@ import hashlib
 import random
 import struct
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Recreated, Rewritten
-from sources.kafka.bounds import bounds
-from sources.kafka.cluster.connection import connected
-from sources.kafka.cluster.topics import topics_matching
+from sources.errors import AboveMaximum, Rewritten
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from tests.patience import wait_until
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
-from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_reading import Row, consumed, partition_of, rows, settings_of, topic_of
+from tests.peers.kafka_reading import Row, consumed, partition_of, rows, topic_of
 from tests.peers.kafka_traffic import (
     COMPRESSIONS,
     Record,
     a_record,
     create_topic,
-    delete_records,
-    delete_topic,
     producer,
     send,
     transaction,
@@ -48,24 +40,19 @@ BOTH = tuple(Isolation)
 
 
 @pytest.fixture(scope="module")
-def broker(each_kafka: KafkaBroker) -> KafkaBroker:
-    return each_kafka
-
-
-@pytest.fixture(scope="module")
-def mixed(broker: KafkaBroker) -> Iterator[KafkaBroker]:
+def mixed(each_kafka: KafkaBroker) -> Iterator[KafkaBroker]:
     """With the topic MIXED: every compression, headers, tombstones; transactions committed, aborted, and one open."""
-    create_topic(broker, MIXED, PARTITIONS)
-    chance = random.Random(broker.version)
+    create_topic(each_kafka, MIXED, PARTITIONS)
+    chance = random.Random(each_kafka.version)
     with ExitStack() as stack:
-        plain = [stack.enter_context(producer(broker, compression_type=name)) for name in COMPRESSIONS]
+        plain = [stack.enter_context(producer(each_kafka, compression_type=name)) for name in COMPRESSIONS]
         for through in plain:
             for partition in range(PARTITIONS):
                 send(through, MIXED, (a_record(chance) for _ in range(60)), partition)
-        send_transactions(broker, chance, stack)
+        send_transactions(each_kafka, chance, stack)
         for partition in range(PARTITIONS):
             send(plain[0], MIXED, (a_record(chance) for _ in range(50)), partition)  # behind the open transaction
-        yield broker
+        yield each_kafka
 
 
 def send_transactions(broker: KafkaBroker, chance: random.Random, stack: ExitStack) -> None:
@@ -142,115 +129,24 @@ def test_what_is_read_in_random_pieces_is_what_a_consumer_reads(mixed: KafkaBrok
             assert checksum(chunks) == checksum(at_once)
 
 
-def test_an_open_transaction_ends_what_is_read_of_committed_records(mixed: KafkaBroker) -> None:
-    committed = partition_of(mixed, MIXED).bounds()
-    everything = partition_of(mixed, MIXED, isolation=Isolation.READ_UNCOMMITTED).bounds()
-    assert everything.end == committed.end + 10 + 50
-    assert partition_of(mixed, MIXED, 1).bounds().end == (
-        partition_of(mixed, MIXED, 1, isolation=Isolation.READ_UNCOMMITTED).bounds().end
-    )
-    with connected(settings_of(mixed)) as cluster:
-        of_all = bounds(cluster, topic_of(mixed, MIXED), Isolation.READ_COMMITTED)
-    assert of_all == {number: partition_of(mixed, MIXED, number).bounds() for number in range(PARTITIONS)}
-    with pytest.raises(AboveMaximum, match=f"holds .*{everything.end}"):
-        read(partition_of(mixed, MIXED), OffsetRange(Offset(everything.end + 1), Offset(everything.end + 2)))
-
-
-def test_a_compacted_topic_has_holes_that_are_covered(broker: KafkaBroker) -> None:
-    left = compacted_topic(broker, "read-compacted", compression_type="lz4")
-    partition = partition_of(broker, "read-compacted", chunk_bytes=3000)
-    whole = partition.bounds()
-    chunks = read(partition, whole)
-    assert rows_of(chunks) == left
-    assert whole.size > 2000
-    in_pieces = [chunk for piece in cut(whole, random.Random(1), pieces=7) for chunk in read(partition, piece)]
-    assert rows_of(in_pieces) == rows_of(chunks)
-    assert checksum(in_pieces) == checksum(chunks)
-    for chunk in in_pieces:
-        partition.check_history(chunk.covered.end, chunk.mark)
-
-
-def test_retention_that_overtook_says_where_the_log_starts(broker: KafkaBroker) -> None:
-    create_topic(broker, "read-overtaken")
-    with producer(broker) as through:
-        send(through, "read-overtaken", [Record(b"%d" % number) for number in range(100)])
-    partition = partition_of(broker, "read-overtaken", chunk_bytes=1)
-    assert len(read(partition, partition.bounds())) >= 1
-    delete_records(broker, "read-overtaken", 0, 40)
-    assert partition.bounds() == OffsetRange(Offset(40), Offset(100))
-    for start, epoch in ((0, None), (39, 0)):
-        with pytest.raises(BelowMinimum, match=r"40 or more: the master holds \[40, 100\)") as raised:
-            read(partition, OffsetRange(Offset(start), Offset(100)), epoch)
-        assert (raised.value.log, raised.value.offset) == ("kafka/test/read-overtaken/0", start)
-        with pytest.raises(BelowMinimum, match="40 or more"):
-            partition.check_history(Offset(start), epoch)
-    assert [row[0] for row in rows_of(read(partition, partition.bounds(), 0))] == list(range(40, 100))
-    partition.check_history(Offset(40), 0)
-
-
-def test_a_topic_that_was_created_again_is_another_one(broker: KafkaBroker) -> None:
-    create_topic(broker, "read-again")
-    with producer(broker) as through:
-        for number in range(20):
-            send(through, "read-again", [Record(b"%d" % number)])
-    old = partition_of(broker, "read-again", chunk_bytes=1)
-    begun = old.read(old.bounds())
-    assert next(begun).covered == OffsetRange(Offset(0), Offset(1))
-    delete_topic(broker, "read-again")
-    wait_until(lambda: not exists(broker, "read-again"), "the topic's end")
-    with pytest.raises(ConfigurationError, match="no topic 'read-again'"):
-        old.bounds()
-    create_topic(broker, "read-again")
-    with producer(broker) as through:
-        send(through, "read-again", [Record(b"%d" % number) for number in range(20)])
-    for ask in (old.bounds, lambda: list(begun), lambda: read(old, OffsetRange(Offset(1), Offset(20)), 0)):
-        with pytest.raises(Recreated, match=f"topic id {old.topic_id}") as raised:
-            ask()
-        assert raised.value.log == "kafka/test/read-again/0"
-        assert raised.value.found == str(topic_of(broker, "read-again").id)
-
-
-def exists(broker: KafkaBroker, topic: str) -> bool:
-    with connected(settings_of(broker)) as cluster:
-        return bool(topics_matching(cluster, topic))
-
-
-@pytest.mark.nightly
-def test_a_broker_that_restarts_while_it_is_read_is_waited_for(broker: KafkaBroker) -> None:
-    create_topic(broker, "restarted")
-    with producer(broker) as through:
-        for number in range(30):
-            send(through, "restarted", [Record(b"%d" % number)])
-    partition = partition_of(broker, "restarted", chunk_bytes=1)
-    chunks = sound(partition.read(OffsetRange(Offset(0), Offset(30))))
-    found = [next(chunks) for _ in range(10)]
-    broker.stop()
-    with ThreadPoolExecutor(1) as elsewhere:
-        reading = elsewhere.submit(list, chunks)
-        broker.start()
-        found += reading.result()
-    assert [row[0] for row in rows_of(found)] == list(range(30))
-    assert rows_of(found) == consumed(broker, "restarted", Isolation.READ_COMMITTED)
-
-
-def test_a_log_that_was_cut_is_told_from_one_that_went_on(broker: KafkaBroker) -> None:
-    create_topic(broker, "cut")
-    with producer(broker) as through:
+def test_a_log_that_was_cut_is_told_from_one_that_went_on(each_kafka: KafkaBroker) -> None:
+    create_topic(each_kafka, "cut")
+    with producer(each_kafka) as through:
         for number in range(100):
             send(through, "cut", [Record(b"%d" % number)])
-    partition = partition_of(broker, "cut")
+    partition = partition_of(each_kafka, "cut")
     position = partition.bounds().end
     epoch = epoch_after(read(partition, partition.bounds()))
-    broker.stop()
-    end = cut_log(broker.partition_folder("cut", 0))
-    broker.start()
+    each_kafka.stop()
+    end = cut_log(each_kafka.partition_folder("cut", 0))
+    each_kafka.start()
     assert partition.bounds() == OffsetRange(Offset(0), end)
     for last_epoch in (None, epoch):
         with pytest.raises(AboveMaximum, match=f"{end}"):
             partition.check_history(position, last_epoch)
         with pytest.raises(AboveMaximum, match=f"{end}"):
             read(partition, OffsetRange(position, Offset(position + 1)), last_epoch)
-    with producer(broker) as through:
+    with producer(each_kafka) as through:
         send(through, "cut", [Record(b"another %d" % number) for number in range(100)])
     goes_on = OffsetRange(position, partition.bounds().end)
     assert goes_on.size == end

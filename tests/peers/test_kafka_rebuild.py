@@ -33,7 +33,7 @@ from sources.offsets import END, LogId, Offset, OffsetRange
 from sources.rebuilt_folder import RebuiltFolder
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_reading import Row, consumed, partition_of, rows
+from tests.peers.kafka_reading import consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
 from tests.peers.kafka_twin import config_of, state_of, table
 from tests.pipeline.running import replicate_now
@@ -177,7 +177,8 @@ def test_a_broker_serves_every_record_and_goes_on_at_the_position(
         _replace(each_kafka.partition_folder("restored", number), rebuilt / f"{TOPIC}-{number}")
     each_kafka.start()
     for number, one in state_of(spark, replica.lake, TOPIC).partitions.items():
-        expected = [(*row[:2], "restored", *row[3:]) for row in _as_consumed(stored_rows(replica, replica.log(number)))]
+        stored = stored_rows(replica, replica.log(number)).combine_chunks().to_batches()
+        expected = [(*row[:2], "restored", *row[3:]) for batch in stored for row in rows(batch)]
         assert consumed(each_kafka, "restored", Isolation.READ_COMMITTED, number) == expected
         with producer(each_kafka) as through:
             assert send(through, "restored", [Record(b"the next one")], number) == [one.offset]
@@ -215,10 +216,6 @@ def _replace(folder: Path, with_files: Path) -> None:
             path.unlink()
     for path in with_files.iterdir():
         shutil.copy(path, folder)
-
-
-def _as_consumed(expected: pa.Table) -> list[Row]:
-    return [one for batch in expected.combine_chunks().to_batches() for one in rows(batch)]
 
 
 def job(replica: Replica, folder: Path) -> Path:

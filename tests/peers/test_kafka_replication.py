@@ -11,13 +11,11 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.topic_status import topic_statuses
 from pipeline.job.replicate import Job
-from sources.datasource import register
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, Rewritten
+from sources.errors import BelowMinimum
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_groups import java_member
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
@@ -30,11 +28,6 @@ PARTITIONS = 2
 ADDED = 1
 ENOUGH = 2_000
 """Records: before the partition is added each compression has its turn."""
-
-
-@pytest.fixture(scope="module")
-def broker(newest_kafka: KafkaBroker) -> KafkaBroker:
-    return newest_kafka
 
 
 def has_all(job: Job, config: Config) -> bool:
@@ -72,23 +65,23 @@ def test_mixed_records_while_the_job_runs(
         assert group_offsets(each_kafka, topic) == positions
 
 
-def test_retention_that_overtakes_the_replica(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
+def test_retention_that_overtakes_the_replica(spark: SparkSession, newest_kafka: KafkaBroker, tmp_path: Path) -> None:
     """Stopped or on record, as the configuration has it; the other partitions lose nothing."""
-    create_topic(broker, "overtaken", 3)
-    with producer(broker) as through:
+    create_topic(newest_kafka, "overtaken", 3)
+    with producer(newest_kafka) as through:
         for partition in range(3):
             send(through, "overtaken", [Record(b"%d" % number) for number in range(50)], partition)
-        replicate_now(spark, config_of(broker, tmp_path, "overtaken"))
+        replicate_now(spark, config_of(newest_kafka, tmp_path, "overtaken"))
         for partition in range(3):
             send(through, "overtaken", [Record(b"%d" % number) for number in range(50)], partition)
     for partition, before in ((0, 70), (2, 80)):
-        delete_records(broker, "overtaken", partition, before)
+        delete_records(newest_kafka, "overtaken", partition, before)
     with pytest.raises(BelowMinimum, match="70 or more") as raised:
-        replicate_now(spark, config_of(broker, tmp_path, "overtaken"))
+        replicate_now(spark, config_of(newest_kafka, tmp_path, "overtaken"))
     assert (raised.value.log, raised.value.offset) == ("kafka/test/overtaken/0", 50)
-    assert group_offsets(broker, "overtaken") == {0: 50, 1: 50, 2: 50}
+    assert group_offsets(newest_kafka, "overtaken") == {0: 50, 1: 50, 2: 50}
 
-    replicate_now(spark, config_of(broker, tmp_path, "overtaken", on_loss="record"))
+    replicate_now(spark, config_of(newest_kafka, tmp_path, "overtaken", on_loss="record"))
     state = state_of(spark, tmp_path, "overtaken")
     assert {number: [(hole.start, hole.end) for hole in one.holes] for number, one in state.partitions.items()} == {
         0: [(50, 70)], 1: [], 2: [(50, 80)],
@@ -98,59 +91,29 @@ def test_retention_that_overtakes_the_replica(spark: SparkSession, broker: Kafka
         ("kafka/test/overtaken/0", "below_minimum", 50, 70, "skipped"),
         ("kafka/test/overtaken/2", "below_minimum", 50, 80, "skipped"),
     ]
-    assert_replicated(tmp_path, broker, "overtaken", start=50)
+    assert_replicated(tmp_path, newest_kafka, "overtaken", start=50)
     assert_accounted(spark, tmp_path, "overtaken")
-    assert group_offsets(broker, "overtaken") == {0: 100, 1: 100, 2: 100}
-
-
-@pytest.mark.nightly
-def test_a_partition_that_lost_its_tail(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    """A broker that comes back without the newest segment: its log ends below what was replicated."""
-    create_topic(broker, "shorter")
-    with producer(broker) as through:
-        send(through, "shorter", [Record(b"%d" % number) for number in range(100)])
-    replicate_now(spark, config_of(broker, tmp_path, "shorter"))
-    broker.kill()
-    log = broker.partition_folder("shorter", 0)
-    (segment,) = log.glob("*.log")
-    segment.write_bytes(b"")
-    for other in (*log.glob("*.index"), *log.glob("*.timeindex"), *log.glob("*.snapshot")):
-        other.unlink()
-    for checkpoint in broker.data.glob("*-checkpoint"):
-        checkpoint.unlink()
-    broker.start()
-    with pytest.raises(AboveMaximum) as raised:
-        replicate_now(spark, config_of(broker, tmp_path, "shorter"))
-    assert (raised.value.log, raised.value.offset) == ("kafka/test/shorter/0", 100)
-    with producer(broker) as through:  # where it has grown beyond again, only leader epochs tell
-        send(through, "shorter", [Record(b"another %d" % number) for number in range(150)])
-    with pytest.raises(Rewritten) as rewritten:
-        replicate_now(spark, config_of(broker, tmp_path, "shorter", on_loss="record"))
-    assert (rewritten.value.log, rewritten.value.offset) == ("kafka/test/shorter/0", 0)
-    (row,) = table(tmp_path, "incidents").to_pylist()
-    assert (row["condition"], row["action"], row["start"], row["end"]) == ("rewritten", "reported", 0, 100)
-    held = table(tmp_path, "kafka_log", "value")["value"].to_pylist()
-    assert sorted(held) == sorted(b"%d" % number for number in range(100))
+    assert group_offsets(newest_kafka, "overtaken") == {0: 100, 1: 100, 2: 100}
 
 
 @pytest.mark.nightly
 def test_topics_of_a_pattern_by_a_user_with_a_password(
     spark: SparkSession,
-    broker: KafkaBroker,
+    newest_kafka: KafkaBroker,
     kafka_keys: SecureListeners,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """SASL_SSL. Neither name nor password is anywhere: not in a table, a checkpoint, the status, or what is logged."""
     for topic in ("secure-a", "secure-b", "unwanted"):
-        create_topic(broker, topic, 2)
-        with producer(broker) as through:
+        create_topic(newest_kafka, topic, 2)
+        with producer(newest_kafka) as through:
             send(through, topic, [Record(b"%d" % number) for number in range(20)], 1)
     for name, secret in (("user", kafka_keys.user), ("password", kafka_keys.password)):
         (tmp_path / name).write_text(secret)
     lake = tmp_path / "lake"
     given = {
-        "cluster": "test", "pattern": "secure-.*", "servers": broker.sasl_server, "security_protocol": "SASL_SSL",
+        "cluster": "test", "pattern": "secure-.*", "servers": newest_kafka.sasl_server, "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": f"file:{tmp_path}/user",
         "sasl_password": f"file:{tmp_path}/password", "ssl_ca_file": str(kafka_keys.ca_file),
     }  # fmt: skip
@@ -158,31 +121,9 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
     with caplog.at_level("DEBUG"):
         replicate_now(spark, config)
         said = [caplog.text, *(str(one.as_json()) for one in topic_statuses(config))]
-    assert_replicated(lake, broker, "secure-a", "secure-b")
+    assert_replicated(lake, newest_kafka, "secure-a", "secure-b")
     assert len(said) == 3
     written = [file.read_bytes() for file in lake.rglob("*") if file.is_file()]
     for secret in (kafka_keys.user, kafka_keys.password):
         assert not any(secret in text for text in said)
         assert not any(secret.encode() in content for content in written)
-
-
-@pytest.mark.nightly
-def test_a_group_in_which_somebody_consumes(spark: SparkSession, broker: KafkaBroker, tmp_path: Path) -> None:
-    """A job does not start, and one that runs ends: by the word of who it is."""
-    register(spark)
-    create_topic(broker, "busy")
-    with producer(broker) as through:
-        send(through, "busy", [Record(b"x")] * 20)
-        config = config_of(broker, tmp_path, "busy", group="shared")
-        job = Job(spark, config, available_now=False)
-        job.start()
-        wait_until(lambda: group_offsets(broker, "busy", "shared") == {0: 20}, "the acknowledgement")
-        with java_member(broker, "shared", "classic", "busy"):
-            send(through, "busy", [Record(b"y")] * 20)
-            with pytest.raises(ConfigurationError, match="shared"):
-                job.run()
-            with pytest.raises(ConfigurationError, match="shared"):
-                replicate_now(spark, config)
-    replicate_now(spark, config)
-    assert_replicated(tmp_path, broker, "busy")
-    assert group_offsets(broker, "busy", "shared") == {0: 40}

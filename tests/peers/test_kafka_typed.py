@@ -11,9 +11,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from sinks.views.registration import register as register_tables
+from sources.kafka.isolation import Isolation
 from tests.peers.kafka import KafkaBroker
+from tests.peers.kafka_reading import COLUMNS, consumed
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
-from tests.peers.spark_kafka import consumed_by_spark
 from tests.peers.typed_orders import assert_appended, fields, read, value
 from tests.pipeline.running import replicate_now
 
@@ -49,18 +50,15 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
                     send(in_transactions, "typed-orders", [record(chance, step) for _ in range(5)])
             replicate_now(spark, config)
     given = [
-        row.asDict()
-        for row in consumed_by_spark(spark, broker, ["typed-orders"]).orderBy("partition", "offset").collect()
+        dict(zip(COLUMNS, row, strict=True)) | {"log_id": f"kafka/test/typed-orders/{partition}"}
+        for partition in range(PARTITIONS)
+        for row in consumed(broker, "typed-orders", Isolation.READ_COMMITTED, partition)
     ]
     assert len(given) == STEPS * (MESSAGES + 5)
-    expected = assert_appended(spark, tmp_path, map(_placed, given))
-    times = {(row["log_id"], row["offset"]): row["timestamp"] for row in map(_placed, given)}
+    expected = assert_appended(spark, tmp_path, given)
+    times = {(row["log_id"], row["offset"]): row["timestamp"] for row in given}
     said = {place: (row["id"], row) for place, row in expected.items()}
-    said |= {
-        (row["log_id"], row["offset"]): (bytes(row["key"]).decode(), None)
-        for row in map(_placed, given)
-        if row["value"] is None
-    }
+    said |= {(row["log_id"], row["offset"]): (row["key"].decode(), None) for row in given if row["value"] is None}
     in_log: dict[tuple[str, str], Any] = {}  # of each key the newest of each partition, which is the last there
     for (log_id, offset), (key, row) in sorted(said.items(), key=lambda one: one[0]):
         in_log[key, log_id] = (times[log_id, offset], log_id, row)
@@ -73,7 +71,3 @@ def test_a_topic_is_a_table_and_what_does_not_fit_is_apart(
     register_tables(spark, str(tmp_path), views=())
     assert {row["id"] for row in spark.table("orders").collect()} == set(of_each)
     assert len(of_each) < len(newest)
-
-
-def _placed(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "log_id": f"kafka/test/typed-orders/{row['partition']}"}

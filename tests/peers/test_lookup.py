@@ -62,7 +62,7 @@ def test_a_master_that_moves_is_followed(name_server: NameServer, tmp_path: Path
         log.bounds()
     here, there = (registered(name_server, tmp_path / place) for place in ("here", "there"))
     with here, closing(log.open_session()) as session:
-        assert eventually(lambda: found(name_server) == Address("127.0.0.1", here.port))
+        assert eventually(lambda: found(name_server) == here.address)
         log.check()
         send(here, 100)
         before = read_all(log)

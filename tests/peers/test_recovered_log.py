@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sources.access.address import Address
 from sources.offsets import LogId
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
@@ -21,7 +20,7 @@ BODY_BYTES = 300
 
 
 def send(broker: Broker, count: int, body_bytes: int = BODY_BYTES) -> None:
-    with Producer(Address("127.0.0.1", broker.port), window=1) as producer:
+    with Producer(broker.address, window=1) as producer:
         list(producer.send_all(OutgoingMessage("t", b"x" * body_bytes, queues=1) for _ in range(count)))
 
 

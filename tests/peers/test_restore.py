@@ -14,7 +14,6 @@ from sources.options import ReadOptions
 from tests.patience import wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection
-from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import job_config, replicate_now
 from tests.truth import Fixture
 
@@ -70,11 +69,3 @@ def test_a_real_broker_serves_every_message_and_goes_on(broker: Broker, fixture_
         assert offset >= fixture_550.max_offset
         assert b"after the restore" in connection.view(offset)
         assert broker.log_bytes(fixture_550.max_offset) == fixture_550.log
-
-
-def test_an_embedded_master_starts_on_it(rebuilt: Path, fixture_550: Fixture, tmp_path: Path) -> None:
-    with embedded_master(tmp_path / "store", commitlog=rebuilt) as master:
-        assert master.end == fixture_550.max_offset
-        assert master.log() == fixture_550.log
-        with Connection(master.master.address.port) as connection:
-            assert connection.send(b"after the restore") == fixture_550.max_offset

@@ -9,7 +9,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
-from sources.access.address import Address
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.peers.rocketmq import Broker
 from tests.peers.typed_orders import assert_appended, fields, read, value
@@ -30,16 +29,14 @@ def test_a_topic_is_a_table_with_what_does_not_fit_apart(
 ) -> None:
     chance = random.Random(8)
     with Broker(version, tmp_path / "broker") as broker:
-        log = {
-            "id": "rocketmq/b1", "master": f"127.0.0.1:{broker.ha_port}", "remoting": f"127.0.0.1:{broker.port}",
-        }  # fmt: skip
+        log = {"id": "rocketmq/b1", **broker.options}
         typed = {"from": ["orders"], "schema": {"id": "string", "n": "bigint", "price": "double", "late": "string"}}
         tables = [{"name": "all_orders", **typed}, {"name": "orders", **typed, "mode": "upsert", "key": ["id"]}]
         config = parse({"warehouse": str(tmp_path / "lake"), "logs": [log], "tables": tables}, where="test")
         given = []
         for step in range(STEPS):
             bodies = [value(chance, step) or b"none" for _ in range(messages // STEPS)]
-            with Producer(Address("127.0.0.1", broker.port), window=64) as producer:
+            with Producer(broker.address, window=64) as producer:
                 answers = producer.send_all(
                     OutgoingMessage("orders", body, queue_id=n % 4) for n, body in enumerate(bodies)
                 )

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from sources.access.address import Address
-from sources.access.tls import Tls
-from sources.errors import AccessDenied, ConfigurationError, LogtwinError, MasterUnreachable
-from sources.offsets import LogId
+from sources.errors import AccessDenied, ConfigurationError, LogtwinError
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.remoting import Command, RequestCode
+from sources.rocketmq.wire.remoting import RequestCode
 from sources.rocketmq.wire.security import RemotingSecurity
 from tests.patience import wait_until
 from tests.peers.rocketmq_security import Account, AclBroker, AuthBroker, Certificates
@@ -40,10 +38,7 @@ def broker(request: pytest.FixtureRequest) -> AclBroker | AuthBroker:
 
 
 def log_at(broker: AclBroker | AuthBroker, security: RemotingSecurity) -> RocketMQLog:
-    ha = Address("127.0.0.1", broker.ha_port)
-    return RocketMQLog(
-        log_id=LogId("rocketmq", "b1"), master=ha, remoting=broker.address, security=security, connect_timeout_ms=10_000
-    )
+    return broker.opened(security=security, connect_timeout_ms=10_000)
 
 
 def refusal_of(log: RocketMQLog) -> AccessDenied:
@@ -74,49 +69,23 @@ def test_an_account_with_nothing_but_its_keys_is_enough(broker: AclBroker | Auth
     assert [kind.items for kind in log.metadata() if isinstance(kind.items, LogtwinError)] == []
 
 
-def test_without_an_access_key_one_is_told_to_give_it(broker: AclBroker | AuthBroker) -> None:
+def test_who_is_not_known_is_told_what_is_missing_and_where_it_looked(
+    broker: AclBroker | AuthBroker, tmp_path: Path
+) -> None:
     error = refusal_of(log_at(broker, RemotingSecurity(tls=broker.tls)))
     assert error.expected == "access_key and secret_key of an account"
 
-
-def test_a_wrong_key_is_named_by_its_place(broker: AclBroker | AuthBroker, tmp_path: Path) -> None:
-    wrong = Account(tmp_path, "wrong")
+    wrong, unknown = Account(tmp_path, "wrong"), Account(tmp_path, "unknown")
     Path(wrong.options["access_key"].partition(":")[2]).write_text(broker.user.name)
     error = refusal_of(log_at(broker, wrong.security(broker.tls)))
     assert error.expected == "the secret key of that account"
     assert wrong.options["access_key"] in error.problem
     assert not [secret for secret in (broker.user.name, wrong.key, broker.user.key) if secret in str(error)]
 
-
-def test_an_unknown_account_is_named_by_its_place(broker: AclBroker | AuthBroker, tmp_path: Path) -> None:
-    unknown = Account(tmp_path, "unknown")
     error = refusal_of(log_at(broker, unknown.security(broker.tls)))
     assert error.expected in ("an account of that name", "a user of that name")
     assert unknown.options["access_key"] in str(error.found)
     assert not [secret for secret in (unknown.name, unknown.key) if secret in str(error)]
-
-
-def test_a_permission_that_is_missing_is_named(broker: AclBroker | AuthBroker) -> None:
-    """Of a request that needs one, which logtwin's own do not: the account may not send to a topic."""
-    fields = {"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
-    fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false", "n": "b1"}
-    with broker.client() as client, pytest.raises(AccessDenied) as caught:
-        client.call(Command(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=b"x"))
-    assert caught.value.expected == "the permission that the remark names"
-    assert "orders" in str(caught.value.found)
-    assert "310 SEND_MESSAGE_V2" in caught.value.problem
-
-
-@pytest.mark.nightly
-def test_an_account_that_is_taken_out_is_refused_on_the_connection_that_it_has(acl: AclBroker) -> None:
-    with acl.client() as client:
-        client.broker_config()
-        acl.set_accounts(acl.admin)
-        try:
-            wait_until(lambda: missing(client) == "an account of that name", "the broker's second look at the file")
-        finally:
-            acl.set_accounts(acl.user, acl.admin)
-        wait_until(lambda: missing(client) is None, "the account's return")
 
 
 def test_a_user_who_is_disabled_or_deleted_is_refused_on_the_connection_that_it_has(
@@ -163,24 +132,3 @@ def test_tls_that_does_not_fit_is_final(
         client.broker_config()
     assert not caught.value.is_transient
     assert f"{host}:{auth_broker.port}" in str(caught.value)
-
-
-def test_a_host_name_need_not_be_checked(auth_broker: AuthBroker, certificates: Certificates) -> None:
-    security = auth_broker.user.security(replace(certificates.tls, check_hostname=False))
-    with RemotingClient(Address("127.0.0.1", auth_broker.port), security=security) as client:
-        assert client.broker_config()["authenticationEnabled"] == "true"
-
-
-def test_without_tls_a_broker_that_wants_it_hangs_up_and_the_hint_says_so(auth_broker: AuthBroker) -> None:
-    with (
-        pytest.raises(MasterUnreachable, match="tls = true"),
-        RemotingClient(auth_broker.address, security=auth_broker.user.security()) as client,
-    ):
-        client.broker_config()
-
-
-@pytest.mark.nightly
-def test_a_broker_s_own_certificate_for_tests_is_not_trusted(acl: AclBroker) -> None:
-    """A broker that nobody has set up for TLS takes it (permissive), with a certificate that it makes for itself."""
-    with pytest.raises(ConfigurationError, match="not trusted"):
-        RemotingClient(acl.address, security=acl.user.security(Tls(check_hostname=False)))

@@ -24,7 +24,7 @@ from pipeline.system.cache import cache_folder
 from sources.datasource import register
 from sources.errors import AccessDenied
 from sources.registry import open_log
-from sources.rocketmq.wire.remoting import Command, RequestCode
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
@@ -92,12 +92,10 @@ def _is_found(log: object) -> bool:
 
 def send(site: Site, count: int) -> bytes:
     """So many messages, as the broker's admin; all that its log holds then."""
-    fields = {"a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
-    fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false", "n": "b1"}
-    with site.broker.client(site.broker.admin.security(site.broker.tls)) as client:
-        for number in range(count):
-            body = f"message {number}".encode()
-            client.call(Command(RequestCode.SEND_MESSAGE_V2, ext_fields=fields, body=body))
+    admin = site.broker.admin.security(site.broker.tls)
+    with Producer(site.broker.address, security=admin) as producer:
+        list(producer.send_all(OutgoingMessage("orders", b"message %d" % number) for number in range(count)))
+    with site.broker.client(admin) as client:
         return site.broker.log_bytes(client.commit_log_bounds().end)
 
 

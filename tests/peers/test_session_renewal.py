@@ -27,10 +27,9 @@ def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
     """As 4.x does at once when none is connected."""
     settings: dict[str, str | int] = {"brokerRole": "SYNC_MASTER", "slaveTimeout": 60_000}
     with Broker("4.9.7", tmp_path, settings) as broker, Proxy(broker.ha_port) as proxy:
-        remoting = Address("127.0.0.1", broker.port)
-        master = BrokerAt(master=Address("127.0.0.1", proxy.port), broker=remoting)
+        master = BrokerAt(master=Address("127.0.0.1", proxy.port), broker=broker.address)
         with closing(HASession(master, LogId("rocketmq", "b1"), renew_after_s=0.1)) as session:
-            with Producer(remoting) as producer:
+            with Producer(broker.address) as producer:
                 assert producer.send(OutgoingMessage("renewed", b"alone")).code == ResponseCode.SLAVE_NOT_AVAILABLE
             session.acknowledge(master.maximum())
             assert eventually(lambda: session.state.connected_since is not None)
@@ -38,7 +37,7 @@ def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
             follower = threading.Thread(target=lambda: follow(session, master, is_over))
             follower.start()
             codes = []
-            with Producer(remoting) as producer:
+            with Producer(broker.address) as producer:
                 while proxy.connections < RENEWALS:
                     codes.append(producer.send(OutgoingMessage("renewed", b"held")).code)
             is_over.set()

@@ -86,25 +86,6 @@ def route(names: NameServer, topic: str) -> dict[str, Any] | None:
     return found
 
 
-@pytest.mark.parametrize("version", EACH_VERSION)
-def test_a_real_name_server_knows_the_master_while_it_runs(tmp_path: Path, version: str) -> None:
-    """Also one that has exactly one topic, which 5.x does not take at first."""
-    with NameServer(version, tmp_path / "names") as names:
-        settings = registered_master(tmp_path / "master", names)
-        with running_master(settings) as master:
-            with Producer(master.address) as producer:
-                assert producer.send(OutgoingMessage("orders", b"x", queues=3)).is_stored
-            wait_until(lambda: route(names, "orders") is not None, "the topic at the name server")
-            found = route(names, "orders")
-            assert found is not None
-            assert [broker["brokerAddrs"] for broker in found["brokerDatas"]] == [{"0": str(master.address)}]
-            assert [(queue["brokerName"], queue["writeQueueNums"], queue["perm"]) for queue in found["queueDatas"]] == [
-                ("b1", 3, 6)
-            ]
-            assert route(names, "TBW102") is not None
-        wait_until(lambda: route(names, "orders") is None, "the name server to forget the master")
-
-
 @pytest.mark.nightly
 @pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
 def test_a_real_slave_fetches_metadata_from_its_master(tmp_path: Path, version: str) -> None:

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import closing
 
 import pytest
 
-from sources.access.address import Address
-from sources.datasource import OffsetStreamReader, SourceOptions, to_json
-from sources.errors import ConfigurationError
 from sources.master import Session
-from sources.offsets import LogId, Offset, OffsetRange
-from sources.options import parse_options
+from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
-from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.ha import encode_report
 from sources.rocketmq.wire.remoting import ResponseCode
-from tests.patience import eventually
-from tests.peers.cluster import configured
-from tests.peers.counted import counting, counting_connections, listed
+from tests.patience import eventually, wait_until
+from tests.peers.cluster import configured, connections_of
+from tests.peers.counted import HOUSEKEEPING_MS, counting
 from tests.peers.rocketmq import Broker
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -35,16 +29,9 @@ BATCHES = 10
 
 @pytest.fixture(scope="module")
 def broker(broker_550: Broker) -> Iterator[Broker]:
-    with counting_connections(broker_550) as running:
-        yield running
-
-
-def log_of(broker: Broker) -> RocketMQLog:
-    return RocketMQLog(
-        log_id=LogId("rocketmq", "b1"),
-        master=Address("127.0.0.1", broker.ha_port),
-        remoting=Address("127.0.0.1", broker.port),
-    )
+    with configured(broker_550, inSyncReplicas=3, slaveTimeout=1000, haHousekeepingInterval=HOUSEKEEPING_MS):
+        wait_until(lambda: connections_of(broker_550) == [], "the end of others' connections")
+        yield broker_550
 
 
 def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
@@ -59,14 +46,14 @@ def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
 
 
 def send_waiting(broker: Broker, codes: list[int]) -> None:
-    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
+    with Producer(broker.address, window=32) as producer:
         codes += [
             result.code for result in producer.send_all(OutgoingMessage("turns", b"x" * 500) for _ in range(MESSAGES))
         ]
 
 
 def test_one_replica_is_counted_once(broker: Broker) -> None:
-    log = log_of(broker)
+    log = broker.opened()
     codes: list[int] = []
     position = log.bounds().end
     sender = threading.Thread(target=send_waiting, args=(broker, codes))
@@ -87,12 +74,12 @@ def test_one_replica_is_counted_once(broker: Broker) -> None:
 
 
 def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_data(broker: Broker) -> None:
-    log = log_of(broker)
+    log = broker.opened()
     start = log.bounds().end
     with (
         closing(log.open_session()) as session,
-        connect(Address("127.0.0.1", broker.ha_port), timeout_ms=5000) as slave,
-        Producer(Address("127.0.0.1", broker.port)) as producer,
+        connect(broker.ha_address, timeout_ms=5000) as slave,
+        Producer(broker.address) as producer,
         ThreadPoolExecutor(1) as pool,
     ):
         answer = pool.submit(producer.send, OutgoingMessage("turns", b"both"))
@@ -102,51 +89,3 @@ def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_
         assert not answer.done()
         assert read_batch(log, session, start) == end
         assert answer.result(20).code == ResponseCode.SUCCESS
-
-
-def test_tasks_that_died_are_forgotten_before_the_session_is_back(broker: Broker) -> None:
-    log = log_of(broker)
-    end = log.bounds().end
-    with closing(log.open_session()) as session, ExitStack() as hung:
-        session.acknowledge(end)
-        assert eventually(lambda: log.acknowledged_by_master() == end)
-        with counting(broker) as counts:
-            with pytest.raises(ZeroDivisionError), session.reading():
-                assert eventually(lambda: counts[-1] == 0)  # the session has left
-                dead = hung.enter_context(connect(Address("127.0.0.1", broker.ha_port), timeout_ms=5000))
-                dead.sendall(encode_report(end))  # a task reports, and is heard no more
-                assert eventually(lambda: counts[-1] == 1)
-                raise ZeroDivisionError
-            assert eventually(lambda: counts[-1] == 0)
-            assert eventually(lambda: counts[-1] == 1)
-        assert set(counts) == {0, 1}
-
-
-def test_a_count_that_is_changed_is_heeded_at_the_next_batch(broker: Broker) -> None:
-    log = log_of(broker)
-    position = log.bounds().end
-    with closing(log.open_session()) as session, RemotingClient(Address("127.0.0.1", broker.port)) as client:
-        with configured(broker, inSyncReplicas=2):
-            session.acknowledge(position)
-            assert eventually(lambda: log.acknowledged_by_master() == position)
-            with session.reading():
-                assert listed(client) == 1
-        with session.reading():
-            assert listed(client) == 0
-        assert eventually(lambda: listed(client) == 1)
-
-
-def test_a_stream_of_records_is_refused(broker: Broker) -> None:
-    """Whoever streams records has committed nothing, so no producer may be answered for it."""
-    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
-        list(producer.send_all(OutgoingMessage("stream", b"x" * 500) for _ in range(20)))
-    log = log_of(broker)
-    end = log.bounds().end
-    options = parse_options(SourceOptions, {"path": "elsewhere"}, where="test")
-    reader = OffsetStreamReader(log, options)
-    with counting(broker) as counts, pytest.raises(ConfigurationError) as caught:
-        list(itertools.chain(*map(reader.read, reader.partitions(to_json(Offset(end - 600)), to_json(end)))))
-    error = caught.value
-    assert error.log == "rocketmq/b1"
-    assert "brokerRole=SYNC_MASTER" in str(error)
-    assert set(counts) == {0}

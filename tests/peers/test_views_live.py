@@ -17,6 +17,7 @@ from tests.peers.java_client import java_client
 from tests.peers.live_replica import AT_REST, GROUPS, Live, live_replica
 from tests.peers.logical_side import consumer_progress, count_of, delay_offsets
 from tests.peers.replicating import replicating, wait_for_all
+from tests.peers.wire import Connection
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
@@ -124,9 +125,8 @@ def test_a_query_sees_one_commit_while_the_log_grows(live: Live, tmp_path: Path)
             looks += live.rows(LOOK)
         client.go_on()
         transfers = AT_REST["transfers"] + len(client.said().of("transfers", "committed"))
-        wait_until(
-            lambda: count_of(live.connection, "transfers") == transfers, "the last transfer, which nobody awaits"
-        )
+        with Connection(live.broker.port) as connection:  # the broker ends one that was idle for two minutes
+            wait_until(lambda: count_of(connection, "transfers") == transfers, "the last transfer, which nobody awaits")
         wait_for_all(job, live.broker)
     for look in looks:
         assert look["messages"] == look["committed"] == look["entries"]

@@ -18,8 +18,7 @@ from sources.offsets import LogId
 from tests.dister.twin import Twin
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_traffic import Record, producer, send
-from tests.peers.kafka_twin import assert_accounted, state_of
-from tests.peers.spark_kafka import assert_equal, consumed_by_spark, replicated
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.read_back import assert_whole, rebuilt, table_of
@@ -137,7 +136,7 @@ def test_a_topic_goes_on_beside_them(spark: SparkSession, found: Found) -> None:
                 send(through, "orders", [Record(b"new %d" % number) for number in range(MORE)], partition)
         found.write_on()
         replicate_now(spark, found.config)
-        rows = assert_equal(replicated(spark, found.lake), consumed_by_spark(spark, broker, ["orders"]))
+        rows = assert_replicated(found.lake, broker, "orders")
     assert rows == 2 * (2 * MESSAGES + MORE)
     assert_accounted(spark, found.lake, "orders")
     after = state_of(spark, found.lake, "orders")

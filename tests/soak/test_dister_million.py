@@ -5,8 +5,6 @@ The tenth to twentieth batch are compared with the last ten: by then everything 
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.dister.odd_leader import OddLeader
-from tests.resident import PROJECT, held_mib
+from tests.resident import held_mib, run_watched
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 
@@ -41,27 +39,6 @@ class Sample:
     java_mib: float
 
 
-def write_leader(folder: Path) -> int:
-    with OddLeader(folder, group="million", seed=1) as node:
-        return node.set_many({f"key {number * 7919 % KEYS:05}": f"value {number:07}"} for number in range(ENTRIES))
-
-
-def replicate(job: Path, poll_s: float = 0.2) -> tuple[list[Sample], str]:
-    """Run the job to its end, and look at its memory meanwhile; what it said."""
-    samples: list[Sample] = []
-    command = [sys.executable, "-m", "pipeline", "replicate", "--config", str(job), "--available-now"]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        while process.poll() is None:
-            held = held_mib(process.pid)
-            python = max((mib for name, mib in held if name != "java"), default=0.0)
-            java = max((mib for name, mib in held if name == "java"), default=0.0)
-            samples.append(Sample(time.time(), python, java))
-            time.sleep(poll_s)
-        said = process.stdout.read() if process.stdout else ""
-    assert process.returncode == 0, said[-3000:]
-    return samples, said
-
-
 def committed_at_s(lake: Path) -> list[float]:
     """When each batch was committed, in seconds since 1970, by the ledger."""
     rows = DeltaTable(str(lake / "ledger")).to_pyarrow_table(columns=["start", "records", "committed_at"])
@@ -71,14 +48,23 @@ def committed_at_s(lake: Path) -> list[float]:
 
 
 def test_a_million_entries(tmp_path: Path) -> None:
-    last_id = write_leader(tmp_path / "leader")
+    with OddLeader(tmp_path / "leader", group="million", seed=1) as node:
+        last_id = node.set_many({f"key {at * 7919 % KEYS:05}": f"value {at:07}"} for at in range(ENTRIES))
     job = tmp_path / "job.toml"
     job.write_text(
         f'warehouse = "{tmp_path}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'
         '"spark.driver.extraJavaOptions" = "-Xms512m"\n'
         f'[[logs]]\nid = "dister/million"\npath = "{tmp_path}/leader"\nmax_entries_per_trigger = {BATCH}\n'
     )
-    samples, said = replicate(job)
+    samples: list[Sample] = []
+
+    def look(pid: int) -> None:
+        held = held_mib(pid)
+        python = max((mib for name, mib in held if name != "java"), default=0.0)
+        java = max((mib for name, mib in held if name == "java"), default=0.0)
+        samples.append(Sample(time.time(), python, java))
+
+    said = run_watched(["replicate", "--config", str(job), "--available-now"], look)
     assert f"done at offset {last_id + 1}" in said
 
     commits = committed_at_s(tmp_path / "lake")

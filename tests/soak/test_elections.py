@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.patience import wait_until
-from tests.peers.elected import ElectedGroup, elected_group
+from tests.peers.elected import elected_group
 from tests.peers.replicating import (
     assert_holds,
     assert_same_as_files,
@@ -45,7 +45,8 @@ def test_ten_elections(spark: SparkSession, tmp_path: Path) -> None:
                 during = pool.submit(Sender(master.port, f"during-{turn}").send, 300, rate_per_s=150)
                 time.sleep(1)
                 if turn % 3 == 2:
-                    _restart_a_controller(group, turn // 3)
+                    group.name_servers[turn // 3].kill()
+                    group.name_servers[turn // 3].start()
                 master.kill()
                 before, master = master, group.await_another_master(master)
                 elected_at_s = time.monotonic()
@@ -75,8 +76,3 @@ def _first_answer(master: Broker, topic: str) -> list[Sent]:
 
     wait_until(is_taken, "a master that takes messages")
     return sent
-
-
-def _restart_a_controller(group: ElectedGroup, number: int) -> None:
-    group.name_servers[number].kill()
-    group.name_servers[number].start()

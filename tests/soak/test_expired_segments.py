@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from sources.access.address import Address
 from sources.offsets import LogId, Offset
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.remote_broker import BrokerAt
@@ -40,7 +39,7 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 
 def send(broker: Broker, count: int) -> None:
-    with Producer(Address("127.0.0.1", broker.port), window=32) as producer:
+    with Producer(broker.address, window=32) as producer:
         list(producer.send_all(OutgoingMessage("expiring", b"x" * 4000) for _ in range(count)))
 
 
@@ -59,11 +58,10 @@ def expire_the_first(broker: Broker) -> list[Path]:
 @pytest.mark.parametrize("renew_after_s", [RENEW_AFTER_S, 3600.0], ids=["renewed", "as long"])
 def test_a_file_goes_when_its_time_has_come(broker: Broker, renew_after_s: float) -> None:
     """And what is seen where a connection has stood as long as the file's time: it is kept, then unmapped."""
-    remoting = Address("127.0.0.1", broker.port)
-    master = BrokerAt(master=Address("127.0.0.1", broker.ha_port), broker=remoting)
+    master = BrokerAt(master=broker.ha_address, broker=broker.address)
     with (
         closing(HASession(master, LogId("rocketmq", "b1"), renew_after_s=renew_after_s)) as session,
-        RemotingClient(remoting) as client,
+        RemotingClient(broker.address) as client,
     ):
         session.acknowledge(Offset(1000))
         assert eventually(lambda: session.state.connected_since is not None)

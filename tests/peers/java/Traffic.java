@@ -27,7 +27,6 @@ import org.apache.rocketmq.common.message.MessageExt;
  * sent      fate, topic, queue, queue offset, offset message id, unique key, keys, tags, body in hexadecimal; the
  *           numbers and the id are of where the broker put it first
  * checked   unique key of a transaction that the broker asked for
- * consumed  group, topic, physical offset, unique key, how often it had been redelivered
  *
  * Arguments: the address of a name server; "all" for some of everything, or "grow" for messages without end. With "all"
  * it waits for a byte on standard input before it sends transactions that are to stay pending, with "grow" it ends then.
@@ -200,11 +199,9 @@ public class Traffic {
 
     /** Consumes what has no fate; a fate tells how often it fails, and what is to become of it then. */
     static class Consuming implements MessageListenerConcurrently {
-        final String group;
         final CountDownLatch consumptions;
 
-        Consuming(String group, CountDownLatch consumptions) {
-            this.group = group;
+        Consuming(CountDownLatch consumptions) {
             this.consumptions = consumptions;
         }
 
@@ -213,7 +210,6 @@ public class Traffic {
             MessageExt message = messages.get(0);  // one at a time, unless told otherwise
             String fate = message.getProperties().getOrDefault("fate", "");
             int times = message.getReconsumeTimes();
-            say("consumed", group, message.getTopic(), message.getCommitLogOffset(), MessageClientIDSetter.getUniqID(message), times);
             consumptions.countDown();
             if (fate.isEmpty() || fate.equals("recovers") && times > 0) {
                 return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
@@ -233,7 +229,7 @@ public class Traffic {
         consumer.setPollNameServerInterval(500);  // its retry topic is made when it is there
         consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         consumer.subscribe(topic, "*");
-        consumer.registerMessageListener(new Consuming(group, consumptions));
+        consumer.registerMessageListener(new Consuming(consumptions));
         consumer.start();
         return consumer;
     }
