@@ -36,6 +36,7 @@ class Work(StrEnum):
     QUESTIONS = auto()
     MEMORY = auto()
     MANY_LOGS = auto()
+    MANY_PARTITIONS = auto()
     WAITING = auto()
     CLUSTER = auto()
 

@@ -1,19 +1,16 @@
-"""Some logs in one job, over HA from as many embedded masters, with the same number of messages a second in all.
+"""Some logs in one job, with the same number of messages a second in all.
 
-The masters and their producer are one process (`bench.masters`). It sends 2,000 messages of 1 KB a second, to one
-master after the other. The job has its defaults, with metadata. Once every log has its first commit, 30 s pass. The
-next 60 s are measured: the records committed, how long after it was stored a message became visible (as in
-`bench.freshness`), and the processor time and memory of the job's processes. Then nothing is sent for 10 s, to measure
-the processor time of an idle job.
+The masters and their producer are one process (`bench.load`). It sends 2,000 messages of 1 KB a second, to one log
+after the other. The job has its defaults, with metadata. Once every log has its first commit, some time passes. Then
+are measured: the records committed, how long after it was stored a message became visible (as in `bench.freshness`),
+and the processor time and memory of the job's processes. Then nothing is sent for 10 s, to measure the processor time
+of an idle job.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,33 +18,49 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import psutil
 from pyspark.sql import SparkSession
 
 from bench.contest import Settings, percentile
-from bench.contestants import config_of
 from bench.freshness import TOPIC, ArrivedRows, rows
+from bench.load import running_load
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.system.child_process import child_process
 from sinks.batch.result import BatchStep
-from sinks.tables import LOG
-from sources.registry import open_log
-from tests.resident import PROJECT, held_mib
+from sinks.tables import TableSpec
+from tests.resident import below, held_mib
 
 RATE_PER_S = 2000
-WARM_UP_S, MEASURED_S, IDLE_S = 30, 60, 10
+IDLE_S = 10
 PATIENCE_S = 240.0
 _STOP_WITHIN_S = 120.0
 _SETTLE_S = 2.0
 _LOOK_EVERY_S = 0.05
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Masters:
+    """Masters for `bench.load`: `config` makes the job's configuration, of the warehouse and what `module` says.
+
+    `table` gets their records, whose column `stored` says when the master stored them.
+    """
+
+    module: str
+    config: Callable[[Path, Any], Config]
+    table: TableSpec
+    stored: str
+    warm_up_s: int
+    measured_s: int
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The result of one run. `cores` are processor seconds a second by kind of the job's processes, `held_mib` is the
+    """The result of one run. `first_s` is the time from the job's start until its first commit, `start_s` until each
+    log has one. `cores` are processor seconds a second by kind of the job's processes, `held_mib` is the
     memory of all processes of a kind, without mapped files, and `processes` their number.
     """
 
@@ -55,6 +68,7 @@ class Live:
     p50_ms: float
     p99_ms: float
     commits: int
+    first_s: float
     start_s: float
     cores: Mapping[str, float]
     idle_cores: Mapping[str, float]
@@ -109,42 +123,49 @@ def running(
             end.result(_STOP_WITHIN_S)
 
 
-def live(spark: SparkSession, settings: Settings, count: int) -> Live:
+def live(spark: SparkSession, settings: Settings, masters: Masters, count: int) -> Live:
     """Run a job of `count` logs. Raises SystemExit unless every message that was sent is in the table once."""
     folder = settings.folder / "live"
     folder.mkdir()
-    warm_up_s, measured_s = settings.scaled(WARM_UP_S, least=2), settings.scaled(MEASURED_S, least=4)
-    with _masters(folder, count) as masters:
-        config = _config(folder / "lake", json.loads(_said(masters)))
+    warm_up_s, measured_s = settings.scaled(masters.warm_up_s, least=2), settings.scaled(masters.measured_s, least=4)
+    with running_load(masters.module, folder, count, RATE_PER_S, TOPIC) as load:
+        config = masters.config(folder / "lake", load.masters)
+        table = Path(masters.table.path(config.warehouse))
         started_s = time.monotonic()
         with running(spark, config) as run:
-            run.until(lambda logs: all(one.commits for one in logs))
+            run.until(lambda logs: any(one.commits for one in logs))
+            first_s = time.monotonic() - started_s
+            run.until(_all_have_begun)
             start_s = time.monotonic() - started_s
             time.sleep(warm_up_s)
             begin_ms, before = time.time() * 1000, run.progress()
-            cores = _cores_over(measured_s, masters.pid)
-            held, processes = _memory(masters.pid)
+            cores = _cores_over(measured_s, load.pid)
+            held, processes = _memory(load.pid)
             end_ms, after = time.time() * 1000, run.progress()
-            stored = _stop_sending(masters)
-            run.until_at([open_log(one).bounds().end for one in config.logs])
+            stored = load.stop_sending()
+            run.until(lambda _: len(rows(table, masters.stored).offsets) >= stored)
             time.sleep(_SETTLE_S)
-            idle_cores = _cores_over(settings.scaled(IDLE_S, least=2), masters.pid)
-    found = rows(Path(LOG.path(config.warehouse)), "store_timestamp")
+            idle_cores = _cores_over(settings.scaled(IDLE_S, least=2), load.pid)
+    found = rows(table, masters.stored)
     if len(found.offsets) != stored:
         raise SystemExit(f"many logs: {len(found.offsets):,} rows of {count} logs, {stored:,} were stored")
     shutil.rmtree(folder)
     one = Live(
+        first_s=round(first_s, 1),
         start_s=round(start_s, 1),
         cores=cores,
         idle_cores=idle_cores,
         step_ms=_step_ms(before, after),
         held_mib=held,
         processes=processes,
-        commits=sum(one.commits for one in after) - sum(one.commits for one in before),
-        **_rates(found, begin_ms, end_ms),
+        **rates(found, begin_ms, end_ms),
     )
     print(f"many logs, live, {count}: {one}", flush=True)
     return one
+
+
+def _all_have_begun(logs: list[Progress]) -> bool:
+    return all(one.commits and all((at.position or 0) > 0 for at in one.partitions.values()) for one in logs)
 
 
 def _memory(aside: int) -> tuple[dict[str, int], dict[str, int]]:
@@ -157,39 +178,8 @@ def _memory(aside: int) -> tuple[dict[str, int], dict[str, int]]:
     return {program: round(held) for program, held in mib.items()}, dict(processes)
 
 
-def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:
-    logs = [
-        {"id": f"rocketmq/log-{number}", "remoting": remoting, "master": ha}
-        for number, (remoting, ha) in enumerate(addresses)
-    ]
-    return config_of(lake, metadata=True, logs=logs)
-
-
-@contextmanager
-def _masters(folder: Path, count: int) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "bench.masters", str(folder), str(count), str(RATE_PER_S), TOPIC]
-    with child_process(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
-
-
-def _said(masters: subprocess.Popen[str]) -> str:
-    """The next line of `masters`. Raises SystemExit if the process has ended instead."""
-    line = masters.stdout.readline() if masters.stdout else ""
-    if not line:
-        raise SystemExit("the masters have ended")
-    return line
-
-
-def _stop_sending(masters: subprocess.Popen[str]) -> int:
-    """Stop the producer. Returns how many messages all masters have stored."""
-    if masters.stdin:
-        masters.stdin.write("\n")
-        masters.stdin.flush()
-    return sum(json.loads(_said(masters)))
-
-
-def _rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, float]:
-    """The rate of rows committed in that time, and the delays of rows stored in it."""
+def rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, Any]:
+    """The commits of that time and the rate of their rows, and the delays of rows stored in it."""
     is_committed = (found.visible_ms >= begin_ms) & (found.visible_ms < end_ms)
     is_stored = (found.stored_ms >= begin_ms) & (found.stored_ms < end_ms)
     waited_ms = (found.visible_ms - found.stored_ms)[is_stored].tolist()
@@ -197,6 +187,7 @@ def _rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, floa
         "records_per_s": round(float(is_committed.sum()) / (end_ms - begin_ms) * 1000, 1),
         "p50_ms": round(percentile(waited_ms, 0.5)),
         "p99_ms": round(percentile(waited_ms, 0.99)),
+        "commits": len(np.unique(found.visible_ms[is_committed])),
     }
 
 
@@ -223,11 +214,10 @@ def _processor_s(aside: int) -> dict[str, float]:
     ours = psutil.Process()
     times = ours.cpu_times()
     spent_s = {"driver": times.user + times.system, "jvm": 0.0, "workers": 0.0}
-    for process in ours.children(recursive=True):
+    for process in below(ours, aside):
         with suppress(psutil.Error):
             times = process.cpu_times()
-            if process.pid != aside:
-                name = "jvm" if Path(process.exe()).name == "java" else "workers"
-                spent_s[name] += times.user + times.system
-                spent_s["workers"] += times.children_user + times.children_system
+            name = "jvm" if Path(process.exe()).name == "java" else "workers"
+            spent_s[name] += times.user + times.system
+            spent_s["workers"] += times.children_user + times.children_system
     return spent_s

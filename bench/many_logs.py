@@ -5,9 +5,9 @@ parts. It compares records/s from that moment to the last commit, which includes
 trigger. The start of the job is left out, and is in the details. All logs have the same bytes, as hard links, under
 different ids.
 
-*Live*, over HA, in one round, because it takes minutes: see `bench.many_live`. It compares the rate, the freshness of
-records, the time until all logs have their first commit, and the memory of all processes. The processor time of an idle
-job has a fixed bound.
+*Live*, over HA from embedded masters, in one round, because it takes minutes: see `bench.many_live`. It compares the
+rate, the freshness of records, the time until all logs have their first commit, and the memory of all processes. The
+processor time of an idle job has a fixed bound.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
 from bench.contestants import commits, config_of
-from bench.many_live import RATE_PER_S, live, running
+from bench.many_live import RATE_PER_S, Masters, live, running
 from bench.peers import plain_session
+from pipeline.config.configuration import Config
 from sinks.tables import LOG
 from tests.large_log import write_large_log
 from tests.resident import MIB
@@ -121,8 +122,21 @@ def _caught_up(spark: SparkSession, log: Path, files: int, count: int) -> Caught
     return CaughtUp(start_s, rows / (backlog[-1].at_ms - appeared_ms) * 1000)
 
 
+def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:
+    logs = [
+        {"id": f"rocketmq/log-{number}", "remoting": remoting, "master": ha}
+        for number, (remoting, ha) in enumerate(addresses)
+    ]
+    return config_of(lake, metadata=True, logs=logs)
+
+
+MASTERS = Masters(
+    module="bench.masters", config=_config, table=LOG, stored="store_timestamp", warm_up_s=30, measured_s=60
+)
+
+
 def _live(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
-    taken = {count: live(spark, settings, count) for count in _counts(settings)}
+    taken = {count: live(spark, settings, MASTERS, count) for count in _counts(settings)}
     details = {f"{number} logs": asdict(one) for number, one in taken.items()}
     for count in list(taken)[1:]:
         many, one = taken[count], taken[1]

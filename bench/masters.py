@@ -1,14 +1,12 @@
 """Embedded masters and a producer for all of them, in one process: ``python -m bench.masters FOLDER COUNT RATE TOPIC``.
 
-It prints the masters' addresses as one line of JSON, and sends messages of 1 KB from then on, RATE a second in all, to
-one master after the other. A line of input ends the sending: then it prints how many messages each master has stored.
-The masters serve until the input ends.
+They get messages of 1 KB, RATE a second in all, one master after the other. What the process says, and when it ends, is
+in `bench.load`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import sys
 import threading
@@ -16,6 +14,7 @@ import time
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
+from bench.load import line_awaited, say
 from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
@@ -45,11 +44,9 @@ async def serve(folder: Path, count: int, rate_per_s: float, topic: str) -> None
             await master.start()
             opened.push_async_callback(master.stop)
             masters.append(master)
-        _say([[str(master.address), str(master.ha_address)] for master in masters])
-        stopping = threading.Event()
-        threading.Thread(target=_await_line, args=(stopping,), daemon=True).start()
+        say([[str(master.address), str(master.ha_address)] for master in masters])
         addresses = [master.address for master in masters]
-        _say(await asyncio.to_thread(send, addresses, rate_per_s, topic, stopping))
+        say(await asyncio.to_thread(send, addresses, rate_per_s, topic, line_awaited()))
         await asyncio.to_thread(sys.stdin.read)
 
 
@@ -76,16 +73,6 @@ def send(addresses: list[Address], rate_per_s: float, topic: str, stopping: thre
                     raise SystemExit(f"a master refused a message: {results}")
                 stored[place] += len(results)
     return stored
-
-
-def _await_line(stopping: threading.Event) -> None:
-    sys.stdin.readline()
-    stopping.set()
-
-
-def _say(value: object) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

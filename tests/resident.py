@@ -43,21 +43,26 @@ def _anonymous_mib(process: psutil.Process) -> float:
 
 
 def held_mib(pid: int, aside: int | None = None) -> list[tuple[str, float]]:
-    """Program and memory of a process and each below it but `aside`; none of one that has ended meanwhile.
+    """Program and memory of a process and each below it, but `aside` and those below it; none of one that has ended.
 
     The program is that of the executable: a process that the JVM is just forking has its memory, but the name of
     whichever thread forks it.
     """
     held: list[tuple[str, float]] = []
     try:
-        for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-            if process.pid == aside:
-                continue
+        for process in [psutil.Process(pid), *below(psutil.Process(pid), aside)]:
             with contextlib.suppress(psutil.Error, OSError):
                 held.append((Path(process.exe()).name, _anonymous_mib(process)))
     except psutil.Error:
         return held
     return held
+
+
+def below(process: psutil.Process, aside: int | None = None) -> list[psutil.Process]:
+    """All processes below `process`, but `aside` and those below it."""
+    found = process.children(recursive=True)
+    left_out = [one for root in found if root.pid == aside for one in (root, *root.children(recursive=True))]
+    return [one for one in found if one not in left_out]
 
 
 def heap_mib(pid: int) -> float:
