@@ -33,7 +33,7 @@ from tests.pipeline.running import job_config
 from tests.sinks.accounts import incident
 from tests.sinks.batches import Solo, opened, ranges
 from tests.sinks.killed import Killed
-from tests.sinks.spans import span
+from tests.spans import span
 from tests.truth import Fixture
 
 LOG = LogId.parse("rocketmq/test")

@@ -27,7 +27,7 @@ from sources.errors import (
 )
 from sources.loss import Condition, OnLoss
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.spans import span
+from tests.spans import span
 
 POSITION = Offset(500)
 

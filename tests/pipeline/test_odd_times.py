@@ -17,7 +17,7 @@ from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.tables import LEDGER_SCHEMA
 from sources.master import TIMESTAMP
 from sources.offsets import LogId, Offset
-from tests.sinks.spans import span
+from tests.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 NOON_US = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC

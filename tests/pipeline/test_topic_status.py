@@ -19,7 +19,7 @@ from sinks.state.log_state import LogState
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import Offset
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
-from tests.sinks.spans import span
+from tests.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 OPTIONS = ReplicatedTopicOptions(id="kafka/east/orders", servers="10.0.0.5:9092")

@@ -22,7 +22,7 @@ from sources.errors import LogtwinError
 from sources.master import Chunk, Damage, Planned, PlannedSplit, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, Position
 from tests.sinks.memory_master import MemoryMaster, RecordingSession, raw_bytes
-from tests.sinks.spans import span
+from tests.spans import span
 
 
 def named(name: str) -> LogId:

@@ -16,7 +16,7 @@ from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Mast
 from sources.loss import Condition
 from sources.offsets import Offset
 from tests.sinks.accounts import incident
-from tests.sinks.spans import span
+from tests.spans import span
 
 LOG = "rocketmq/broker-a"
 BAD, WRONG, GONE = Condition.CHECKSUM_FAILURE, Condition.UNDECODABLE, Condition.GAP

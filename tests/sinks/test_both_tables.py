@@ -22,7 +22,7 @@ from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
 from tests.sinks.at_once import at_once
 from tests.sinks.long_log import file_of
-from tests.sinks.spans import span
+from tests.spans import span
 
 A = {"log_id": "rocketmq/broker-a"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sinks.batch.coverage import Covered, check_offsets, check_records, one_batch, prove
 from sources.errors import CoverageError
 from sources.offsets import Offset
-from tests.sinks.spans import span
+from tests.spans import span
 
 
 def piece(start: int, end: int, last: int) -> Covered:

@@ -36,7 +36,7 @@ from tests.sinks.memory_partition import (
     ScriptedPartition,
     partitions,
 )
-from tests.sinks.spans import span
+from tests.spans import span
 
 HOLED = (0, 1, 2, 7, 8, 19, 20, 21, 33)
 TOPIC = partitions(HOLED, tuple(range(40)), (), end=40)

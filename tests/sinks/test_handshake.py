@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sinks.batch.handshake import Append, Replay, clip, decide
 from sources.errors import Gap
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.spans import span
+from tests.spans import span
 
 few = st.integers(min_value=0, max_value=12)
 

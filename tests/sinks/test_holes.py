@@ -12,7 +12,7 @@ from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.state.holes import Holes, joined
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import ledger_row
-from tests.sinks.spans import span
+from tests.spans import span
 
 ENDS = st.integers(0, 60)
 

@@ -29,7 +29,7 @@ from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, RecordingSession, raw_bytes
-from tests.sinks.spans import span
+from tests.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
 MASTER = MemoryMaster(SIZES)

@@ -48,7 +48,7 @@ from tests.sinks.memory_master import (
     Short,
     raw_bytes,
 )
-from tests.sinks.spans import span
+from tests.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 MASTER = MemoryMaster(SIZES)

@@ -27,8 +27,8 @@ from tests.sinks.memory_partition import (
     epoch_before,
     partitions,
 )
-from tests.sinks.spans import span
 from tests.sinks.topic_batches import Twin, expected
+from tests.spans import span
 
 CORES = 2  # of the session
 TOPIC = partitions(tuple(range(40)), (), (0, 1, 2, 7, 19, 20, 33), end=40)

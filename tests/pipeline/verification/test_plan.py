@@ -10,7 +10,7 @@ from pipeline.verify.plan import LARGEST_SECTION_BYTES, SECTION_BYTES, At, Claim
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim
 from tests.sinks.accounts import ledger_row
-from tests.sinks.spans import span
+from tests.spans import span
 
 MB = 1_000_000
 

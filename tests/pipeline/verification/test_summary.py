@@ -17,7 +17,7 @@ from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Ve
 from sources.errors import Divergent
 from sources.loss import Condition
 from sources.offsets import LogId, Offset
-from tests.sinks.spans import span
+from tests.spans import span
 
 EQUAL = Compared(claim=Claim(span(0, 1000), "sha256:00", 10, 1000), verdict=Verdict.EQUAL, rows=10)
 DAMAGED = Compared(

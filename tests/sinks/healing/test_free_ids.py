@@ -10,7 +10,7 @@ import pytest
 from sinks.healing.free_ids import free_at_end
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import MemoryMaster
-from tests.sinks.spans import span
+from tests.spans import span
 
 DISTER = LogId("dister", "a")
 IDS = (100, 250, 260, 700, 5000)

@@ -20,8 +20,8 @@ from sources.offsets import Offset
 from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
-from tests.sinks.spans import span
 from tests.sinks.unheard import lose_answers, missing_files
+from tests.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)

@@ -20,8 +20,8 @@ from sources.offsets import OffsetRange
 from tests.pipeline.repair_bench import spoil
 from tests.sinks.accounts import incident
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions
-from tests.sinks.spans import span
 from tests.sinks.topic_batches import Twin
+from tests.spans import span
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -19,7 +19,7 @@ from sources.errors import CoverageError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.accounts import incident as found
-from tests.sinks.spans import span
+from tests.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 SCHEMA = pa.schema([LEDGER_SCHEMA.field(name) for name in COLUMNS]).remove_metadata()

@@ -21,7 +21,7 @@ from sources.offsets import LogId, OffsetRange
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import BROKER_A, SCHEMA, MemoryMaster
 from tests.sinks.merged import merge_all
-from tests.sinks.spans import span
+from tests.spans import span
 
 MASTER = MemoryMaster((100,) * 40)  # one record at each hundred, 0 to 3900
 ROWS = MASTER.records()
