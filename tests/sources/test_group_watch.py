@@ -152,12 +152,6 @@ def test_the_earliest_record_may_go_before_it_was_read(tmp_path: Path) -> None:
 # When it begins
 
 
-def test_nothing_begins_while_the_job_is_stopping(tmp_path: Path) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 0, 100))
-    group.say({"a": 0}, is_stopping=True)
-    assert group.watch.next() is None
-
-
 def test_a_stop_is_heard_while_nothing_happens(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 0)
     group = Group(tmp_path, log)

@@ -151,18 +151,6 @@ def test_the_same_write_again_is_harmless(tmp_path: Path) -> None:
     assert replay(entries_of(tmp_path)) == {"a": "x"}
 
 
-def test_2_a_replay_of_the_log_is_the_data(tmp_path: Path) -> None:
-    """DI-43, DI-44, DI-45, DI-47."""
-    with OddLog(tmp_path) as leader:
-        leader.set({"a": "1", "b": "1", "c": "1"})
-        leader.remove(["a", "unknown"])
-        leader.append_act(999, b'{"b":"never"}')
-        leader.set({"c": "2"})
-        leader.remove(["c"])
-        leader.set({"c": "3"})
-    assert replay(entries_of(tmp_path)) == {"b": "1", "c": "3"}
-
-
 def test_52_after_a_restart_ids_go_on_from_the_log(tmp_path: Path) -> None:
     """D-11: dister begins at index 1 again where its data file is missing."""
     with leader_at(tmp_path, 7, 100_005):
@@ -238,16 +226,3 @@ def test_38_39_after_a_lost_election_nothing_above_the_point_is_left(
         assert ids(tmp_path) == kept
         assert node.last_id == (kept[-1] if kept else 0)
         assert batches(tmp_path) == sorted({f"0/{one // 10**9}" for one in kept})
-
-
-def test_43_the_file_after_a_lost_election_is_another_one(tmp_path: Path) -> None:
-    with leader_at(tmp_path, 1, 2, 3) as node:
-        path = tmp_path / LOG / "0" / "0"
-        before = path.stat()
-        first = written(tmp_path).splitlines(keepends=True)[0]
-        node.truncate_to(10_001)
-        assert written(tmp_path) == first
-        assert path.stat().st_ino != before.st_ino
-        node.set({"k": "longer than what was there before"}, rnd=0)
-        assert path.stat().st_size > before.st_size
-        assert ids(tmp_path) == [10_001, 40_000]  # the counter never goes back

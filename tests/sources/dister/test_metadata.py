@@ -12,11 +12,7 @@ from sources.dister.metadata import fetch, nodes_of, services_of
 from sources.dister.peers import PEERS_FILE, NodeInfo
 from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
-from sources.metadata import DISTER_PEERS, DISTER_SERVICES, KINDS
-
-
-def test_the_kinds_have_tables() -> None:
-    assert {DISTER_SERVICES.name, DISTER_PEERS.name} <= {kind.name for kind in KINDS}
+from sources.metadata import DISTER_SERVICES
 
 
 def test_a_registry_as_rows() -> None:

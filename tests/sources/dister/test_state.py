@@ -48,29 +48,9 @@ def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
     assert live(changes_of(rows((SET, {"a": "1"}), (REMOVE, ["b"])))) == {"a": "1"}
 
 
-def test_the_same_key_twice_in_one_entry_the_last_one_wins() -> None:
-    batch = rows((SET, {}))
-    doubled = batch.set_column(3, SCHEMA.field("body"), pa.array([b'{"a":"1","b":"x","a":"2"}']))
-    assert changes_of(doubled) == {"a": KeyChange(10007, "2"), "b": KeyChange(10007, "x")}
-
-
 def test_8_an_unknown_act_changes_nothing() -> None:
     """DI-45."""
     assert changes_of(rows((UNKNOWN, {"a": "1"}), (0, ["a"]))) == {}
-
-
-def test_10_values_of_any_size_and_kind_of_text() -> None:
-    values = {
-        "large": "x" * 5_000_000,
-        "text": 'ключ "quoted" \\ line\nbreak <&> \u2028 \U0001f511',
-        "": "",
-        "empty": "",
-    }
-    assert live(changes_of(rows((SET, values)))) == values
-
-
-def test_the_first_entry_of_a_log_has_the_last_id_of_its_range() -> None:
-    assert changes_of(rows((SET, {"a": "1"})))["a"].id == 10007
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import crc32c
@@ -187,7 +187,3 @@ def logs(draw: st.DrawFn, max_batches: int = 6) -> list[Written]:
 
 def headers() -> st.SearchStrategy[Headers]:
     return st.lists(st.tuples(st.text(max_size=5) | st.just("k" * 100), TEXTS), max_size=4).map(tuple)
-
-
-def recompressed(batches: Iterable[Written], compression: int) -> list[Written]:
-    return [replace(batch, compression=compression) for batch in batches]

@@ -25,8 +25,6 @@ from tests.sources.kafka.batches import (
     Written,
     decoded,
     headers,
-    log_of,
-    logs,
     read_by_kafka_python,
     rows_of,
 )
@@ -96,14 +94,6 @@ def test_rows_come_back_as_they_were(rows: list[Row]) -> None:
     ends = [Offset(0), *(one.covered.end for one in batches)]
     assert all(end <= one.covered.start for end, one in zip(ends, batches, strict=False))
     assert [one.covered.end for one in batches][-1:] == [one["offset"] + 1 for one in rows[-1:]]
-
-
-@given(logs())
-def test_what_a_broker_wrote_comes_back_as_it_was(batches: list[Written]) -> None:
-    found = decoded(log_of(batches)).records
-    again = log(list(encode(found)))
-    assert decoded(again).records.equals(found)
-    assert list(read_by_kafka_python(again)) == list(read_by_kafka_python(log_of(batches)))
 
 
 def test_the_bytes_of_a_batch_written_by_hand() -> None:

@@ -13,7 +13,6 @@ from kafka.record.memory_records import MemoryRecords
 
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
-from sources.kafka.format.columns import canonical
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.batches import (
     ALL,
@@ -79,7 +78,7 @@ def test_a_log_that_goes_on_in_format_2(magic: int, compression: int) -> None:
     log = old(0, magic=magic, compression=compression) + bytes(written(6, b"new", epoch=3)) + old(7, magic=magic)
     found = decoded(log)
     assert offsets(found) == [0, 1, 2, 3, 6, 7, 8, 9, 10]
-    assert canonical(found.records) == canonical(decoded(log[: len(log)]).records)
+    assert found.epoch is None
 
 
 @pytest.mark.parametrize(

@@ -130,24 +130,6 @@ def test_a_mistake_names_the_key_and_what_was_meant(given: dict[str, str], words
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"servers": "a"}, ["host:port", "'a'"]),
-        ({"servers": " , "}, ["no server"]),
-        ({"securityProtocol": "SASL_SSL"}, ["SASL_SSL needs a mechanism"]),
-        ({"sslCaFile": "ca.pem"}, ["ca_file has no effect"]),
-        ({"saslPassword": "env:KAFKA_PASSWORD"}, ["password has no effect"]),
-    ],
-)
-def test_what_does_not_go_together_is_refused(given: dict[str, str], words: list[str]) -> None:
-    options = TopicOptions.of({**PLAIN, **given})
-    with pytest.raises(ConfigurationError) as caught:
-        open_topic(options)
-    for word in words:
-        assert word in str(caught.value)
-
-
 @pytest.mark.parametrize("key", ["saslUsername", "saslPassword", "sslKeyPassword"])
 @pytest.mark.parametrize("written", [HIDDEN, f"ENV:{HIDDEN}"])
 def test_a_secret_that_is_written_out_is_refused_by_its_key_alone(key: str, written: str) -> None:
