@@ -51,7 +51,7 @@ def test_an_error_while_looking_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckAndFix
 ) -> None:
     """DI-77: wherever in the log it happens. The next look finds what is there."""
-    ids = leader(2_500)
+    ids = leader(1_200)
     write_log(tmp_path, ids)
     log = log_of(tmp_path, mode)
     reading = Reading()

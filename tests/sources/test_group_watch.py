@@ -77,14 +77,6 @@ def test_a_batch_begins_at_the_positions_and_reads_what_the_masters_hold(tmp_pat
     assert group.ranges() == {"a": (30, 100), "b": (50, 80)}
 
 
-def test_a_log_that_is_not_listed_is_left_alone(tmp_path: Path) -> None:
-    unlisted = ScriptedLog(B, 0, 100)
-    group = Group(tmp_path, ScriptedLog(A, 0, 100), unlisted)
-    group.say({"a": 0})
-    assert group.ranges() == {"a": (0, 100)}
-    assert unlisted.looks == 0
-
-
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 250)
     group = Group(tmp_path, log)

@@ -56,19 +56,6 @@ def test_a_folder_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
     assert raised.value.log == "dister/g"
 
 
-def test_an_entry_takes_the_range_from_the_one_before(tmp_path: Path) -> None:
-    """DI-36: ids that are far apart are no gap."""
-    far = set_line(90_000)
-    log = leader(tmp_path, ONE, THREE, far)
-
-    assert pieces(log, 0, 90_001) == [
-        ("entry", 0, 10_008, ONE),
-        ("entry", 10_008, 30_006, THREE),
-        ("entry", 30_006, 90_001, far),
-    ]
-    assert pieces(log, 10_008, 30_006) == [("entry", 10_008, 30_006, THREE)]
-
-
 def test_entries_with_ids_that_the_log_is_above_are_expired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """DI-35."""
     log = leader(tmp_path, ONE, TWO, ONE, set_line(15_000), TWO, THREE, set_line(25_000))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sources.dister.state import KEY_VALUES, changes_of
 from sources.errors import CorruptRecord
-from sources.keyed_state import Changes, KeyChange
+from sources.keyed_state import Changes
 from sources.master import RECORD_SCHEMA
 
 SET, REMOVE, UNKNOWN = 300, 310, 999
@@ -35,22 +35,6 @@ def rows(*acts: Act) -> pa.RecordBatch:
 
 def live(changes: Changes) -> dict[str, str]:
     return {key: change.value for key, change in changes.items() if change.value is not None}
-
-
-def test_2_a_set_of_two_keys_and_a_remove_of_one() -> None:
-    """DI-43."""
-    found = changes_of(rows((SET, {"a": "1", "b": "2"}), (REMOVE, ["a"])))
-    assert found == {"a": KeyChange(20007, None), "b": KeyChange(10007, "2")}
-
-
-def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
-    """DI-44."""
-    assert live(changes_of(rows((SET, {"a": "1"}), (REMOVE, ["b"])))) == {"a": "1"}
-
-
-def test_8_an_unknown_act_changes_nothing() -> None:
-    """DI-45."""
-    assert changes_of(rows((UNKNOWN, {"a": "1"}), (0, ["a"]))) == {}
 
 
 @pytest.mark.parametrize(

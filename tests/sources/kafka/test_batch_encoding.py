@@ -160,11 +160,6 @@ def test_a_batch_has_about_a_megabyte() -> None:
     assert len(batches) == 11
 
 
-def test_a_larger_record_has_one_of_its_own() -> None:
-    batches = written(row(0), row(1, value=bytes(3 * BATCH_BYTES)), row(2))
-    assert [one.covered.start for one in batches] == [0, 1, 2]
-
-
 def test_offsets_that_are_too_far_for_one_batch() -> None:
     near, far = MAX_DELTA, MAX_DELTA + 1
     assert len(written(row(0), row(near))) == 1

@@ -70,15 +70,8 @@ def test_messages_are_rows_like_any(magic: int, compression: int) -> None:
     found = decoded(log)
     assert rows_of(found.records) == list(read_by_kafka_python(log))
     assert (found.reached, found.epoch) == (114, None)
-
-
-@pytest.mark.parametrize(("magic", "compression"), FORMS)
-def test_a_log_that_goes_on_in_format_2(magic: int, compression: int) -> None:
-    """As that of a cluster that was upgraded."""
-    log = old(0, magic=magic, compression=compression) + bytes(written(6, b"new", epoch=3)) + old(7, magic=magic)
-    found = decoded(log)
-    assert offsets(found) == [0, 1, 2, 3, 6, 7, 8, 9, 10]
-    assert found.epoch is None
+    upgraded = log + bytes(written(120, b"new", epoch=3)) + old(121, magic=magic)  # as that of a cluster
+    assert offsets(decoded(upgraded)) == [*offsets(found), 120, 121, 122, 123, 124]
 
 
 @pytest.mark.parametrize(
