@@ -242,12 +242,7 @@ def test_a_batch_has_so_many_entries_at_most(tmp_path: Path) -> None:
     log = leader(tmp_path, *lines, max_entries_per_trigger=10)
     end = log.bounds().end
 
-    ends, at = [], Offset(0)
-    while at < end:
-        at = log.end_of_batch(at, end, 10**6)
-        ends.append(at)
-
-    assert ends == [100_001, 200_001, 250_001]
+    assert log.end_of_batch(Offset(0), end, 10**6) == 100_001
     assert log.end_of_batch(Offset(0), Offset(50_001), 10**6) == 50_001
     assert log.end_of_batch(Offset(0), end, 2 * len(lines[0])) == 20_001
     assert log.end_of_batch(Offset(0), end, 1) == 10_001

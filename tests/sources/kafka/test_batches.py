@@ -10,7 +10,6 @@ from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.offsets import END
 from tests.sources.kafka.batches import (
     GZIP,
-    LOG_APPEND_TIME,
     NONE,
     NOW_MS,
     Sent,
@@ -105,12 +104,6 @@ def test_a_record_of_a_time_that_no_table_takes_is_kept_with_its_number(time_ms:
         "create_time", f"create_time {time_ms}", "create_time",
     ]  # fmt: skip
     assert odd["value"] == b"value"
-
-
-def test_a_brokers_time_that_no_table_takes_is_kept_with_its_number() -> None:
-    batch = Written(7, (Sent(timestamp_ms=NANOSECONDS),), attributes=LOG_APPEND_TIME)
-    (row,) = rows_of(decoded(bytes(batch)).records)
-    assert (row["timestamp"], row["timestamp_type"]) == (None, f"log_append_time {NANOSECONDS}")
 
 
 @pytest.mark.parametrize("time_ms", [FIRST_MS, END_MS - 1])

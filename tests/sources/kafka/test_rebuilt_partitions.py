@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import ConfigurationError
 from sources.kafka.format.batch_encoding import MAX_DELTA
 from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
 from sources.offsets import LogId, Offset
@@ -99,16 +98,3 @@ def test_offsets_that_are_too_far_for_one_file(tmp_path: Path) -> None:
     files = rebuilt(tmp_path / "to", rows, 0, 9 * far)
     assert list(files) == [f"{offset:020d}" for offset in (0, far, 5 * far, 9 * far - MAX_DELTA)]
     assert read_back(files) == (rows, 9 * far, 0)
-
-
-@pytest.mark.parametrize("name", ["files/notes.txt", "files/orders-0/notes.txt", "files/orders-0/orders-0"])
-def test_what_another_put_there_stays(tmp_path: Path, name: str) -> None:
-    killed = RebuiltFolder(tmp_path / "to", OWN)
-    killed.__enter__()
-    killed._lock.close()
-    mine = tmp_path / "to.rebuilding" / name
-    mine.parent.mkdir(parents=True, exist_ok=True)
-    mine.write_text("mine")
-    with pytest.raises(ConfigurationError, match="another put there"), RebuiltFolder(tmp_path / "to", OWN):
-        pass
-    assert mine.read_text() == "mine"
