@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
@@ -117,22 +116,6 @@ def test_scenario_40_a_crash_between_the_log_and_the_map(twin: Twin, monkeypatch
     assert len(twin.kv()) == 35
     twin.replicate()
     twin.assert_equal()
-
-
-def test_scenario_42_another_leader_that_shares_a_prefix(twin: Twin) -> None:
-    """DI-58, DI-70: first the fix, then the data; and back to the first leader the same way."""
-    shared = leader(10)
-    write_log(twin.folder, shared + leader(8, first=12))
-    twin.take()
-    other = replace(twin, folder=twin.folder / "other")
-    write_log(other.folder, shared + dirty(11, 2222, 30))
-    other.replicate()
-    other.assert_equal()
-    assert (other.went_back_to, other.epoch) == (shared[-1], 1)
-    append_log(twin.folder, leader(4, first=20))
-    twin.replicate()
-    twin.assert_equal()
-    assert (twin.went_back_to, twin.epoch) == (shared[-1], 2)
 
 
 def test_scenario_44_the_map_after_a_fix(twin: Twin) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
+from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
 from sources.group.lookout import Found, LogLookout, Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace, Standing
@@ -312,16 +312,6 @@ def test_a_log_that_is_listed_again_is_looked_at_again(tmp_path: Path, is_seen: 
     log.error = None
     group.say({"a": (0, 3)})
     assert group.ranges() == {"a": (0, 100)}
-
-
-@pytest.mark.parametrize(("position", "error"), [(19, BelowMinimum), (101, AboveMaximum)])
-def test_a_position_that_the_master_does_not_hold(tmp_path: Path, position: int, error: type[LogtwinError]) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 20, 100))
-    group.say({"a": position})
-    batch = group.next()
-    assert {log_id: type(found) for log_id, found in batch.errors.items()} == {A: error}
-    assert batch.errors[A].offset == position
-    assert not batch.batches
 
 
 def test_a_defect_stops_one_log(tmp_path: Path) -> None:

@@ -358,18 +358,6 @@ def test_the_largest_numbers_of_records_and_headers_that_pass() -> None:
         decoded(of_headers(MOST_HEADERS + 1), limits=SMALL)
 
 
-def test_sound_batches_are_decoded_up_to_the_limit_together() -> None:
-    """None of them is to blame: what is left is asked for again."""
-    log = b"".join(of_headers(MOST_HEADERS // 3, base_offset=at) for at in range(10))
-    at, read = 0, []
-    while at < 10:
-        found = decoded(log, OffsetRange(Offset(at), Offset(10)), limits=SMALL)
-        read += offsets(found)
-        assert found.reached > at
-        at = found.reached
-    assert read == list(range(10))
-
-
 def test_a_batch_that_takes_too_much_does_not_hold_back_those_before_it() -> None:
     log = b"".join(
         [bytes(written(0, b"a", b"b")), of_headers(MOST_HEADERS + 1, base_offset=2), bytes(written(3, b"c"))]

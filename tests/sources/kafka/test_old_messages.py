@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 import tracemalloc
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
-from kafka.record.memory_records import MemoryRecords
 
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
@@ -22,9 +21,9 @@ from tests.sources.kafka.batches import (
     NOW_MS,
     SNAPPY,
     UNCOMMITTED,
-    Row,
     decoded,
     offsets,
+    read_by_kafka_python,
     rows_of,
     values,
     written,
@@ -49,16 +48,6 @@ def old(first: int, sent: Sequence[Sent] = SENT, magic: int = 1, compression: in
 
 def with_crc(message: bytes | bytearray) -> bytes:
     return bytes(message[:12]) + struct.pack(">I", zlib.crc32(message[16:])) + bytes(message[16:])
-
-
-def read_by_kafka_python(log: bytes) -> Iterator[Row]:
-    for batch in MemoryRecords(log):
-        for one in batch:
-            yield {
-                "offset": one.offset, "leader_epoch": None, "timestamp": one.timestamp,
-                "timestamp_type": "log_append_time" if one.timestamp_type else "create_time", "key": one.key,
-                "value": one.value, "headers": [],
-            }  # fmt: skip
 
 
 FORMS = [(0, NONE), (0, GZIP), (0, SNAPPY), (1, NONE), (1, GZIP), (1, SNAPPY), (1, LZ4)]
