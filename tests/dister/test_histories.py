@@ -27,9 +27,9 @@ UNSHRUNK = settings(
 
 
 def run(spark: SparkSession, folder: Path, moves: Sequence[Move]) -> None:
-    number = next(_NUMBERS)
-    nodes = [folder / f"{name}-{number}" for name in ("one", "other")]
-    twin = Twin(spark, nodes[0], folder / "lake", f"history-{number}")
+    folder /= f"history-{next(_NUMBERS)}"
+    nodes = [folder / name for name in ("one", "other")]
+    twin = Twin(spark, nodes[0], folder / "lake", "group")
     with (
         OddLeader(nodes[0], group=twin.group, seed=1) as one,
         OddLeader(nodes[1], group=twin.group, seed=2) as other,
@@ -39,17 +39,17 @@ def run(spark: SparkSession, folder: Path, moves: Sequence[Move]) -> None:
 
 @settings(UNSHRUNK, max_examples=5)
 @given(moves=histories(8))
-def test_the_replica_ends_as_the_leader(session: SparkSession, lake: Path, moves: list[Move]) -> None:
+def test_the_replica_ends_as_the_leader(session: SparkSession, tmp_path: Path, moves: list[Move]) -> None:
     """DI-22."""
-    run(session, lake, moves)
+    run(session, tmp_path, moves)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @settings(UNSHRUNK, max_examples=20)
 @given(moves=histories(25))
-def test_long_histories(session: SparkSession, lake: Path, moves: list[Move]) -> None:
-    run(session, lake, moves)
+def test_long_histories(session: SparkSession, tmp_path: Path, moves: list[Move]) -> None:
+    run(session, tmp_path, moves)
 
 
 # --- the two rules alone, over many histories

@@ -17,9 +17,7 @@ from tests.dister_folders import append_log, leader, write_log
 from tests.pipeline.running import run_until
 
 
-@pytest.mark.parametrize(
-    ("behind", "batches"), [(0, []), (1, [1]), (9_999, [9_999]), (10_000, [10_000]), (10_001, [10_000, 1])]
-)
+@pytest.mark.parametrize(("behind", "batches"), [(0, []), (1, [1]), (10_000, [10_000]), (10_001, [10_000, 1])])
 def test_scenario_17_behind_by_so_many_entries_it_takes_so_many_batches(
     twin: Twin, behind: int, batches: list[int]
 ) -> None:
@@ -56,10 +54,9 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(t
     twin.assert_equal()
 
 
-@pytest.mark.parametrize("count", [1, 1000])
-def test_scenario_18_an_empty_replica_only_catches_up(twin: Twin, count: int) -> None:
-    """DI-58: there is nothing to check, however many entries the leader has."""
-    write_log(twin.folder, leader(count))
+def test_scenario_18_an_empty_replica_only_catches_up(twin: Twin) -> None:
+    """DI-58: there is nothing to check."""
+    write_log(twin.folder, leader(100))
     twin.replicate()
     twin.assert_equal()
     assert (twin.epoch, twin.went_back_to) == (0, None)

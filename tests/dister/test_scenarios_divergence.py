@@ -36,19 +36,19 @@ def assert_went_back(twin: Twin, index: int) -> None:
 
 def test_scenario_21_one_dirty_entry_below_the_leaders_next(twin: Twin) -> None:
     """DI-73, DI-82, DI-84: the smallest id from which on the window is equal. DI-70: in the end the leader's log."""
-    assert_went_back(met(twin, "safe", leader(10) + dirty(11, 5), 500), 10)
-    assert_went_back(met(twin, "faithful", leader(10) + dirty(11, 5), 500), 1)
+    assert_went_back(met(twin, "safe", leader(10) + dirty(11, 5), 50), 10)
+    assert_went_back(met(twin, "faithful", leader(10) + dirty(11, 5), 50), 1)
 
 
 def test_scenario_22_one_dirty_entry_above_the_leaders_next(twin: Twin) -> None:
     """DI-81, D-22: the window ends with an entry that the replica lacks. DI-78: all is read anew then."""
-    assert_went_back(met(twin, "safe", leader(10) + dirty(11, 9999), 500), 10)
-    assert_went_back(met(twin, "faithful", leader(10) + dirty(11, 9999), 500), 0)
+    assert_went_back(met(twin, "safe", leader(10) + dirty(11, 9999), 50), 10)
+    assert_went_back(met(twin, "faithful", leader(10) + dirty(11, 9999), 50), 0)
 
 
 def test_scenario_33_nothing_in_common(twin: Twin) -> None:
     """DI-78, D-2: dister looks for ever."""
-    assert_went_back(met(twin, "safe", dirty(1, 5, 2500), 2600), 0)
+    assert_went_back(met(twin, "safe", dirty(1, 5, 25), 40), 0)
 
 
 @pytest.mark.parametrize("fifth", [[], dirty(5, 5)])

@@ -1,4 +1,4 @@
-"""Scenarios 14 and 16: a log of several files. 11, 12, 13 and 15, lines that are torn, glued or short and files that
+"""Scenario 14: a log of several files. 11, 12, 13 and 15, lines that are torn, glued or short and files that
 are missing, are the reader's: tests/sources/dister/test_log.py."""
 
 from __future__ import annotations
@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sinks.batch.result import BatchStep
 from sources.dister.files.layout import ENTRY_LOG
 from tests.dister.twin import Twin
-from tests.dister_folders import append_log, leader, write_log
+from tests.dister_folders import leader, write_log
 
 
 @pytest.mark.parametrize(("first", "files"), [(99_998, ["0/0", "0/1"]), (9_999_998, ["0/99", "1/100"])])
@@ -21,25 +20,6 @@ def test_scenario_14_the_log_goes_on_in_the_next_file(twin: Twin, first: int, fi
     assert written_files(twin.folder) == files
     twin.take()
     assert twin.ids() == ids
-    twin.assert_equal()
-
-
-def test_scenario_16_two_files_grow_while_a_batch_is_under_way(twin: Twin) -> None:
-    """What was planned comes in, and then the rest of both files."""
-    write_log(twin.folder, leader(3, first=99_990))
-    grown = False
-
-    def grow(step: BatchStep) -> None:
-        nonlocal grown
-        if step is BatchStep.FILES and not grown:
-            append_log(twin.folder, leader(20, first=99_993))
-            grown = True
-
-    twin.replicate(grow)
-    assert grown
-    assert twin.ids()[:3] == leader(3, first=99_990)
-    twin.replicate()
-    assert written_files(twin.folder) == ["0/0", "0/1"]
     twin.assert_equal()
 
 

@@ -1,24 +1,21 @@
 """Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix.
 
-41, where the walk back ends, is in tests/sources/dister/test_check_and_fix.py.
+41, where the walk back ends, is in tests/sources/dister/test_check_and_fix.py; 43, a log that is rewritten under a
+running job, in tests/pipeline/test_check_and_fix.py.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from pipeline.job.replicate import Job
-from pipeline.monitoring.progress import Progress
 from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
 from sources.errors import AboveMaximum, RepairPending
 from tests.dister.twin import Killed, Twin, dying_after
 from tests.dister_folders import append_log, dirty, leader, write_log
-from tests.pipeline.running import run_until
 
 
 def dirty_replica(twin: Twin, ids: Sequence[int]) -> None:
@@ -54,15 +51,6 @@ def test_scenario_36_a_leader_that_has_grown_meanwhile(twin: Twin) -> None:
     twin.take()
     twin.assert_equal()
     assert (twin.went_back_to, twin.epoch) == (leader(10)[-1], 1)
-
-
-def test_scenario_37_ahead_by_a_long_tail(twin: Twin) -> None:
-    """DI-90."""
-    dirty_replica(twin, leader(10) + dirty(11, 7, 1_200))
-    write_log(twin.folder, leader(11))
-    twin.replicate()
-    twin.assert_equal()
-    assert twin.went_back_to == leader(10)[-1]
 
 
 def test_scenario_38_the_histories_part_in_one_file_and_end_in_the_next(twin: Twin) -> None:
@@ -128,58 +116,6 @@ def test_scenario_40_a_crash_between_the_log_and_the_map(twin: Twin, monkeypatch
     assert len(twin.kv()) == 35
     twin.replicate()
     twin.assert_equal()
-
-
-def test_scenario_42_another_leader_that_shares_all_of_the_replica(twin: Twin) -> None:
-    """The id is valid there, and the log goes on; its failed writes have used other indexes."""
-    shared = leader(10)
-    dirty_replica(twin, shared)
-    other = replace(twin, folder=twin.folder / "other")
-    write_log(other.folder, shared + leader(10, first=14))
-    other.replicate()
-    other.assert_equal()
-    assert (other.went_back_to, other.epoch) == (None, 0)
-
-
-def test_scenario_42_another_leader_that_shares_a_prefix(twin: Twin) -> None:
-    """DI-58, DI-70: first the fix, then the data; and back to the first leader the same way."""
-    shared = leader(10)
-    write_log(twin.folder, shared + leader(8, first=12))
-    twin.take()
-    other = replace(twin, folder=twin.folder / "other")
-    write_log(other.folder, shared + dirty(11, 2222, 30))
-    other.replicate()
-    other.assert_equal()
-    assert (other.went_back_to, other.epoch) == (shared[-1], 1)
-    append_log(twin.folder, leader(4, first=20))
-    twin.replicate()
-    twin.assert_equal()
-    assert (twin.went_back_to, twin.epoch) == (shared[-1], 2)
-
-
-def test_scenario_43_a_log_that_was_rewritten_and_is_larger_again(twin: Twin) -> None:
-    """While a job runs: no size tells it, the entry before the next batch does."""
-    with twin.leader() as node:
-        node.set_many({f"k{number}": "old"} for number in range(40))
-        kept = node.last_id
-        node.set_many({f"k{number}": "lost"} for number in range(20))
-        job = Job(twin.spark, twin.config(), available_now=False)
-        job.start()
-        lost = node.last_id
-        run_until(job, lambda progress: progress.position == lost + 1)
-        node.truncate_to(kept)
-        node.set_many({f"k{number}": "new" * 10} for number in range(30))
-        last = node.last_id
-
-    def is_there(progress: Progress) -> bool:
-        return progress.position == last + 1
-
-    try:
-        run_until(job, is_there)
-    finally:
-        job.close()
-    twin.assert_equal()
-    assert (twin.went_back_to, twin.epoch) == (kept, 1)
 
 
 def test_scenario_44_the_map_after_a_fix(twin: Twin) -> None:

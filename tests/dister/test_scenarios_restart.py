@@ -1,8 +1,7 @@
-"""Scenarios 50 to 52: what a restart goes by. The table's own position, and nothing that may be lost beside it."""
+"""Scenarios 50 and 51: what a restart goes by. The table's own position, and nothing that may be lost beside it."""
 
 from __future__ import annotations
 
-import json
 import shutil
 
 import pytest
@@ -41,14 +40,3 @@ def test_scenario_51_all_that_stands_beside_the_table_log_is_lost(twin: Twin) ->
     alone.replicate()
     alone.assert_equal()
     assert alone.went_back_to is None
-
-
-@pytest.mark.parametrize("data", [None, {"DataMap": {"key 1": "of long ago"}, "LastLogId": 11111}])
-def test_scenario_52_the_log_alone_tells(twin: Twin, data: dict[str, object] | None) -> None:
-    """D-11: dister would begin at 0 without its data file, though there is a log; here nothing is taken from it."""
-    write_log(twin.folder, leader(6))
-    if data is not None:
-        (twin.folder / "dister.data.db").write_text(json.dumps(data))
-    twin.take()
-    assert twin.ids() == leader(6)
-    twin.assert_equal()

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sources.dister.files.layout import ENTRY_LOG
-from sources.dister.log import DisterLog
 from sources.errors import MasterSilent
-from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
-from tests.dister_folders import leader, line, write_log
-
-
-def log_of(folder: Path, mode: CheckAndFix = "safe") -> DisterLog:
-    return DisterLog(log_id=LogId("dister", "test"), path=str(folder), check_and_fix=mode)
-
-
-def replica(ids: list[int]) -> Iterator[tuple[OffsetRange, bytes]]:
-    at = 0
-    for one in ids:
-        yield OffsetRange(Offset(at), Offset(one + 1)), line(one)
-        at = one + 1
+from tests.dister_folders import leader, write_log
+from tests.sources.dister.test_common_offset import log_of, replica
 
 
 class Reading:
@@ -51,7 +38,7 @@ def test_an_error_while_looking_is_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: CheckAndFix
 ) -> None:
     """DI-77: wherever in the log it happens. The next look finds what is there."""
-    ids = leader(2_500)
+    ids = leader(1_200)
     write_log(tmp_path, ids)
     log = log_of(tmp_path, mode)
     reading = Reading()

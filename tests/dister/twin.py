@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,6 @@ from sinks.state.position import LogTable
 from sources.dister.embedded.leader_log import entries_of
 from sources.dister.format.entries import Entry
 from sources.dister.log import DisterLog
-from sources.loss import OnLoss
 from sources.master import RECORD_SCHEMA
 from sources.offsets import LogId, Offset
 from tests.dister.odd_leader import OddLeader, replay
@@ -82,13 +81,11 @@ class Twin:
         end: int | None = None,
         *,
         on_step: Callable[[BatchStep], None] = no_step,
-        on_loss: OnLoss = "fail",
     ) -> None:
         """One batch, given to the sink by hand: [start, end) of the log, by default all that is not there yet."""
-        log = replace(self.log, past_damage=on_loss == "record")
-        replica = opened(self.spark, self.lake, log, on_step=on_step)
-        begin = (replica.position() or log.bounds().start) if start is None else start
-        stop = log.bounds().end if end is None else end
+        replica = opened(self.spark, self.lake, self.log, on_step=on_step)
+        begin = (replica.position() or self.log.bounds().start) if start is None else start
+        stop = self.log.bounds().end if end is None else end
         replica(ranges(begin, stop, split=10**18, log_id=str(self.log_id)))
 
     def open(self) -> None:
@@ -124,9 +121,9 @@ class Twin:
     def ids(self) -> list[int]:
         return ids_of(self.rows())
 
-    def lines(self) -> bytes:
+    def lines(self, rows: pa.Table | None = None) -> bytes:
         """The log, rebuilt from the table."""
-        rows = self.rows().combine_chunks()
+        rows = (self.rows() if rows is None else rows).combine_chunks()
         schema = pa.schema([RECORD_SCHEMA.field(name) for name in rows.column_names]).remove_metadata()
         return b"".join(self.log.restore(batch) for batch in rows.cast(schema).to_batches())
 
@@ -154,7 +151,7 @@ class Twin:
         entries = list(entries_of(self.folder)) if entries is None else entries
         rows = self.rows()
         assert ids_of(rows) == [entry.id for entry in entries]
-        assert self.lines() == b"".join(entry.line + b"\n" for entry in entries)
+        assert self.lines(rows) == b"".join(entry.line + b"\n" for entry in entries)
         assert self.kv() == replay(entries)
         assert self.position == (entries[-1].id + 1 if entries else None)
 

@@ -105,17 +105,9 @@ def test_exit_codes_and_what_is_worth_a_retry() -> None:
         "AlreadyRunning": 5, "NotAlone": 6, "RepairPending": 5, "WayBackPending": 5, "Divergent": 5,
     }  # fmt: skip
     assert {kind.__name__ for kind in kinds if kind.is_transient} == {
-        "UnprovenEnd",
-        "MasterUnreachable",
-        "MasterSilent",
-        "MasterRefused",
-        "MasterReplaced",
-        "NobodyListens",
-        "NotAlone",
-        "WorkerLost",
-        "StorageUnreachable",
-        "RegistryUnreachable",
-    }
+        "UnprovenEnd", "MasterUnreachable", "MasterSilent", "MasterRefused", "MasterReplaced", "NobodyListens",
+        "NotAlone", "WorkerLost", "StorageUnreachable", "RegistryUnreachable",
+    }  # fmt: skip
 
 
 def test_an_error_crosses_processes_as_text() -> None:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from itertools import chain
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.job.batch_plan import planned_in
 from sources.datasource import LogtwinDataSource, register
@@ -22,19 +19,17 @@ from sources.group import standing
 from sources.group.lookout import LogLookout
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
+from sources.group.stream import GroupOptions, GroupReader, GroupSource
 from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
 from sources.offsets import Offset
-from sources.options import EARLIEST, ReadOptions, parse_options
-from tests.patience import PATIENCE_S, wait_until
+from sources.options import EARLIEST, parse_options
+from tests.patience import PATIENCE_S
 from tests.sources.scripted_log import ScriptedLog
 from tests.spans import span
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
 ALL = ReadAllAvailable()
-Where = int | tuple[int, int]
-"""A position, or that and a turn."""
 
 
 def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[str, str]:
@@ -43,11 +38,10 @@ def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[st
     return {key.lower(): str(value) for key, value in given.items()}
 
 
-def say(folder: Path, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
+def say(folder: Path, places: Mapping[str, int], *, budget: int = 10**9) -> None:
     """`places` by the last letter of a log's id."""
-    pairs = {name: where if isinstance(where, tuple) else (where, 0) for name, where in places.items()}
-    said = {f"rocketmq/{name}": ReadingPlace(Offset(position), turn) for name, (position, turn) in pairs.items()}
-    standing.write(folder / "standing", Standing(said, budget, is_stopping))
+    said = {f"rocketmq/{name}": ReadingPlace(Offset(position), 0) for name, position in places.items()}
+    standing.write(folder / "standing", Standing(said, budget))
 
 
 def by_path(fixture: Fixture, log_id: str, **more: Any) -> dict[str, Any]:
@@ -170,24 +164,6 @@ def test_a_group_is_no_batch(fixture_550: Fixture, tmp_path: Path) -> None:
         GroupSource.of(options_of([by_path(fixture_550, A)], tmp_path)).batch_reader()
 
 
-def test_the_job_s_options_arrive() -> None:
-    given: dict[str, dict[str, Any]] = {
-        A: {
-            "master": "h:1",
-            "remoting": "h:2",
-            "access_key": "env:ONE",
-            "secret_key": "file:/two",
-            "on_loss": "record",
-        },
-        B: {"path": "/logs", "starting_offset": "latest", "split_bytes": 5, "parallel_reads": True},
-        "dister/d": {"path": "/d", "starting_offset": 7},
-    }
-    logs = tuple(parse_options(ReadOptions, {"id": log_id, **one}, where="test") for log_id, one in given.items())
-    options = logs_options(logs)
-    assert list(options) == ["logs"]
-    assert parse_options(GroupOptions, {**options, "standing": "s"}, where="test").logs == logs
-
-
 @pytest.mark.parametrize(
     ("interval_s", "attempts", "deadline_s", "last_s"), [(5, 3, 0.5, 60), (0.2, 3, 0.2, 60), (0.01, 29, 0.1, 300)]
 )
@@ -202,94 +178,34 @@ def _starts(fixture: Fixture) -> list[int]:
     return [row["physical_offset"] for row in fixture.rows]
 
 
-# A stream
-
-
-@dataclass
-class Stream:
-    """A query over the logs, what its batches have brought, and what the job does after each, before it ends."""
-
-    spark: SparkSession
-    folder: Path
-    logs: list[dict[str, Any]]
-    commit: Callable[[list[Planned]], None]
-    batches: list[list[Planned]] = field(default_factory=list)
-
-    def start(self, **trigger: Any) -> StreamingQuery:
-        reader = self.spark.readStream.format("logtwin").options(**options_of(self.logs, self.folder))
-        writer = reader.load().writeStream.foreachBatch(self._process).trigger(**trigger)
-        return writer.option("checkpointLocation", str(self.folder / "checkpoint")).start()
-
-    def _process(self, batch: DataFrame, batch_id: int) -> None:
-        assert batch.rdd.getNumPartitions() == 1
-        planned = planned_in(batch)
-        assert [tuple(row) for row in batch.collect()] == [one.as_row() for one in planned]
-        self.commit(planned)
-        self.batches.append(planned)
-
-    def ranges(self) -> list[dict[str, tuple[int, int]]]:
-        """What each batch reads, by the last letter of the log's id."""
-        return [{one.log_id[-1]: (one.batch.start, one.batch.end) for one in splits(batch)} for batch in self.batches]
-
-    def failures(self) -> list[PlanFailed]:
-        return [one for one in chain.from_iterable(self.batches) if isinstance(one, PlanFailed)]
-
-
-def splits(planned: list[Planned]) -> list[PlannedSplit]:
-    return [one for one in planned if isinstance(one, PlannedSplit)]
-
-
-@pytest.mark.spark
-def test_a_stream_reads_what_the_job_lists_from_where_it_stands(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
-) -> None:
-    register(spark)
-    end, middle = fixture_550.max_offset, fixture_550.rows[50]["physical_offset"]
-    afterwards: dict[str, Where] = {"b": end}  # a has failed: it is taken out, though all of its batch is still there
-    logs = [by_path(fixture_550, A), by_path(fixture_550, B)]
-    stream = Stream(spark, tmp_path, logs, lambda planned: say(tmp_path, afterwards))
-    say(tmp_path, {"a": middle, "b": end})
-    query = stream.start(processingTime="0 seconds")
-    try:
-        wait_until(lambda: len(stream.batches) == 1, "the first batch")
-        say(tmp_path, {"b": (0, 1)})  # a repair has taken it back
-        wait_until(lambda: len(stream.batches) == 2, "the log that was repaired")
-        afterwards = {"a": end}
-        say(tmp_path, {"a": (middle, 1)})  # listed again
-        wait_until(lambda: len(stream.batches) == 3, "the log that is listed again")
-        assert stream.ranges() == [{"a": (middle, end)}, {"b": (0, end)}, {"a": (middle, end)}]
-
-        afterwards = {}
-        say(tmp_path, {"a": (end + 1, 2)})
-        wait_until(lambda: len(stream.batches) == 4, "the error")
-        (failed,) = stream.failures()
-        assert (failed.log_id, type(failed.error)) == (A, AboveMaximum)
-        assert query.isActive
-    finally:
-        say(tmp_path, {}, is_stopping=True)
-        query.stop()
-
-
 @pytest.mark.spark
 def test_a_stream_of_what_is_there_ends_by_itself(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
+    """And what each batch's plan says is what Spark reads of it."""
     register(spark)
     end = fixture_550.max_offset
     logs = [by_path(fixture_550, A), by_path(fixture_550, B), {"id": C, "path": str(tmp_path / "nowhere")}]
-    positions: dict[str, Where] = {"a": 0, "b": 0, "c": 0}
+    positions = {"a": 0, "b": 0, "c": 0}
+    batches: list[list[Planned]] = []
 
-    def commit(planned: list[Planned]) -> None:
-        positions.update({one.log_id[-1]: one.batch.end for one in splits(planned)})
+    def process(batch: DataFrame, batch_id: int) -> None:
+        assert batch.rdd.getNumPartitions() == 1
+        planned = planned_in(batch)
+        assert [tuple(row) for row in batch.collect()] == [one.as_row() for one in planned]
+        batches.append(planned)
+        positions.update({one.log_id[-1]: one.batch.end for one in planned if isinstance(one, PlannedSplit)})
         positions.pop("c", None)
         say(tmp_path, positions, budget=2_000_000)
 
     say(tmp_path, positions, budget=2_000_000)
-    stream = Stream(spark, tmp_path, logs, commit)
-    query = stream.start(availableNow=True)
+    reader = spark.readStream.format("logtwin").options(**options_of(logs, tmp_path))
+    writer = reader.load().writeStream.foreachBatch(process).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     assert query.awaitTermination(int(PATIENCE_S))
     assert positions == {"a": end, "b": end}
-    for log in ("a", "b"):
-        ranges = [batch[log] for batch in stream.ranges() if log in batch]
-        assert [0, *(one[1] for one in ranges)] == [*(one[0] for one in ranges), end]
+    read = [{one.log_id: one.batch for one in batch if isinstance(one, PlannedSplit)} for batch in batches]
+    for log_id in (A, B):
+        ranges = [each[log_id] for each in read if log_id in each]
+        assert [0, *(one.end for one in ranges)] == [*(one.start for one in ranges), end]
         assert len(ranges) > 2
-    assert [failed.log_id for failed in stream.failures()] == [C]
+    assert [one.log_id for batch in batches for one in batch if isinstance(one, PlanFailed)] == [C]
     assert json.loads((tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1])["number"] == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
+from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
 from sources.group.lookout import Found, LogLookout, Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace, Standing
@@ -75,14 +75,6 @@ def test_a_batch_begins_at_the_positions_and_reads_what_the_masters_hold(tmp_pat
     group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 50, 80), ScriptedLog(C, 0, 7))
     group.say({"a": 30, "b": 50, "c": 7})
     assert group.ranges() == {"a": (30, 100), "b": (50, 80)}
-
-
-def test_a_log_that_is_not_listed_is_left_alone(tmp_path: Path) -> None:
-    unlisted = ScriptedLog(B, 0, 100)
-    group = Group(tmp_path, ScriptedLog(A, 0, 100), unlisted)
-    group.say({"a": 0})
-    assert group.ranges() == {"a": (0, 100)}
-    assert unlisted.looks == 0
 
 
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
@@ -150,12 +142,6 @@ def test_the_earliest_record_may_go_before_it_was_read(tmp_path: Path) -> None:
 
 
 # When it begins
-
-
-def test_nothing_begins_while_the_job_is_stopping(tmp_path: Path) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 0, 100))
-    group.say({"a": 0}, is_stopping=True)
-    assert group.watch.next() is None
 
 
 def test_a_stop_is_heard_while_nothing_happens(tmp_path: Path) -> None:
@@ -326,16 +312,6 @@ def test_a_log_that_is_listed_again_is_looked_at_again(tmp_path: Path, is_seen: 
     log.error = None
     group.say({"a": (0, 3)})
     assert group.ranges() == {"a": (0, 100)}
-
-
-@pytest.mark.parametrize(("position", "error"), [(19, BelowMinimum), (101, AboveMaximum)])
-def test_a_position_that_the_master_does_not_hold(tmp_path: Path, position: int, error: type[LogtwinError]) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 20, 100))
-    group.say({"a": position})
-    batch = group.next()
-    assert {log_id: type(found) for log_id, found in batch.errors.items()} == {A: error}
-    assert batch.errors[A].offset == position
-    assert not batch.batches
 
 
 def test_a_defect_stops_one_log(tmp_path: Path) -> None:

@@ -19,7 +19,3 @@ def test_a_row_is_a_split_or_an_error() -> None:
     error = find_error(failed[5])
     assert isinstance(error, BelowMinimum)
     assert error.facts() == FAILED.error.facts()
-
-
-def test_nothing_planned_is_no_row() -> None:
-    assert as_batch([]).to_pylist() == []

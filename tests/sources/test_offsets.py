@@ -69,16 +69,12 @@ def test_an_offset_of_rocketmq_alone_counts_bytes() -> None:
         assert (log_id.unit, log_id.counts_bytes) == (unit, unit == "bytes")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "broker-a", "rocketmq/", "rocketmq//a", "pulsar/a", "rocketmq/a b", "rocketmq/../x/", "rocketmq/a/"]
-)
+NO_IDS = ("", "broker-a", "rocketmq/", "rocketmq//a", "pulsar/a", "rocketmq/a b", "rocketmq/a/")
+OUT_OF_THE_FOLDER = ("rocketmq/../x/", "rocketmq/..", "rocketmq/a/../b", "rocketmq/.")
+
+
+@pytest.mark.parametrize("text", NO_IDS + OUT_OF_THE_FOLDER)
 def test_what_is_no_log_id_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is no log id"):
-        LogId.parse(text)
-
-
-@pytest.mark.parametrize("text", ["rocketmq/..", "rocketmq/a/../b", "rocketmq/."])
-def test_a_log_id_never_leads_out_of_its_folder(text: str) -> None:
     with pytest.raises(ValueError, match="is no log id"):
         LogId.parse(text)
 

@@ -19,8 +19,3 @@ def test_spans_in_order_are_cut_out(places: list[int], data: st.DataObject) -> N
     assert cut(pa.binary(), BUFFER, starts, ends).to_pylist() == spans
     expected = [span if wants else None for span, wants in zip(spans, wanted, strict=True)]
     assert cut(pa.binary(), BUFFER, starts, ends, wanted).to_pylist() == expected
-
-
-def test_no_spans() -> None:
-    none = np.array([], np.int64)
-    assert cut(pa.string(), BUFFER, none, none).equals(pa.array([], pa.string()))

@@ -41,11 +41,6 @@ def test_as_many_splits_as_keep_all_cores_busy(total_mib: int, cores: int, split
     assert splits_of(total_mib * MIB, cores=cores) == splits
 
 
-def test_the_limit_of_one_task_always_holds() -> None:
-    assert splits_of(100_000, cores=2, most_bytes=20_000) == 5
-    assert split_bytes(0, most_bytes=1, cores=2) == 1
-
-
 @given(total_bytes=st.integers(1, 2**40), most_bytes=st.integers(MIB, 256 * MIB), cores=st.integers(1, 512))
 def test_splits_are_as_large_as_each_other_and_within_the_limit(total_bytes: int, most_bytes: int, cores: int) -> None:
     size = split_bytes(total_bytes, most_bytes=most_bytes, cores=cores)

@@ -72,31 +72,26 @@ def has_room(truth: Naive) -> bool:
     return all(start < end for _, start, end, _ in truth.pieces)
 
 
-@given(logs(), st.sampled_from([1, 50, 10_000]))
-def test_all_of_a_log(files: dict[int, bytes], chunk_bytes: int) -> None:
+@given(logs(), st.sampled_from([1, 50, 10_000]), st.data())
+def test_cut_anywhere_it_joins_to_all_of_the_log(
+    files: dict[int, bytes], chunk_bytes: int, data: st.DataObject
+) -> None:
     with written(files, chunk_bytes=chunk_bytes) as (log, truth):
         bounds = log.bounds()
 
         assert bounds == owned(min(files, default=0) * BATCH, truth.end)
+        strict = log_of(Path(log.path))
+        assert strict.bounds() == bounds
+        if any(kind == "damage" for kind, _, _, _ in truth.pieces):
+            with pytest.raises(CorruptRecord):
+                pieces(strict, bounds.start, bounds.end)
         if has_room(truth):
-            assert pieces(log, bounds.start, bounds.end) == truth.pieces
+            ends = st.sampled_from([end for _, _, end, _ in truth.pieces] or [bounds.end])
+            cuts = sorted({bounds.start, bounds.end, *data.draw(st.lists(ends))})
+            assert [piece for start, end in pairwise(cuts) for piece in pieces(log, start, end)] == truth.pieces
         else:
             with pytest.raises(CorruptRecord, match="follow one another"):
                 pieces(log, bounds.start, bounds.end)
-
-
-@given(logs(), st.data())
-def test_cut_anywhere_it_joins(files: dict[int, bytes], data: st.DataObject) -> None:
-    with written(files) as (log, truth):
-        bounds = log.bounds()
-        if not has_room(truth):
-            return
-        ends = [end for _, _, end, _ in truth.pieces]
-        cuts = sorted({bounds.start, bounds.end, *data.draw(st.lists(st.sampled_from(ends)) if ends else st.just([]))})
-
-        parts = [pieces(log, start, end) for start, end in pairwise(cuts)]
-
-        assert [piece for part in parts for piece in part] == truth.pieces
 
 
 @given(logs(), st.data())
@@ -135,13 +130,3 @@ def test_boundaries_and_ends_of_batches(files: dict[int, bytes], data: st.DataOb
         start = data.draw(st.sampled_from(ends))
         following = [end for _, begin, end, _ in truth.pieces if begin >= start]
         assert log.end_of_batch(start, bounds.end, 10**6) == ([start, *following][:4])[-1]
-
-
-@given(logs())
-def test_without_past_damage_the_first_stops_the_log(files: dict[int, bytes]) -> None:
-    with written(files) as (log, truth):
-        strict = log_of(Path(log.path))
-        assert strict.bounds() == log.bounds()
-        if any(kind == "damage" for kind, _, _, _ in truth.pieces):
-            with pytest.raises(CorruptRecord):
-                pieces(strict, min(files) * BATCH, truth.end)

@@ -61,36 +61,6 @@ def test_the_table(scenario: str) -> None:
     assert index_of(safe_point(lines(replica), lines(theirs), Offset(0))) == safe
 
 
-def test_35_same_ids_other_content_is_for_safe_to_find() -> None:
-    replica, theirs = leader(20), leader(30)
-    assert index_of(safe_point(lines(replica, changed=[7]), lines(theirs), Offset(0))) == 6
-    assert faithful_point(lines(replica, changed=[7]), lines(theirs)) == (Offset(replica[-1] + 1), Walk(replica[-1], 0))
-
-
-def test_36_a_replica_that_is_ahead() -> None:
-    replica, theirs = leader(10) + dirty(11, 7), leader(10)
-    assert index_of(safe_point(lines(replica), lines(theirs), Offset(0))) == 10
-    assert walk_back(theirs, replica) == Walk(theirs[0], 1)
-
-
-def test_37_ahead_by_a_long_tail() -> None:
-    replica, theirs = leader(3000) + dirty(3001, 5, 12_000), leader(3000)
-    assert index_of(safe_point(lines(replica), lines(theirs), Offset(0))) == 3000
-    found, windows = walk_back(theirs, replica).found, walk_back(theirs, replica).windows
-    assert (found, windows) == by_the_book(theirs, replica)
-
-
-@pytest.mark.parametrize("theirs", [[], leader(5)])
-def test_of_an_empty_replica_nothing_differs(theirs: list[int]) -> None:
-    assert safe_point(iter(()), lines(theirs), Offset(0)) == 0
-    assert faithful_point(iter(()), lines(theirs)) == (0, Walk(None, 0))
-
-
-def test_an_empty_leader_has_nothing_in_common() -> None:
-    assert safe_point(lines(leader(5)), iter(()), Offset(0)) == 0
-    assert faithful_point(lines(leader(5)), iter(())) == (0, Walk(None, 1))
-
-
 def test_the_last_entry_counts_with_what_is_before_it_and_what_it_says() -> None:
     """A replica that goes on there would be read from that entry on, and must meet the same."""
     theirs = leader(30)
@@ -160,15 +130,6 @@ def test_faithful_is_the_rule_as_it_is_written_down(case: tuple[list[int], list[
     theirs, mine = case
     found = walk_back(theirs, mine)
     assert (found.found, found.windows) == by_the_book(theirs, mine)
-
-
-@given(histories())
-def test_it_ends_and_keeps_what_both_have(case: tuple[list[int], list[int]]) -> None:
-    theirs, mine = case
-    walk = walk_back(theirs, mine)
-    span = max([*theirs, *mine], default=0) // 10_000 + 1
-    assert walk.windows <= 2 * -(-span // 1000) + 1  # where entries are sparse, a window may be short
-    assert walk.found is None or (walk.found in theirs and walk.found in mine)
 
 
 @given(

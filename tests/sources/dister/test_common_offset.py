@@ -38,14 +38,6 @@ def test_safe_and_by_hand_it_is_the_longest_prefix(tmp_path: Path, mode: CheckAn
     assert log.common_offset(iter(())) == 0
 
 
-def test_faithful_it_is_the_rule_of_dister(tmp_path: Path) -> None:
-    write_log(tmp_path, leader(60))
-    log = log_of(tmp_path, "faithful")
-    assert log.common_offset(replica(leader(20))) == leader(20)[-1] + 1
-    assert log.common_offset(replica(leader(10) + dirty(11, 5))) == leader(1)[-1] + 1
-    assert log.common_offset(replica(leader(10) + dirty(11, 9999))) == 0
-
-
 def test_a_leader_with_nothing_in_it(tmp_path: Path) -> None:
     for mode in ("safe", "faithful"):
         assert log_of(tmp_path, mode).common_offset(replica(leader(5))) == 0

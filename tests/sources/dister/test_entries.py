@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.format.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line, index_of
+from sources.dister.format.entries import ACT_REMOVE, ACT_SET, MAX_ID, Entry, decode_line, encode_line
 from sources.errors import CorruptRecord
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -113,7 +113,3 @@ def test_what_is_no_entry_is_refused(line: bytes, problem: str) -> None:
     assert raised.value.expected
     assert raised.value.found
     assert len(raised.value.found) < 300
-
-
-def test_the_index_of_an_id() -> None:
-    assert [index_of(one) for one in (0, 9999, 10_000, 10_007, 999_999_999)] == [0, 0, 1, 1, 99_999]

@@ -36,9 +36,9 @@ def found(path: Path, lines: list[bytes], wanted: list[int]) -> tuple[list[bytes
 
 
 def test_every_id_of_a_file_is_found(tmp_path: Path) -> None:
-    lines = {number * 3: set_line(number * 3, value="x" * (number % 17)) for number in range(1, 2001)}
+    lines = {number * 3: set_line(number * 3, value="x" * (number % 17)) for number in range(1, 501)}
 
-    assert found(tmp_path / "0", list(lines.values()), list(lines)) == (list(lines.values()), 6000)
+    assert found(tmp_path / "0", list(lines.values()), list(lines)) == (list(lines.values()), 1500)
 
 
 def test_ids_that_are_not_there_are_not_found(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_run_that_halving_falls_into_is_noticed(tmp_path: Path, length: int, b
 def test_a_leader_that_began_again_with_low_ids(tmp_path: Path) -> None:
     """The whole log is behind in ids, far beyond what is looked back over, up to where it overtakes itself."""
     first = [set_line(number * 10_000 + 5) for number in range(1, 400)]
-    for length in (1, 20, 200, 390, 398):
+    for length in (1, 20, 398):
         again = [set_line(number * 10_000 + 7) for number in range(1, length + 1)]
 
         asked, last = found(tmp_path / "0", first + again, [number * 10_000 + 5 for number in range(1, 400)])

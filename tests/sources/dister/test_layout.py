@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
-from sources.dister.files.layout import BatchFile, are_joined, batch_number, batch_path, list_batches, missing_between
+from sources.dister.files.layout import BatchFile, are_joined, list_batches, missing_between
 from sources.errors import ConfigurationError
-
-
-@pytest.mark.parametrize(
-    ("entry_id", "path"),
-    [
-        (10007, "0/0"),
-        (999_999_999, "0/0"),
-        (1_000_000_000, "0/1"),
-        (99_999_999_999, "0/99"),
-        (100_000_000_005, "1/100"),
-    ],
-)
-def test_an_id_says_its_file(entry_id: int, path: str) -> None:
-    assert batch_path(batch_number(entry_id)) == PurePosixPath(path)
 
 
 def test_files_are_listed_by_number(tmp_path: Path) -> None:

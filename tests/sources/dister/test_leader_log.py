@@ -14,7 +14,7 @@ import pytest
 
 from sources.dister.embedded.leader_log import entries_of
 from sources.errors import MasterError, MasterRefused
-from tests.dister.odd_leader import OddLog, replay
+from tests.dister.odd_leader import OddLog
 
 LOG = "dister.entry.log"
 
@@ -47,21 +47,6 @@ def test_lines_are_dister_s_own(tmp_path: Path) -> None:
         assert written(tmp_path) == b'10007,300,{"a":"x"}\n'  # it is in the file when the call returns
         assert leader.remove(["a"], rnd=1) == 20001
     assert written(tmp_path) == b'10007,300,{"a":"x"}\n20001,310,["a"]\n'
-
-
-@pytest.mark.parametrize(
-    ("indexes", "expected"),
-    [
-        ([1, 99_999], ["0/0"]),
-        ([99_999, 100_000], ["0/0", "0/1"]),
-        ([9_999_999, 10_000_000], ["0/99", "1/100"]),
-    ],
-)
-def test_14_a_file_for_each_batch(tmp_path: Path, indexes: list[int], expected: list[str]) -> None:
-    """DI-41."""
-    with leader_at(tmp_path, *indexes):
-        assert batches(tmp_path) == expected
-        assert ids(tmp_path) == [index * 10_000 + 1 for index in indexes]
 
 
 def test_the_seed_is_the_chance_in_the_ids(tmp_path: Path) -> None:
@@ -132,35 +117,6 @@ def test_a_failed_write_uses_its_id_and_is_stored_nowhere(tmp_path: Path) -> Non
         assert leader.last_id == 10000
         assert leader.set({"a": "y"}, rnd=0) == 30000
     assert written(tmp_path) == b'10000,300,{"a":"x"}\n30000,300,{"a":"y"}\n'
-
-
-def test_a_failed_write_may_live_on_a_follower(tmp_path: Path) -> None:
-    """DI-22, D-13: it is ahead of its leader then."""
-    with OddLog(tmp_path / "leader") as leader, OddLog(tmp_path / "follower") as follower:
-        leader.set({"a": "x"}, rnd=0)
-        follower.follow(leader.entries())
-        assert follower.follow([leader.fail({"a": "lost"}, rnd=5)]) == 1
-        assert follower.last_id == 20005 > leader.last_id
-
-
-def test_the_same_write_again_is_harmless(tmp_path: Path) -> None:
-    """DI-26."""
-    with OddLog(tmp_path) as leader:
-        leader.set({"a": "x"})
-        leader.set({"a": "x"})
-    assert replay(entries_of(tmp_path)) == {"a": "x"}
-
-
-def test_2_a_replay_of_the_log_is_the_data(tmp_path: Path) -> None:
-    """DI-43, DI-44, DI-45, DI-47."""
-    with OddLog(tmp_path) as leader:
-        leader.set({"a": "1", "b": "1", "c": "1"})
-        leader.remove(["a", "unknown"])
-        leader.append_act(999, b'{"b":"never"}')
-        leader.set({"c": "2"})
-        leader.remove(["c"])
-        leader.set({"c": "3"})
-    assert replay(entries_of(tmp_path)) == {"b": "1", "c": "3"}
 
 
 def test_52_after_a_restart_ids_go_on_from_the_log(tmp_path: Path) -> None:
@@ -238,16 +194,3 @@ def test_38_39_after_a_lost_election_nothing_above_the_point_is_left(
         assert ids(tmp_path) == kept
         assert node.last_id == (kept[-1] if kept else 0)
         assert batches(tmp_path) == sorted({f"0/{one // 10**9}" for one in kept})
-
-
-def test_43_the_file_after_a_lost_election_is_another_one(tmp_path: Path) -> None:
-    with leader_at(tmp_path, 1, 2, 3) as node:
-        path = tmp_path / LOG / "0" / "0"
-        before = path.stat()
-        first = written(tmp_path).splitlines(keepends=True)[0]
-        node.truncate_to(10_001)
-        assert written(tmp_path) == first
-        assert path.stat().st_ino != before.st_ino
-        node.set({"k": "longer than what was there before"}, rnd=0)
-        assert path.stat().st_size > before.st_size
-        assert ids(tmp_path) == [10_001, 40_000]  # the counter never goes back

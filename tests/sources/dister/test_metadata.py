@@ -12,11 +12,6 @@ from sources.dister.metadata import fetch, nodes_of, services_of
 from sources.dister.peers import PEERS_FILE, NodeInfo
 from sources.dister.services import SERVICE_FILE, Service, ServiceRegistry
 from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
-from sources.metadata import DISTER_PEERS, DISTER_SERVICES, KINDS
-
-
-def test_the_kinds_have_tables() -> None:
-    assert {DISTER_SERVICES.name, DISTER_PEERS.name} <= {kind.name for kind in KINDS}
 
 
 def test_a_registry_as_rows() -> None:
@@ -60,18 +55,6 @@ def test_nodes_as_rows() -> None:
 def test_text_that_is_none_is_refused() -> None:
     with pytest.raises(ProtocolViolation, match="dister_services"):
         services_of(ServiceRegistry(1, {"0.a\ud800.service.dister": Service("web", {})}))
-
-
-def test_services_and_nodes_are_fetched_where_there_is_a_place_to_ask(tmp_path: Path) -> None:
-    with EmbeddedLeader(tmp_path, now_ms=lambda: 500) as leader:
-        leader.service_set("web", "tcp", [{}])
-    services, peers = fetch(str(tmp_path), str(tmp_path / PEERS_FILE))
-    assert (services.kind, services.version) == (DISTER_SERVICES, 500)
-    assert isinstance(services.items, pa.Table)
-    assert services.items.num_rows == 1
-    assert isinstance(peers.items, pa.Table)
-    assert peers.items["raft"].to_pylist() == [2]
-    assert [one.items is None for one in fetch(str(tmp_path), None)] == [False, True]
 
 
 def test_what_goes_wrong_with_one_does_not_keep_the_other(tmp_path: Path) -> None:

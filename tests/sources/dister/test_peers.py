@@ -26,10 +26,6 @@ def test_a_list_of_dister() -> None:
     assert decode(LISTED) == (LEADER,)
 
 
-def test_an_answer_of_rest() -> None:
-    assert decode(b'{"result":1,"message":"ok","data":' + LISTED + b"}") == (LEADER,)
-
-
 def test_an_answer_that_says_no() -> None:
     with pytest.raises(MasterRefused, match="no leader yet"):
         decode(b'{"result":0,"message":"no leader yet","data":null}')

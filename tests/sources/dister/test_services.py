@@ -41,23 +41,15 @@ def test_a_registry_is_written_as_go_writes_it() -> None:
     )
 
 
-def test_what_is_written_is_read() -> None:
-    one = registry({"web": 3, "db": 1})
-    assert decode(encode(one)) == one
+TORN = [*(FILE[:size] for size in (0, 1, 20, len(FILE) - 1)), b"\xff", b'{"LastServiceLogId":NaN}', b"[" * 100_000]
 
 
-@pytest.mark.parametrize("size", [0, 1, 20, len(FILE) - 1])
-def test_48_a_torn_file_is_for_the_next_look(size: int) -> None:
+@pytest.mark.parametrize("data", TORN)
+def test_48_a_torn_file_is_for_the_next_look(data: bytes) -> None:
     """Also DI-115: who gets this keeps what it has."""
     with pytest.raises(MasterSilent, match="not whole") as caught:
-        decode(FILE[:size])
-    assert caught.value.is_transient
-
-
-@pytest.mark.parametrize("data", [b"\xff", b'{"LastServiceLogId":NaN}', b"[" * 100_000])
-def test_48_bytes_that_are_no_json_are_torn_too(data: bytes) -> None:
-    with pytest.raises(MasterSilent):
         decode(data)
+    assert caught.value.is_transient
 
 
 @pytest.mark.parametrize(
@@ -120,10 +112,6 @@ def test_47_index_holes_keep_nothing_alive() -> None:
 def test_46_a_set_of_no_nodes_removes_and_is_heard_of() -> None:
     """DI-110, D-27: in dister the id stays, so that no follower ever hears of it. Here it moves."""
     assert registry({"web": 2}).with_nodes("web", "tcp", [], now_ms=500) == ServiceRegistry(500, {})
-
-
-def test_46_removing_everything_leaves_an_empty_registry_with_an_id() -> None:
-    assert registry({"web": 2, "db": 1}).without(["web", "db"], now_ms=500) == ServiceRegistry(500, {})
 
 
 def test_the_id_moves_only_if_something_was_removed() -> None:

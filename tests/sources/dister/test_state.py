@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sources.dister.state import KEY_VALUES, changes_of
 from sources.errors import CorruptRecord
-from sources.keyed_state import Changes, KeyChange
+from sources.keyed_state import Changes
 from sources.master import RECORD_SCHEMA
 
 SET, REMOVE, UNKNOWN = 300, 310, 999
@@ -35,42 +35,6 @@ def rows(*acts: Act) -> pa.RecordBatch:
 
 def live(changes: Changes) -> dict[str, str]:
     return {key: change.value for key, change in changes.items() if change.value is not None}
-
-
-def test_2_a_set_of_two_keys_and_a_remove_of_one() -> None:
-    """DI-43."""
-    found = changes_of(rows((SET, {"a": "1", "b": "2"}), (REMOVE, ["a"])))
-    assert found == {"a": KeyChange(20007, None), "b": KeyChange(10007, "2")}
-
-
-def test_2_a_remove_of_a_key_that_is_not_there_changes_no_other() -> None:
-    """DI-44."""
-    assert live(changes_of(rows((SET, {"a": "1"}), (REMOVE, ["b"])))) == {"a": "1"}
-
-
-def test_the_same_key_twice_in_one_entry_the_last_one_wins() -> None:
-    batch = rows((SET, {}))
-    doubled = batch.set_column(3, SCHEMA.field("body"), pa.array([b'{"a":"1","b":"x","a":"2"}']))
-    assert changes_of(doubled) == {"a": KeyChange(10007, "2"), "b": KeyChange(10007, "x")}
-
-
-def test_8_an_unknown_act_changes_nothing() -> None:
-    """DI-45."""
-    assert changes_of(rows((UNKNOWN, {"a": "1"}), (0, ["a"]))) == {}
-
-
-def test_10_values_of_any_size_and_kind_of_text() -> None:
-    values = {
-        "large": "x" * 5_000_000,
-        "text": 'ключ "quoted" \\ line\nbreak <&> \u2028 \U0001f511',
-        "": "",
-        "empty": "",
-    }
-    assert live(changes_of(rows((SET, values)))) == values
-
-
-def test_the_first_entry_of_a_log_has_the_last_id_of_its_range() -> None:
-    assert changes_of(rows((SET, {"a": "1"})))["a"].id == 10007
 
 
 @pytest.mark.parametrize(

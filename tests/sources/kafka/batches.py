@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import crc32c
@@ -150,10 +150,11 @@ def read_by_kafka_python(log: bytes) -> Iterator[Row]:
     """Every record but those of control batches, as `rows_of` has them."""
     for batch in MemoryRecords(log):
         assert batch.validate_crc()
-        for record in () if batch.is_control_batch else batch:
+        epoch = getattr(batch, "leader_epoch", -1)  # messages of the formats before 2 have none
+        for record in () if getattr(batch, "is_control_batch", False) else batch:
             yield {
                 "offset": record.offset,
-                "leader_epoch": batch.leader_epoch if batch.leader_epoch >= 0 else None,
+                "leader_epoch": epoch if epoch >= 0 else None,
                 "timestamp": record.timestamp if record.timestamp != -1 else None,
                 "timestamp_type": "log_append_time" if record.timestamp_type else "create_time",
                 "key": record.key,
@@ -187,7 +188,3 @@ def logs(draw: st.DrawFn, max_batches: int = 6) -> list[Written]:
 
 def headers() -> st.SearchStrategy[Headers]:
     return st.lists(st.tuples(st.text(max_size=5) | st.just("k" * 100), TEXTS), max_size=4).map(tuple)
-
-
-def recompressed(batches: Iterable[Written], compression: int) -> list[Written]:
-    return [replace(batch, compression=compression) for batch in batches]

@@ -40,50 +40,6 @@ def read(log: bytes, *aborted: tuple[int, int], wanted: OffsetRange = ALL) -> li
     return values(decoded(log, wanted, listed, COMMITTED))
 
 
-def test_an_aborted_transaction_is_left_out_and_covered() -> None:
-    log = log_of([part_of(FIRST, 0, b"a"), part_of(FIRST, 1, b"b"), marker(2, FIRST, ABORT_KEY)])
-    found = decoded(log, ALL, [Aborted(FIRST, Offset(0))])
-    assert (offsets(found), found.reached) == ([], 3)
-    assert values(decoded(log, ALL, [Aborted(FIRST, Offset(0))], UNCOMMITTED)) == [b"a", b"b"]
-
-
-def test_transactions_of_two_producers_interleaved() -> None:
-    log = log_of(
-        [
-            part_of(FIRST, 0, b"first, aborted"),
-            part_of(SECOND, 1, b"second, committed"),
-            written(2, b"of nobody"),
-            part_of(FIRST, 3, b"first, aborted, too"),
-            marker(4, FIRST, ABORT_KEY),
-            part_of(FIRST, 5, b"first, committed"),
-            part_of(SECOND, 6, b"second, committed, too"),
-            marker(7, SECOND, COMMIT_KEY),
-            part_of(SECOND, 8, b"second, aborted"),
-            marker(9, FIRST, COMMIT_KEY),
-            marker(10, SECOND, ABORT_KEY),
-        ]
-    )
-    expected = [b"second, committed", b"of nobody", b"first, committed", b"second, committed, too"]
-    assert read(log, (FIRST, 0), (SECOND, 8)) == expected
-    assert read(log, (SECOND, 8), (FIRST, 0)) == expected  # in whatever order they are listed
-
-
-def test_a_fetch_that_begins_inside_an_aborted_transaction() -> None:
-    log = log_of([part_of(FIRST, 7, b"rest"), marker(8, FIRST, ABORT_KEY), part_of(FIRST, 9, b"next")])
-    assert read(log, (FIRST, 2)) == [b"next"]
-
-
-def test_a_marker_before_what_is_wanted_still_ends_its_transaction() -> None:
-    log = log_of([part_of(FIRST, 7, b"rest"), marker(8, FIRST, ABORT_KEY), part_of(FIRST, 9, b"next")])
-    for start in (8, 9):
-        assert read(log, (FIRST, 2), wanted=OffsetRange(Offset(start), Offset(20))) == [b"next"]
-
-
-def test_what_the_producer_wrote_outside_of_transactions_is_not_aborted() -> None:
-    log = log_of([written(0, b"idempotent", producer_id=FIRST), part_of(FIRST, 1, b"in a transaction")])
-    assert read(log, (FIRST, 0)) == [b"idempotent"]
-
-
 def test_a_batch_whose_first_records_compaction_took_is_still_aborted() -> None:
     batch = Written(0, (Sent(5, value=b"last of it"),), producer_id=FIRST, transactional=True)
     assert read(bytes(batch), (FIRST, 5)) == []
@@ -133,6 +89,7 @@ class Traffic:
     batches: list[Written] = field(default_factory=list)
     committed: list[tuple[int, bytes]] = field(default_factory=list)
     aborted: list[tuple[int, int, int]] = field(default_factory=list)  # producer, first offset, offset of the mark
+    marks: set[int] = field(default_factory=set)
     end: int = 0
     _open: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
 
@@ -149,6 +106,7 @@ class Traffic:
             self.committed += records
         elif records:
             self.aborted.append((producer_id, records[0][0], self.end))
+        self.marks.add(self.end)
         self._add(marker(self.end, producer_id, COMMIT_KEY if commits else ABORT_KEY))
 
     def finish_all(self) -> None:
@@ -174,11 +132,14 @@ def test_any_traffic_read_from_anywhere(steps: list[tuple[str, int]], data: st.D
         else:
             traffic.finish(producer_id, commits=step == "commit")
     traffic.finish_all()
-    start = data.draw(st.integers(0, traffic.end))
-    # What a broker answers to a fetch from `start`: batches from the one that holds it, transactions that reach there.
-    log = log_of(batch for batch in traffic.batches if batch.end > start)
-    listed = [Aborted(producer_id, Offset(first)) for producer_id, first, mark in traffic.aborted if mark >= start]
-    found = decoded(log, OffsetRange(Offset(start), Offset(10**6)), listed)
+    asked, start = sorted(data.draw(st.tuples(*[st.integers(0, traffic.end)] * 2)))
+    # What a broker answers to a fetch from `asked`: batches from the one that holds it, transactions that reach there.
+    log = log_of(batch for batch in traffic.batches if batch.end > asked)
+    listed = [Aborted(producer_id, Offset(first)) for producer_id, first, mark in traffic.aborted if mark >= asked]
+    wanted = OffsetRange(Offset(start), Offset(10**6))
+    found = decoded(log, wanted, data.draw(st.permutations(listed)))
     expected = sorted(record for record in traffic.committed if record[0] >= start)
     assert list(zip(offsets(found), values(found), strict=True)) == expected
     assert found.reached == traffic.end
+    everything = [at for at in range(start, traffic.end) if at not in traffic.marks]
+    assert offsets(decoded(log, wanted, listed, UNCOMMITTED)) == everything

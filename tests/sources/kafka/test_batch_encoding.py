@@ -25,8 +25,6 @@ from tests.sources.kafka.batches import (
     Written,
     decoded,
     headers,
-    log_of,
-    logs,
     read_by_kafka_python,
     rows_of,
 )
@@ -98,14 +96,6 @@ def test_rows_come_back_as_they_were(rows: list[Row]) -> None:
     assert [one.covered.end for one in batches][-1:] == [one["offset"] + 1 for one in rows[-1:]]
 
 
-@given(logs())
-def test_what_a_broker_wrote_comes_back_as_it_was(batches: list[Written]) -> None:
-    found = decoded(log_of(batches)).records
-    again = log(list(encode(found)))
-    assert decoded(again).records.equals(found)
-    assert list(read_by_kafka_python(again)) == list(read_by_kafka_python(log_of(batches)))
-
-
 def test_the_bytes_of_a_batch_written_by_hand() -> None:
     """But for the offset behind its record, which is in no row."""
     (made,) = encode(decoded(BY_HAND).records)
@@ -168,11 +158,6 @@ def test_a_batch_has_about_a_megabyte() -> None:
     sizes = [len(one.whole) for one in batches]
     assert all(BATCH_BYTES - 11_000 < size <= BATCH_BYTES for size in sizes[:-1])
     assert len(batches) == 11
-
-
-def test_a_larger_record_has_one_of_its_own() -> None:
-    batches = written(row(0), row(1, value=bytes(3 * BATCH_BYTES)), row(2))
-    assert [one.covered.start for one in batches] == [0, 1, 2]
 
 
 def test_offsets_that_are_too_far_for_one_batch() -> None:

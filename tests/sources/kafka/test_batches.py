@@ -9,9 +9,7 @@ from sources.kafka.format.batches import BatchLimits
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.offsets import END
 from tests.sources.kafka.batches import (
-    COMPRESSIONS,
     GZIP,
-    LOG_APPEND_TIME,
     NONE,
     NOW_MS,
     Sent,
@@ -90,33 +88,6 @@ def test_any_range_gives_its_records_and_no_others(batches: list[Written], data:
     assert found.reached == (beyond[0] if beyond and read_through < wanted.end else read_through)
 
 
-@pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_every_compression(compression: int) -> None:
-    sent = [b"a value that is worth it " * 10, b"", b"x" * 5000]
-    batch = written(5, *sent, compression=compression)
-    assert bytes(batch)[22] == compression  # the builder leaves it where nothing is won
-    assert values(decoded(bytes(batch))) == sent
-
-
-def test_null_and_empty_are_kept_apart() -> None:
-    headers = (("", None), ("", b""), ("größe", b"\xff"), ("", None))
-    records = (Sent(0, None, None), Sent(1, b"", None), Sent(2, None, b""), Sent(3, b"", b"", headers))
-    found = rows_of(decoded(bytes(Written(0, records))).records)
-    assert [(row["key"], row["value"]) for row in found] == [(None, None), (b"", None), (None, b""), (b"", b"")]
-    assert [row["headers"] for row in found] == [[], [], [], list(headers)]
-
-
-def test_times_of_both_types_and_none() -> None:
-    times_ms = (NOW_MS, NOW_MS - 5000, -1, 0, -2)
-    records = tuple(Sent(delta, timestamp_ms=time_ms) for delta, time_ms in enumerate(times_ms))
-    of_producer = rows_of(decoded(bytes(Written(0, records))).records)
-    assert [row["timestamp"] for row in of_producer] == [NOW_MS, NOW_MS - 5000, None, 0, -2]
-    assert {row["timestamp_type"] for row in of_producer} == {"create_time"}
-    of_broker = rows_of(decoded(bytes(Written(0, records, attributes=LOG_APPEND_TIME))).records)
-    assert [row["timestamp"] for row in of_broker] == [NOW_MS] * 5
-    assert {row["timestamp_type"] for row in of_broker} == {"log_append_time"}
-
-
 FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000
 """The beginning of year 1, and of year 10000."""
 NANOSECONDS = 1_795_000_000_000_000_000
@@ -135,33 +106,10 @@ def test_a_record_of_a_time_that_no_table_takes_is_kept_with_its_number(time_ms:
     assert odd["value"] == b"value"
 
 
-def test_a_brokers_time_that_no_table_takes_is_kept_with_its_number() -> None:
-    batch = Written(7, (Sent(timestamp_ms=NANOSECONDS),), attributes=LOG_APPEND_TIME)
-    (row,) = rows_of(decoded(bytes(batch)).records)
-    assert (row["timestamp"], row["timestamp_type"]) == (None, f"log_append_time {NANOSECONDS}")
-
-
 @pytest.mark.parametrize("time_ms", [FIRST_MS, END_MS - 1])
 def test_the_first_and_the_last_time_that_a_table_takes(time_ms: int) -> None:
     (row,) = rows_of(decoded(bytes(Written(7, (Sent(timestamp_ms=time_ms),)))).records)
     assert (row["timestamp"], row["timestamp_type"]) == (time_ms, "create_time")
-
-
-def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
-    log = log_of([written(0, b"0", b"1"), Written(2, (), last_delta=9, producer_id=4), written(12, b"12")])
-    found = decoded(log)
-    assert offsets(found) == [0, 1, 12]
-    assert decoded(bytes(Written(2, (), last_delta=9, epoch=3))).reached == 12
-    assert decoded(bytes(Written(2, (), last_delta=9, epoch=3))).epoch == 3
-    assert offsets(decoded(bytes(Written(2, (), last_delta=9, compression=GZIP)))) == []
-
-
-def test_records_that_compaction_took_leave_holes() -> None:
-    batch = Written(100, (Sent(3), Sent(8)), last_delta=20)
-    found = decoded(bytes(batch), span(100, 200))
-    assert (offsets(found), found.reached) == ([103, 108], 121)
-    for start, end, expected in ((103, 109, [103, 108]), (104, 108, []), (109, 121, []), (0, 104, [103])):
-        assert offsets(decoded(bytes(batch), span(start, end))) == expected
 
 
 def test_where_reading_got_to_and_in_which_epoch() -> None:
@@ -211,13 +159,6 @@ def test_cut_off_anywhere_the_whole_batches_are_read(batches: list[Written], dat
     found = decoded(log[:cut])
     assert rows_of(found.records) == rows_of(decoded(log_of(whole)).records)
     assert found.reached == (whole[-1].end if whole else 0)
-
-
-def test_every_single_cut_of_two_batches() -> None:
-    first, second = written(0, b"a", b"b"), written(2, b"c", compression=GZIP)
-    log = log_of([first, second])
-    for cut in range(len(log)):
-        assert values(decoded(log[:cut])) == ([b"a", b"b"] if cut >= len(bytes(first)) else [])
 
 
 def test_a_view_is_as_good_as_bytes_and_nothing_refers_to_it() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import kafka.errors as kafka_errors
 import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused
-from sources.kafka.bounds import bounds, epoch_end, epoch_ends
-from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
+from sources.kafka.bounds import bounds, epoch_ends
+from sources.kafka.cluster.topics import Leader, Topic
 from sources.kafka.epochs import EpochEnd
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
@@ -34,25 +33,9 @@ def test_a_partition_that_cannot_be_asked_for(partition: int, expected: type[Log
         bounds(ScriptedCluster(), LED_BY_TWO, Isolation.READ_COMMITTED, [partition])
 
 
-@pytest.mark.parametrize("error", [kafka_errors.OffsetNotAvailableError, kafka_errors.FencedLeaderEpochError])
-def test_a_leader_that_is_not_ready_or_none_is_asked_again_later(error: type[kafka_errors.BrokerResponseError]) -> None:
-    with pytest.raises(MasterRefused, match=error.message):
-        bounds(ScriptedCluster(offsets(0, error=error.errno)), LED_BY_TWO, Isolation.READ_COMMITTED, [0])
-
-
 def test_an_end_below_the_start_is_no_range() -> None:
     with pytest.raises(MasterRefused, match="expected 7 or more, found 6"):
         bounds(ScriptedCluster(offsets(7), offsets(6)), LED_BY_TWO, Isolation.READ_COMMITTED, [0])
-
-
-def test_the_end_of_an_epoch_is_as_the_leader_says() -> None:
-    cluster = ScriptedCluster(scripted.epoch_ends(2, 40), scripted.epoch_ends(-1, -1))
-    tp = TopicPartition("t", 0)
-    assert epoch_end(cluster, Leader(1, 9), tp, 3) == EpochEnd(2, Offset(40))
-    assert epoch_end(cluster, Leader(1, 9), tp, 10) == EpochEnd(-1, Offset(-1))
-    request, node = cluster.asked[0]
-    asked = request.topics[0].partitions[0]
-    assert (node, asked.leader_epoch, asked.current_leader_epoch) == (1, 3, 9)
 
 
 def test_each_leader_is_asked_once_for_the_ends_of_all_its_epochs() -> None:

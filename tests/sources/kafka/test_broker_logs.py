@@ -64,19 +64,6 @@ def test_read_in_random_pieces_it_is_the_same(logs: dict[str, BrokerLog], topic:
     assert b"".join(pieces) == canonical(whole.records)
 
 
-def test_an_answer_cut_off_anywhere(logs: dict[str, BrokerLog]) -> None:
-    log = logs[TRANSACTIONS]
-    answer, truth = log.records, log.truth(COMMITTED)
-    ends = [0]
-    for batch in batches_of(log):
-        ends.append(ends[-1] + len(batch.whole))
-    for cut in random.Random(1).sample(range(len(answer)), 100):
-        found = decoded(answer[:cut], ALL, log.aborted(ALL))
-        whole = [batch for batch, end in zip(batches_of(log), ends[1:], strict=True) if end <= cut]
-        assert found.reached == (whole[-1].end if whole else 0)
-        assert rows_of(found.records) == [row for row in truth if row["offset"] < found.reached]
-
-
 def test_what_the_logs_hold(logs: dict[str, BrokerLog]) -> None:
     """So that the tests above are about what they seem to be about."""
     produced = list(batches_of(logs[PRODUCED]))

@@ -8,7 +8,7 @@ import kafka.errors as kafka_errors
 import pytest
 from kafka.protocol.admin import DescribeConfigsResponse
 
-from sources.errors import ConfigurationError, MasterRefused
+from sources.errors import ConfigurationError
 from sources.kafka.cluster.cleanup import is_compacted
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 
@@ -45,8 +45,3 @@ def test_who_may_not_ask_is_told_what_to_grant() -> None:
     with pytest.raises(ConfigurationError, match=r"cleanup\.policy of topic orders") as caught:
         is_compacted(cluster, "orders")
     assert "DESCRIBE_CONFIGS" in (caught.value.hint or "")
-
-
-def test_a_broker_that_cannot_say_now_is_asked_again() -> None:
-    with pytest.raises(MasterRefused):
-        is_compacted(ScriptedCluster(answer(None, kafka_errors.RequestTimedOutError.errno)), "orders")

@@ -37,7 +37,3 @@ def test_a_code_says_whose_fault_it_is(code: int, expected: type[LogtwinError]) 
     assert f"(error {code})" in str(error)
     with pytest.raises(expected):
         check_code(code, "where topic t lies")
-
-
-def test_no_error_is_none() -> None:
-    check_code(0, "anything")

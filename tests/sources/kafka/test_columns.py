@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,6 @@ from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.record_columns import texts
 from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
-    COMPRESSIONS,
     LOG_APPEND_TIME,
     Row,
     Sent,
@@ -20,7 +18,6 @@ from tests.sources.kafka.batches import (
     decoded,
     log_of,
     logs,
-    recompressed,
     rows_of,
     written,
 )
@@ -61,12 +58,8 @@ def test_the_canonical_bytes_written_by_hand() -> None:
     )  # fmt: skip
 
 
-def plain_canonical(rows: list[Row]) -> bytes:
-    """The same, one field after the other."""
-    return b"".join(map(plain_record, rows))
-
-
 def plain_record(row: Row) -> bytes:
+    """The same of one record, one field after the other."""
     headers = b"".join(
         struct.pack(">ii", len(key.encode()), length(value)) + key.encode() + (value or b"")
         for key, value in row["headers"]
@@ -85,68 +78,15 @@ def or_minus_1(value: int | None) -> int:
     return -1 if value is None else value
 
 
-@given(logs())
-def test_canonical_bytes_are_those_of_the_dumb_way(batches: list[Written]) -> None:
-    records = records_of(batches)
-    assert canonical(records) == plain_canonical(rows_of(records))
-
-
 @given(logs(), st.data())
-def test_the_lengths_are_those_of_the_canonical_bytes_record_by_record(
-    batches: list[Written], data: st.DataObject
-) -> None:
+def test_canonical_bytes_and_lengths_are_those_of_the_dumb_way(batches: list[Written], data: st.DataObject) -> None:
     records = records_of(batches)
     part = records.slice(data.draw(st.integers(0, len(records))))  # of arrays that do not begin where their buffers do
-    apart = [len(canonical(part.slice(at, 1))) for at in range(len(part))]
+    rows = rows_of(part)
+    assert canonical(part) == canonical(located(part, "orders", 1)) == b"".join(map(plain_record, rows))
+    apart = [len(plain_record(row)) for row in rows]
     assert canonical_lengths(part).tolist() == apart
     assert canonical_lengths(located(part, "orders", 1).select(["key", "value", "headers"])).tolist() == apart
-
-
-@given(logs(), st.data())
-def test_canonical_bytes_do_not_depend_on_chunks(batches: list[Written], data: st.DataObject) -> None:
-    records = records_of(batches)
-    cut = data.draw(st.integers(0, len(records)))
-    first, second = records.slice(0, cut), records.slice(cut)
-    assert canonical(first) + canonical(second) == canonical(records)
-    copied = pa.RecordBatch.from_pylist(second.to_pylist(), second.schema)  # other buffers, the same records
-    assert canonical(copied) == canonical(second)
-    assert canonical(located(second, "orders", 1)) == canonical(second)
-
-
-@given(logs(), st.sampled_from(COMPRESSIONS))
-def test_canonical_bytes_do_not_depend_on_compression(batches: list[Written], compression: int) -> None:
-    assert canonical(records_of(recompressed(batches, compression))) == canonical(records_of(batches))
-
-
-CHANGES: list[dict[str, Any]] = [
-    {"delta": 1},
-    {"timestamp_ms": 1},
-    {"key": None},
-    {"key": b""},
-    {"key": b"kv", "value": b"alue"},
-    {"value": None},
-    {"value": b""},
-    {"headers": ()},
-    {"headers": (("h", None),)},
-    {"headers": (("h", b""),)},
-    {"headers": (("hx", b""),)},
-    {"headers": (("h", b"x"), ("", b""))},
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_any_change_of_a_record_changes_its_canonical_bytes(change: dict[str, Any]) -> None:
-    plain: dict[str, Any] = {"key": b"k", "value": b"value", "headers": (("h", b"x"),)}
-    assert one(plain | change) != one(plain)
-
-
-def test_the_leader_and_the_kind_of_time_count_too() -> None:
-    assert one({}) != one({}, epoch=1)
-    assert one({}) != one({}, attributes=LOG_APPEND_TIME)
-
-
-def one(fields: dict[str, Any], **options: Any) -> bytes:
-    return canonical(records_of([Written(0, (Sent(**fields),), **options)]))
 
 
 @pytest.mark.parametrize(

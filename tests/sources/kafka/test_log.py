@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import uuid
 from typing import Any
 
 import pytest
@@ -169,13 +168,6 @@ def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play
     play(THREE)
     with pytest.raises(Recreated):
         a_log(known=Known(str(OTHER_ID), None, None)).bounds()
-
-
-def test_what_it_knows_replaces_what_it_knew() -> None:
-    known = Known(str(uuid.UUID(int=3)), Offset(9), 4)
-    log = a_log(known=Known(str(TOPIC_ID), Offset(1), 0))
-    assert log.continuing(known) == a_log(known=known)
-    assert log.known.offset == 1
 
 
 def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play) -> None:

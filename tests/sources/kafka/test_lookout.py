@@ -114,7 +114,9 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
         "sasl_password": "file:/password", "ssl_check_hostname": False,
     }  # fmt: skip
     of_topic = parse_options(ReplicatedTopicOptions, given, where="test")
-    of_log = parse_options(ReadOptions, {"id": "rocketmq/a", "path": "there"}, where="test")
+    by_network = {"master": "h:1", "remoting": "h:2", "access_key": "env:ONE", "secret_key": "file:/two"}
+    others = {"starting_offset": 7, "split_bytes": 5, "parallel_reads": True, "on_loss": "record"}
+    of_log = parse_options(ReadOptions, {"id": "rocketmq/a", **by_network, **others}, where="test")
     found = logs_options([of_topic, of_log])
     assert "file:/password" in found["topics"]
     options = parse_options(GroupOptions, {**found, "standing": "s"}, where="test")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sources.errors import ConfigurationError, MasterRefused
+from sources.errors import ConfigurationError
 from sources.kafka.cluster.membership import DescribedGroup, Member, check_unused
 from sources.kafka.cluster.membership import described as describe
-from tests.sources.kafka.group_answers import ALICE, LOADING, NOT_FOUND, described, described_newer, listed
+from tests.sources.kafka.group_answers import ALICE, NOT_FOUND, described, described_newer, listed
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 
 
@@ -56,8 +56,3 @@ def test_a_group_of_the_newer_protocol_is_looked_up_in_the_list(not_classic: obj
     assert describe(shared, 4, "g") == DescribedGroup("Stable", "share", ())
     consumed = ScriptedCluster(not_classic, listed(("g", "consumer", "Stable")), described_newer(ALICE))
     assert describe(consumed, 4, "g") == DescribedGroup("Stable", "consumer", (ALICE,))
-
-
-def test_a_coordinator_that_loads_describes_nothing() -> None:
-    with pytest.raises(MasterRefused, match=r"who is in group g.*LOAD"):
-        describe(ScriptedCluster(described(error=LOADING)), 4, "g")

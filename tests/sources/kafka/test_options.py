@@ -36,41 +36,24 @@ def test_what_is_left_out_has_its_default() -> None:
 
 
 def test_every_option_arrives() -> None:
-    given = {
-        "ID": "kafka/east/orders",
-        "servers": "a:9092, b:9093",
-        "isolation": "read_uncommitted",
-        "startingOffset": "latest",
-        "endingOffset": "latest",
-        "maxOffsetsPerTrigger": "5",
-        "splitoffsets": "6",
-        "chunkBytes": "7",
-        "connectTimeoutMs": "8",
-        "requestTimeoutMs": "9",
-        "securityProtocol": "SASL_SSL",
-        "saslMechanism": "SCRAM-SHA-512",
-        "saslUsername": "env:KAFKA_USER",
-        "saslPassword": "file:/run/secrets/kafka",
-        "sslCaFile": "ca.pem",
-        "sslCertificateFile": "own.pem",
-        "sslKeyFile": "key.pem",
-        "sslKeyPassword": "env:KEY_PASSWORD",
-        "sslCheckHostname": "false",
-    }
-    options = TopicOptions.of(given)
+    options = TopicOptions.of(
+        {
+            "ID": "kafka/east/orders", "servers": "a:9092, b:9093", "isolation": "read_uncommitted",
+            "startingOffset": "latest", "endingOffset": "latest", "maxOffsetsPerTrigger": "5", "splitoffsets": "6",
+            "chunkBytes": "7", "connectTimeoutMs": "8", "requestTimeoutMs": "9", "securityProtocol": "SASL_SSL",
+            "saslMechanism": "SCRAM-SHA-512", "saslUsername": "env:KAFKA_USER", "saslPassword": "file:/run/kafka",
+            "sslCaFile": "ca.pem", "sslCertificateFile": "own.pem", "sslKeyFile": "key.pem",
+            "sslKeyPassword": "env:KEY_PASSWORD", "sslCheckHostname": "false",
+        }
+    )  # fmt: skip
+    tls = Tls(
+        ca_file="ca.pem", certificate_file="own.pem", key_file="key.pem", key_password=Secret("env:KEY_PASSWORD"),
+        check_hostname=False,
+    )  # fmt: skip
     security = Security(
-        protocol="SASL_SSL",
-        mechanism="SCRAM-SHA-512",
-        username=Secret("env:KAFKA_USER"),
-        password=Secret("file:/run/secrets/kafka"),
-        tls=Tls(
-            ca_file="ca.pem",
-            certificate_file="own.pem",
-            key_file="key.pem",
-            key_password=Secret("env:KEY_PASSWORD"),
-            check_hostname=False,
-        ),
-    )
+        protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username=Secret("env:KAFKA_USER"),
+        password=Secret("file:/run/kafka"), tls=tls,
+    )  # fmt: skip
     topic = open_topic(options)
     assert topic.settings == KafkaSettings(
         servers=("a:9092", "b:9093"), security=security, connect_timeout_ms=8, request_timeout_ms=9
@@ -126,24 +109,6 @@ def test_a_replicated_topic_has_a_group_unless_it_is_left_out() -> None:
 def test_a_mistake_names_the_key_and_what_was_meant(given: dict[str, str], words: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         TopicOptions.of({**PLAIN, **given})
-    for word in words:
-        assert word in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"servers": "a"}, ["host:port", "'a'"]),
-        ({"servers": " , "}, ["no server"]),
-        ({"securityProtocol": "SASL_SSL"}, ["SASL_SSL needs a mechanism"]),
-        ({"sslCaFile": "ca.pem"}, ["ca_file has no effect"]),
-        ({"saslPassword": "env:KAFKA_PASSWORD"}, ["password has no effect"]),
-    ],
-)
-def test_what_does_not_go_together_is_refused(given: dict[str, str], words: list[str]) -> None:
-    options = TopicOptions.of({**PLAIN, **given})
-    with pytest.raises(ConfigurationError) as caught:
-        open_topic(options)
     for word in words:
         assert word in str(caught.value)
 

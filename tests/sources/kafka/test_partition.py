@@ -83,11 +83,6 @@ def test_batches_cover_the_range_over_holes_and_edges(play: Play) -> None:
     assert cluster.connections == 1
 
 
-def test_a_range_that_ends_inside_a_batch_leaves_out_what_follows(play: Play) -> None:
-    _, chunks = read(play, 10, 12, HERE, fetched(batch(10, 5)))
-    assert covered(chunks) == [(10, 12, [10, 11], 0)]
-
-
 @pytest.mark.parametrize(
     "trouble",
     [

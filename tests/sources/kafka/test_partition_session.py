@@ -56,12 +56,3 @@ def test_who_shares_a_session_does_not_end_it(is_shared: bool, closed: int) -> N
     topic = OfTopic()
     PartitionSession(topic, 0, is_shared=is_shared).close()
     assert topic.closed == closed
-
-
-def test_it_never_has_to_make_way() -> None:
-    topic = OfTopic()
-    session = PartitionSession(topic, 0)
-    with session.reading():
-        session.acknowledge(Offset(1))
-    assert topic.told == [{0: PartitionPosition(Offset(1), None)}]
-    assert topic.closed == 0

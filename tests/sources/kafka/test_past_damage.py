@@ -81,15 +81,6 @@ def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(play: Play, pas
     assert asked.topics[0].partitions[0].fetch_offset == 21
 
 
-@pytest.mark.parametrize("past_damage", [False, True])
-def test_what_is_sound_before_damage_comes_first(play: Play, past_damage: bool) -> None:
-    play(HERE, fetched(SOUND + BAD), fetched(BAD), fetched(BAD))
-    reading = a_partition(past_damage=past_damage).read(OffsetRange(Offset(10), Offset(22)))
-    assert shown([next(reading)]) == [(10, 17, [10, 11, 12, 13, 14])]
-    with pytest.raises(UnprovenEnd):
-        next(reading)
-
-
 def test_damage_of_several_batches_has_the_bytes_of_all_of_them(play: Play) -> None:
     bad = [one[:-1] + bytes([one[-1] ^ 1]) for one in (batch(at, 1) for at in range(10, 16))]
     sound = batch(16, 4)

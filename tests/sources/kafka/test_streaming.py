@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated
+from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, Recreated
 from sources.kafka.options import TopicOptions
-from sources.kafka.streaming import TopicBatchReader, TopicSource, TopicSplit, TopicStreamReader
+from sources.kafka.streaming import TopicBatchReader, TopicSplit, TopicStreamReader
 from sources.kafka.topic import open_topic
-from sources.master_topic import KAFKA_SCHEMA
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, ScriptedCluster, metadata, offsets, topic
 
 ALL = ReadAllAvailable()
@@ -157,16 +156,6 @@ def test_a_start_that_the_topic_does_not_hold_is_an_error_that_crosses_processes
         assert error.log == log
         for word in words:
             assert word in str(error)
-
-
-def test_the_checkpoint_of_another_source_is_no_start(readers: Readers) -> None:
-    error = error_of(ConfigurationError, lambda: readers.stream().latestOffset({"offset": 5}, ALL))
-    assert "no positions of a Kafka topic" in str(error)
-
-
-def test_the_columns_are_those_of_the_records_and_their_log() -> None:
-    source = TopicSource.of({"id": "kafka/c/t", "servers": "h:1"})
-    assert source.schema.names == ["log_id", *KAFKA_SCHEMA.names]
 
 
 def test_a_batch_of_nothing_is_one_empty_split_that_asks_nobody(readers: Readers) -> None:

@@ -10,24 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, OffsetOutOfRange
-from sources.kafka.topic_offsets import TopicBounds, TopicOffsets, spread
-from sources.offsets import LogId, Offset
-from tests.spans import span
+from sources.errors import ConfigurationError
+from sources.kafka.topic_offsets import TopicOffsets, spread
+from sources.offsets import Offset
 
 ID = uuid.UUID(int=7)
-TOPIC = LogId("kafka", "east/orders")
-
 BACKLOGS = st.dictionaries(st.integers(0, 50), st.integers(0, 10**6), max_size=20)
 
 
 def positions(*at: int) -> TopicOffsets:
     """In the partitions 0, 1, …"""
     return TopicOffsets(ID, {number: Offset(offset) for number, offset in enumerate(at)})
-
-
-def bounds(*held: tuple[int, int]) -> TopicBounds:
-    return TopicBounds(ID, {number: span(*edges) for number, edges in enumerate(held)})
 
 
 def test_positions_have_one_form_whatever_their_order() -> None:
@@ -39,11 +32,6 @@ def test_positions_have_one_form_whatever_their_order() -> None:
         '{"topic": "00000000-0000-0000-0000-000000000007", "next": {"0": 5, "1": 0}}'
     )
     assert list(shuffled.to_json()["next"])[-3:] == ["9", "10", "11"]
-
-
-def test_what_is_stored_is_what_is_read() -> None:
-    stored = positions(5, 2**62, 0)
-    assert TopicOffsets.from_json(json.loads(json.dumps(stored.to_json()))) == stored
 
 
 @pytest.mark.parametrize(
@@ -86,38 +74,3 @@ def test_a_batch_goes_on_and_never_back() -> None:
     assert positions(5, 9).advanced(positions(7, 3), None) == positions(7, 9)
     assert positions(5, 9).advanced(positions(5, 9), 100) == positions(5, 9)
     assert positions(0, 0).advanced(positions(10, 10), 2) == positions(1, 1)
-
-
-def test_a_partition_that_was_added_is_read_from_its_first_offset() -> None:
-    start, end = positions(5), positions(5).advanced(positions(6, 4), None)
-    assert end == positions(6, 4)
-    assert end.since(start) == {0: span(5, 6), 1: span(0, 4)}
-
-
-def test_a_last_offset_keeps_out_what_came_later() -> None:
-    target = positions(10, 20)
-    assert positions(15, 5, 30).up_to(target) == positions(10, 5)
-    assert positions(10, 20).advanced(positions(15, 25, 30).up_to(target), None) == positions(10, 20)
-
-
-def test_positions_that_are_held_are_let_through() -> None:
-    positions(3, 5).check_held(bounds((3, 5), (0, 5), (0, 9)), TOPIC)
-
-
-@pytest.mark.parametrize(
-    ("at", "held", "kind", "log", "offset"),
-    [
-        (positions(3, 2), bounds((3, 5), (3, 5)), BelowMinimum, "kafka/east/orders/1", 2),
-        (positions(6, 4), bounds((3, 5), (3, 5)), AboveMaximum, "kafka/east/orders/0", 6),
-        (positions(4, 7), bounds((3, 5)), AboveMaximum, "kafka/east/orders/1", 7),
-        (positions(4), bounds((3, 5), (1, 5)), BelowMinimum, "kafka/east/orders/1", 0),  # added, and deleted from
-    ],
-)
-def test_a_position_that_is_not_held_is_named_with_its_partition(
-    at: TopicOffsets, held: TopicBounds, kind: type[OffsetOutOfRange], log: str, offset: int
-) -> None:
-    with pytest.raises(kind) as caught:
-        at.check_held(held, TOPIC)
-    assert (caught.value.log, caught.value.offset) == (log, offset)
-    assert caught.value.hint
-    assert "segment files" not in caught.value.hint
