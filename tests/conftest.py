@@ -7,9 +7,11 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+import typer
 from hypothesis import settings
 from pyspark.sql import SparkSession
 from xdist.remote import Producer
@@ -108,6 +110,16 @@ class _ByModule(LoadFileScheduling):  # type: ignore[misc]  # without types
 
 def _kind_of(item: pytest.Item) -> str:
     return next((kind for kind in _KINDS if item.get_closest_marker(kind)), "pure")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_once() -> Iterator[None]:
+    """Typer makes all commands anew for each call: half of the time that a verb takes in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        made = cache(typer.main.get_command)
+        patch.setattr("typer.main.get_command", made)
+        patch.setattr("typer.testing._get_command", made)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
@@ -18,16 +16,6 @@ from tests.pipeline import group_in_process
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.sql.small_replica import small_replica
 from tests.pipeline.standalone import build_wheel
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _commands_once() -> Iterator[None]:
-    """Typer makes all commands anew for each call: half of the time that a verb takes in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        made = cache(typer.main.get_command)
-        patch.setattr("typer.main.get_command", made)
-        patch.setattr("typer.testing._get_command", made)
-        yield
 
 
 @pytest.fixture(scope="session")
