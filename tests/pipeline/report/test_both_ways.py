@@ -277,6 +277,7 @@ def test_a_replica_of_no_broker_takes_no_session(tmp_path: Path, spec: TableSpec
     found = read_facts(str(tmp_path), ["rocketmq/new"], no_session)
     assert {name: getattr(found, name) for name in NOTHING} == NOTHING
     assert (found.logs, found.unseen, found.version) == ((), ("rocketmq/new",), 1)
+    assert not found.has_metadata
 
 
 def logged(lake: Path, *rows: dict[str, Any]) -> frozenset[str]:
@@ -302,16 +303,13 @@ def test_a_prepared_message_is_reason_to_ask_for_transactions(tmp_path: Path) ->
     assert logged(tmp_path, message(2, sys_flag=5), message(3, sys_flag=1)) == {"topics", "transactions"}
 
 
-def test_topics_around_a_waiting_one_are_no_reason_to_ask(tmp_path: Path) -> None:
-    assert logged(tmp_path, message(0, topic="A"), message(1, topic="zebra")) == {"topics"}
-
-
 def test_of_very_many_files_what_statistics_do_not_rule_out_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked, "_MOST_FILES", 0)
     rows = [message(number, topic=name) for number, name in enumerate(("A", "zebra", "A", "zebra"))]
-    assert logged(tmp_path, *rows) == {"topics", "transactions", "delays"}
+    assert logged(tmp_path, *rows) == {"topics"}
+    monkeypatch.setattr(asked, "_MOST_FILES", 0)
+    assert worth(tmp_path) == {"topics", "transactions", "delays"}
 
 
 def test_an_offset_of_a_group_that_is_current_is_reason_to_ask(tmp_path: Path) -> None:

@@ -33,10 +33,6 @@ def test_the_busiest_log_has_the_first_colour_and_the_rest_is_grey() -> None:
     assert [one.line.color for one in drawn.figure.data[::2]] == [colour(key.colour) for key in drawn.legend]
 
 
-def test_one_log_needs_no_legend() -> None:
-    assert figures.throughput(Timeline(60, (commits(BROKER, 1),))).legend == ()
-
-
 def test_waits_are_the_median_and_the_worst_and_never_zero_on_a_logarithm() -> None:
     timeline = Timeline(
         60,

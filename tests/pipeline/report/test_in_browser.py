@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -186,16 +185,6 @@ def test_on_a_dark_screen_page_and_plots_are_dark(opened: Opened) -> None:
         assert opened.style("#coverage-0 .annotation-text", "fill") == _rgb(PALETTE["ink"][1])
     finally:
         opened.tab.emulate_media(color_scheme="light")
-
-
-def test_forty_logs(browser: BrowserContext, tmp_path: Path) -> None:
-    file = tmp_path / "many.html"
-    file.write_text(page(bare(*(log(f"rocketmq/broker-{number:02}") for number in range(40)))), encoding="utf-8")
-    opened = Opened(browser, file)
-    bars = opened.boxes("coverage-0", SELECTORS["bars"])
-    assert len(bars) == 40
-    assert all(later["top"] > one["bottom"] for one, later in pairwise(bars))
-    assert opened.said == []
 
 
 def _rgb(colour: str) -> str:

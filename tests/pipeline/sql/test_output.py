@@ -50,9 +50,3 @@ def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path, place: s
     with pytest.raises(ConfigurationError, match="cannot write") as caught, destination(tmp_path / place):
         pass
     assert str(tmp_path) in str(caught.value)
-
-
-def test_standard_output_gets_bytes(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
-    with destination(None) as sink:
-        sink.write(b"\xff\x00")
-    assert capsysbinary.readouterr().out == b"\xff\x00"

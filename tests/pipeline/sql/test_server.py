@@ -29,7 +29,7 @@ from pipeline.sql.serve.client import server_for
 from pipeline.sql.serve.server import SQLServer, listening, reserved
 from sinks.tables import LOG, LOG_SCHEMA, TABLES
 from sources.errors import LogtwinError
-from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
+from tests.pipeline.sql.small_replica import TEXTS, small_replica
 from tests.pipeline.sql.test_reader import ENDLESS
 from tests.sinks.views.made_logs import message
 
@@ -228,12 +228,6 @@ def test_a_client_of_another_version_says_so_and_takes_its_own_session(
         )
     assert "is logtwin 9.9, this is" in err
     assert (code, "Java" in err) == (2, True)
-
-
-def test_one_warehouse_may_have_another_name_elsewhere(served: Client, tmp_path: Path) -> None:
-    job = config_file(tmp_path, Path(os.path.relpath(served.job.parent / "lake", tmp_path)))
-    there = replace(served, job=job, folder=tmp_path)
-    assert there("-e", QUERY, "--format", "csv") == (0, served("-e", QUERY, "--format", "csv")[1], "")
 
 
 @pytest.mark.parametrize(

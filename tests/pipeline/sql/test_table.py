@@ -22,10 +22,6 @@ def test_columns_stand_side_by_side_numbers_to_the_right() -> None:
     ]
 
 
-def test_without_rows_there_are_the_names() -> None:
-    assert lines(TextTable(["topic"], [False], []), 80) == ["topic", "─────"]
-
-
 def test_what_is_too_wide_is_a_block_a_row() -> None:
     table = TextTable(["offset", "body"], [True, False], [["0", "x" * 30], ["100", None]])
     assert lines(table, 20) == [

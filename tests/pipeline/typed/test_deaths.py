@@ -174,19 +174,6 @@ def test_very_long_names_become_no_columns(world: World) -> None:
     assert [one[0] for one in world.changes()] == ["id"]
 
 
-def test_a_retry_makes_a_row_of_what_fits_now(world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("sinks.typed.step.follower.Parsing", Hungry)
-        world.send(*numbered(0), BAD)
-        world.replicate()
-        bring(world.follower(), MOST_TRIES)
-    follower = world.follower()
-    assert follower.retry() == 1
-    follower.bring_to_end()
-    assert fields(world.rows()) == [*numbered(0), BAD]
-    assert world.unfit() == []
-
-
 def test_no_message_is_blamed_where_workers_die_at_anything(world: World, parsed_by: Any) -> None:
     world.send(*numbered(0))
     world.replicate()

@@ -6,8 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from sinks.typed.columns import Column, MessagePlace, SeenValues, arrow_type, is_name, widened, with_found
-from sources.errors import ConfigurationError
+from sinks.typed.columns import Column, MessagePlace, SeenValues, is_name, with_found
 
 
 def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:
@@ -85,18 +84,3 @@ def test_renamed_and_masked() -> None:
     assert made == (Column("card", "cardNo", "bigint", "hash"),)
     assert str(made[0].type) == "string"
     assert [(one.column, one.change, one.log_id, one.offset) for one in changes] == [("card", "added", "rocketmq/a", 4)]
-
-
-def test_integers_widen_where_a_fraction_came() -> None:
-    columns = (Column("a", "a", "bigint"), Column("b", "b", "bigint"))
-    made, changes = widened(columns, {"b": place(8)})
-    assert [(one.name, one.kind) for one in made] == [("a", "bigint"), ("b", "double")]
-    assert [(one.column, one.change, one.was, one.kind, one.offset) for one in changes] == [
-        ("b", "widened", "bigint", "double", 8)
-    ]
-
-
-@pytest.mark.parametrize("kind", ["decimal(39,2)", "decimal(2,3)", "decimal(0,0)", "varchar", "array<int>", "DOUBLE"])
-def test_a_kind_that_is_none_is_refused(kind: str) -> None:
-    with pytest.raises(ConfigurationError, match="one of boolean, int"):
-        arrow_type(kind)

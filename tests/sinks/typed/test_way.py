@@ -57,13 +57,6 @@ def test_the_table_has_what_its_log_has(history: list[tuple[int, set[int], bool,
         assert followed == Followed(epoch, Offset(end), holes)
 
 
-def test_a_table_at_the_end_of_its_log_has_nothing_to_do() -> None:
-    holes = ranges({0, 1, 5})
-    followed = Followed(2, Offset(9), holes)
-    found = way(followed, 2, Offset(9), holes, None)
-    assert (found.to, found.out, found.into) == (followed, (), ())
-
-
 @given(SETS, SETS)
 def test_without(some: set[int], others: set[int]) -> None:
     assert offsets(tuple(without(ranges(some), ranges(others)))) == some - others

@@ -145,17 +145,6 @@ def test_points_that_the_replica_has_not_reached_are_refused(spark: SparkSession
 
 
 @pytest.mark.spark
-def test_each_point_has_its_version(spark: SparkSession, lake: Lake) -> None:
-    log = PastLog(spark, str(lake.path), BROKER_A)
-    asked = {0: 0, 1: 0, 1000: 0, 1001: 1, 2000: 1, 3000: 2, 3001: 3, 4000: 3}
-    found = {offset: log.as_of(Offset(offset)) for offset in asked}
-    assert {offset: one.version for offset, one in found.items()} == {
-        offset: lake.versions[commit] for offset, commit in asked.items()
-    }
-    assert all(one.is_first for one in found.values())
-
-
-@pytest.mark.spark
 @pytest.mark.nightly
 def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: Path) -> None:
     hole = OffsetRange(Offset(1000), Offset(1500))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import struct
 from collections import Counter
@@ -11,7 +10,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from random import Random
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -131,38 +130,11 @@ def test_every_message_of_the_truth_once(found: list[Row], fixture_log: Fixture)
     assert {"trace-id", "fate", "idx", "odd name = 東京"} < names  # as the producers set them
 
 
-def test_text_and_json_where_the_body_is_such(found: list[Row]) -> None:
-    kinds: Counter[tuple[bool, bool]] = Counter()
-    for row in found:
-        text = as_text(row["body"])
-        assert row["text"] == text
-        value = as_json(text)
-        assert (row["json"] is None) == (value is NO_JSON), text
-        assert row["json"] is None or json.loads(row["json"]) == value
-        kinds[text is None, value is NO_JSON] += 1
-    assert len(kinds) == 3
-    assert min(kinds.values()) > 500
-
-
-NO_JSON = object()
-
-
 def as_text(body: bytes) -> str | None:
     try:
         return bytes(body).decode()
     except UnicodeDecodeError:
         return None
-
-
-def as_json(text: str | None) -> Any:
-    try:
-        return NO_JSON if text is None else json.loads(text, parse_constant=_refused)
-    except ValueError:
-        return NO_JSON
-
-
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not in the standard")
 
 
 def test_stored_times_and_retries_are_those_of_the_truth(found: list[Row], fixture_log: Fixture) -> None:

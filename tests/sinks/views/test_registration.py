@@ -13,7 +13,7 @@ from sinks.tables import INCIDENTS, LEDGER, LOG, TABLES
 from sinks.views import catalog
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ConfigurationError
 from tests.sinks.views.lake import write
 from tests.sinks.views.made_logs import NOON, message
 
@@ -65,12 +65,6 @@ def test_queries_see_what_is_committed_later_and_new_tables_after_the_next_call(
     assert session.table("completeness").select("complete_to").collect() == [(2000,)]
     register(session, str(lake), views=())
     assert rows(session, "incidents") == 1
-
-
-def test_without_a_replica_there_is_a_hint(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ReplicaError, match=r"no replica in .*found none\. See warehouse in the configuration"):
-        register(spark.newSession(), str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

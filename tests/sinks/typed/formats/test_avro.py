@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.typed.formats.avro import Avro
-from sinks.typed.formats.json_fields import NoObject
 from sinks.typed.formats.zigzag import long_at
 from sources.errors import ConfigurationError
 from tests.sinks.typed.formats.columns import outcome, row_of, texts
@@ -265,11 +264,6 @@ def test_a_body_cut_anywhere_or_with_more_behind_it_is_none() -> None:
     assert outcome(read, None) == "no_body"
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes_are_a_row_or_a_misfit(body: bytes) -> None:
-    outcome(Avro(SAMPLE).body_fields, body)
-
-
 @given(st.lists(st.tuples(st.integers(0, len(SAMPLE_BODY) - 1), st.integers(0, 255)), max_size=3))
 def test_a_damaged_body_is_what_fastavro_reads_or_a_misfit(damage: list[tuple[int, int]]) -> None:
     body = bytearray(SAMPLE_BODY)
@@ -316,14 +310,6 @@ def test_records_in_themselves() -> None:
         assert outcome(schema.body_fields, b"\x02" * deep + b"\x00") == "too_deep"
 
 
-def test_schemas_that_use_others() -> None:
-    place = json.dumps({"type": "enum", "name": "geo.Place", "symbols": ["KIEL", "BREMEN"]})
-    address = json.dumps({"type": "record", "name": "Address", "fields": [{"name": "at", "type": "geo.Place"}]})
-    schema = Avro(record("Address", "geo.Place", ["null", "geo.Place"]), [place, address])
-    assert dict(schema.kinds) == {"f0": "json", "f1": "string", "f2": "string"}
-    assert texts(schema.fields(b"\x02\x00\x02\x02")) == {"f0": b'{"at":"BREMEN"}', "f1": b'"KIEL"', "f2": b'"BREMEN"'}
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -343,8 +329,3 @@ def test_schemas_that_use_others() -> None:
 def test_what_is_no_schema_of_records(text: str) -> None:
     with pytest.raises(ConfigurationError, match="Avro schema"):
         Avro(text)
-
-
-def test_a_misfit_says_what_was_found() -> None:
-    with pytest.raises(NoObject, match="5 bytes after the record"):
-        Avro(record("long")).fields(b"\0" * 6)
