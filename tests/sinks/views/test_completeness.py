@@ -26,6 +26,7 @@ from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
 from tests.sinks.views.lake import Asked, Row, rows
 from tests.sinks.views.made_logs import NOON
+from tests.sinks.views.made_topics import ranges_of
 from tests.sinks.views.stored_logs import time
 from tests.truth import Fixture
 
@@ -93,19 +94,11 @@ def made_log(number: int) -> MadeLog:
 
 def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: bool) -> Row:
     stored = None if minute is None else NOON + timedelta(minutes=minute)
-    return {
-        "log_id": str(log_id),
-        "epoch": start % 3,
-        "start": start,
-        "end": end,
-        "records": 2,
-        "bytes": 1000 + end - start,
-        "first_store_timestamp": stored,
-        "last_store_timestamp": stored,
-        "committed_at": NOON,
-        "origin": "stream",
-        "deleted_at": NOON if deleted else None,
-    }
+    (made,) = ranges_of(
+        str(log_id), (start, end), epoch=start % 3, records=2, bytes=1000 + end - start, first_store_timestamp=stored,
+        last_store_timestamp=stored, deleted_at=NOON if deleted else None,
+    )  # fmt: skip
+    return made
 
 
 def incident(start: int, end: int, state: State, action: Action) -> IncidentRow:

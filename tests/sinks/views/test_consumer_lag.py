@@ -130,14 +130,8 @@ def test_a_queue_that_a_group_never_read_counts_from_its_beginning(made: list[Ro
     )
 
 
-def test_a_queue_without_entries_is_as_far_as_the_group(made: list[Row]) -> None:
-    assert lag(made, "expired") == {("slow", 0): (7, 7, 0, 0.0, None)}
+def test_topics_without_entries_of_inner_batches_and_of_the_broker(made: list[Row]) -> None:
+    assert lag(made, "expired") == {("slow", 0): (7, 7, 0, 0.0, None)}  # as far as the group
     assert lag(made, "%RETRY%slow") == {("slow", 0): (0, 0, 0, 0.0, None)}
-
-
-def test_messages_of_inner_batches_count_one_by_one(made: list[Row]) -> None:
-    assert lag(made, "batches") == {("slow", 0): (6, 4, 2, 2.0, 7)}  # inside the second batch
-
-
-def test_topics_of_the_broker_are_left_out(made: list[Row]) -> None:
+    assert lag(made, "batches") == {("slow", 0): (6, 4, 2, 2.0, 7)}  # inside the second batch, message by message
     assert lag(made, "c1") == {}
