@@ -109,14 +109,6 @@ def test_parquet(elsewhere: SparkSession) -> None:
     assert str(table.schema.field("at").type) == "timestamp[us, tz=UTC]"
 
 
-def test_a_table_shows_the_same_texts(elsewhere: SparkSession) -> None:
-    data, _ = written(elsewhere.sql(VALUES).drop("text"), "table")
-    names, _, row = data.decode().splitlines()
-    expected = {name: text or "NULL" for name, text in TEXTS.items() if name not in ("text", "empty")}
-    assert names.split() == [name for name in TEXTS if name != "text"]
-    assert row.split() == list(expected.values())
-
-
 def test_the_order_of_many_rows_is_kept(spark: SparkSession) -> None:
     frame = spark.sql("SELECT id, repeat('x', 100) AS text FROM range(0, 30000, 1, 7) ORDER BY id DESC")
     wanted = list(range(29_999, -1, -1))

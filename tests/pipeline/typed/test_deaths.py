@@ -77,17 +77,6 @@ def letters(world: World) -> list[tuple[str | None, str, bytes]]:
 
 def test_a_deadly_message_is_left_out_and_named(world: World, parsed_by: Any) -> None:
     parsed_by(Deadly)
-    is_found_among_others(world)
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_a_message_that_really_kills_workers_is_found_among_others(by_spark: InFiles, parsed_by: Any) -> None:
-    parsed_by(ReallyDeadly)
-    is_found_among_others(by_spark)
-
-
-def is_found_among_others(world: World) -> None:
     world.send(*numbered(0, 1, 2), BAD, *numbered(3, 4))
     world.replicate()
     bring(world.follower(), MOST_TRIES)

@@ -16,13 +16,10 @@ from sinks.delta.delta_log import StoredFile
 from sinks.tables import LOG
 from sinks.typed.step.log_rows import LogRows, Share, shares
 from sources.errors import ReplicaError
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
+from tests.spans import span
 
 ONE, OTHER = LogId.parse("rocketmq/one"), LogId.parse("rocketmq/other")
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def stored(path: str, least: int | None, greatest: int | None) -> StoredFile:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sinks.state.holes import joined
 from sinks.typed.definition import Definition
-from sinks.typed.state import Followed, TypedState, way, without
+from sinks.typed.state import Followed, TypedState, way
 from sources.offsets import LogId, Offset, OffsetRange
 
 LAST = 12
@@ -55,11 +55,6 @@ def test_the_table_has_what_its_log_has(history: list[tuple[int, set[int], bool,
             followed = found.to
         assert rows == {offset: of for offset, of in log.items() if offset not in offsets(holes)}
         assert followed == Followed(epoch, Offset(end), holes)
-
-
-@given(SETS, SETS)
-def test_without(some: set[int], others: set[int]) -> None:
-    assert offsets(tuple(without(ranges(some), ranges(others)))) == some - others
 
 
 @given(SETS, st.integers(0, 12))
