@@ -96,13 +96,6 @@ def test_no_foreign_text_stands_in_a_template() -> None:
         assert all("{x}" not in (trace.hovertemplate or "") for trace in drawn.figure.data)
 
 
-@pytest.mark.parametrize(("waits", "least", "greatest"), [((57_000.0, 58_000.0), 36_000, 86_400), ((1.0, 1.0), 1, 10)])
-def test_the_waits_axis_reaches_from_tick_to_tick(waits: tuple[float, float], least: float, greatest: float) -> None:
-    timeline = Timeline(60, (commits(BROKER, 3, waited_p50_s=waits[0], waited_p99_s=waits[1]),))
-    axis = figures.waits(timeline).figure.layout.yaxis
-    assert [10**exponent for exponent in axis.range] == pytest.approx([least, greatest])
-
-
 def test_groups_of_several_logs_name_theirs() -> None:
     of_both = (group("g", 2, 1.0), replace(group("g", 1, 1.0), log_id=SHOP))
     drawn = figures.slowest_groups(SlowestGroups(of_both, of=2, behind=2))

@@ -115,14 +115,8 @@ def test_every_plot_has_its_place_a_name_and_a_table_after_it(read: Read) -> Non
 
 
 def test_tables_are_tables_for_screen_readers_also_as_blocks(read: Read) -> None:
-    roles = {
-        "table": "table",
-        "thead": "rowgroup",
-        "tbody": "rowgroup",
-        "tr": "row",
-        "th": "columnheader",
-        "td": "cell",
-    }
+    elements, names = "table thead tbody tr th td", "table rowgroup rowgroup row columnheader cell"
+    roles = dict(zip(elements.split(), names.split(), strict=True))
     for tag, attributes in read.elements:
         assert attributes.get("role") == roles.get(tag, attributes.get("role"))
     counted = Counter(tag for tag, _ in read.elements)
@@ -140,6 +134,7 @@ def test_what_a_replica_has_nothing_of_is_said_in_words() -> None:
         "None so far.",
     ):
         assert words in found.words
+    assert "No consumer group has committed an offset." in Read(page(bare(log(), has_metadata=True))).words
 
 
 def test_of_many_logs_those_that_are_well_are_folded_up() -> None:

@@ -51,15 +51,6 @@ def test_a_topic_is_one_row_and_its_partitions_have_a_table_of_their_own() -> No
     assert [row[0] for row in tables.waits(facts).rows] == [BROKER, "kafka/prod/orders"]
 
 
-def test_no_group_is_told_from_no_metadata() -> None:
-    def said(facts: Facts) -> str:
-        (section,) = (one for one in sections(facts) if one.name == "consumers")
-        return " ".join(section.sentences)
-
-    assert said(bare(log(), has_metadata=True)) == "No consumer group has committed an offset."
-    assert "metadata is not in this replica" in said(bare(log()))
-
-
 def test_elections() -> None:
     won = Election(log_id=BROKER, number=3, start=8000, master="10.0.0.5:10912", since=before(minutes=1))
     table = tables.elections((won, replace(won, number=1, start=0, master=None)))

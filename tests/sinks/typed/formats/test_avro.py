@@ -286,17 +286,8 @@ def test_records_in_themselves() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "{",
-        "7",
-        "[]",
-        '"string"',
-        '["null", "int"]',
-        '{"type":"record"}',
-        record("nothing"),
-        record({"type": "enum"}),
-        record({**AMOUNT, "scale": 6}),
-        '{"type":"array","items":"int"}',
+        *("", "{", "7", "[]", '"string"', '["null", "int"]', '{"type":"record"}', '{"type":"array","items":"int"}'),
+        *(record(kind) for kind in ("nothing", {"type": "enum"}, {**AMOUNT, "scale": 6})),
     ],
 )
 def test_what_is_no_schema_of_records(text: str) -> None:
