@@ -163,22 +163,6 @@ def test_holes_are_what_nothing_live_covers(found: Facts, made: tuple[Rows, Rows
     assert {one.log_id for one in found.flaws} - {one.log_id for one in found.logs} == {"rocketmq/lost"}
 
 
-def test_an_open_incident_over_records_is_a_doubt(found: Facts, made: tuple[Rows, Rows]) -> None:
-    ledger, incidents = made
-    newest = sorted((one for one in incidents if one["state"] == "open"), key=lambda one: (one["log_id"], one["id"]))
-    newest.sort(key=lambda one: one["detected_at"], reverse=True)
-    expected = set()
-    for one in newest[:100]:
-        rows = [row for row in of_log(ledger, one["log_id"]) if not row["deleted_at"]]
-        rows = [row for row in rows if row["start"] < one["end"] and row["end"] > one["start"]]
-        if rows:
-            times = (least(rows, "first_store_timestamp"), greatest(rows, "last_store_timestamp"))
-            expected.add((one["log_id"], one["start"], one["end"], *times))
-    doubts = [one for one in found.flaws if one.flaw is Flaw.DOUBTFUL]
-    assert expected
-    assert {(one.log_id, one.start, one.end, one.stored_after, one.stored_before) for one in doubts} == expected
-
-
 def known(rows: Rows, name: str) -> list[datetime]:
     return [row[name] for row in rows if row[name] is not None]
 

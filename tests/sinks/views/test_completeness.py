@@ -53,9 +53,8 @@ class MadeLog:
 def made_log(number: int) -> MadeLog:
     """Ranges that join or not, lost ones in between and at both ends, the oldest deleted; a time for most of them."""
     source = random.Random(number)
-    log = MadeLog(
-        LogId("dister" if number % 5 == 0 else "rocketmq", f"log-{number}"), position=source.randrange(3) * 70
-    )
+    master = ("dister/log-{}", "rocketmq/log-{}", "kafka/prod/topic/{}")[number % 3]
+    log = MadeLog(LogId.parse(master.format(number)), position=source.randrange(3) * 70)
     kept = source.randrange(4)
     for at in range(source.randrange(1, 12)):
         end = log.position + source.randrange(1, 50)
