@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pipeline.report.drawing import figures
@@ -94,9 +92,3 @@ def test_no_foreign_text_stands_in_a_template() -> None:
     for drawn in made:
         assert "<a" not in drawn.figure.to_json()
         assert all("{x}" not in (trace.hovertemplate or "") for trace in drawn.figure.data)
-
-
-def test_groups_of_several_logs_name_theirs() -> None:
-    of_both = (group("g", 2, 1.0), replace(group("g", 1, 1.0), log_id=SHOP))
-    drawn = figures.slowest_groups(SlowestGroups(of_both, of=2, behind=2))
-    assert labels(drawn)[::2] == ["g · orders · rocketmq/broker-a", "g · orders · dister/shop"]

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from pipeline.sql.statements import Statement, is_open, split
+from pipeline.sql.statements import is_open, split
 
 
 def texts(text: str) -> list[str]:
@@ -43,12 +43,6 @@ def texts(text: str) -> list[str]:
 )
 def test_a_semicolon_ends_a_statement_outside_of_strings_names_and_comments(text: str, statements: list[str]) -> None:
     assert texts(text) == statements
-
-
-def test_a_statement_says_in_which_line_of_the_text_it_begins() -> None:
-    found = split("-- the first\n\nSELECT 1;\nSELECT\n2;  SELECT 3")
-    assert found.statements == (Statement("SELECT 1", 3), Statement("SELECT\n2", 4))
-    assert found.rest == Statement("SELECT 3", 5)
 
 
 WHOLE = ("SELECT 1; -- done", "SELECT ';';\n", "", "/* ; */")

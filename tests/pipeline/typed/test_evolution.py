@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -212,31 +213,27 @@ class Read:
 @pytest.fixture(scope="module")
 def read(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Read]:
     """Each table is brought on once for each message."""
-    served = Served()
-    try:
-        with world_in_process(tmp_path_factory.mktemp("evolution")) as world:
-            how: dict[str, dict[str, Any]] = {
-                "found": {},
-                "declared": {"schema": {one.name: one.declared for one in DECLARED if one.declared is not None}},
-                "avro": {"reading": Reading(format="avro", registry=served.url)},
-                "protobuf": {"reading": Reading(format="protobuf", registry=served.url)},
-            }
-            followers = {name: world.follower(name=name, topics=(name,), **more) for name, more in how.items()}
-            for at in range(2):
-                (avro, avro_body), (proto, proto_body) = of_avro(at), of_protobuf(at)
-                served.answers[f"/schemas/ids/{at}"] = 200, {"schema": avro}
-                answer = {"schema": proto, "schemaType": "PROTOBUF"}
-                served.answers[f"/schemas/ids/{at + 2}?format=serialized"] = 200, answer
-                world.send(of_json(FOUND, at), topic="found")
-                world.send(of_json(DECLARED, at), topic="declared")
-                world.send(frame(at, avro_body), topic="avro")
-                world.send(frame(at + 2, b"\0" + proto_body), topic="protobuf")
-                world.replicate()
-                for one in followers.values():
-                    bring(one)
-            return {name: as_read(world, name) for name in followers}
-    finally:
-        served.close()
+    with closing(Served()) as served, world_in_process(tmp_path_factory.mktemp("evolution")) as world:
+        how: dict[str, dict[str, Any]] = {
+            "found": {},
+            "declared": {"schema": {one.name: one.declared for one in DECLARED if one.declared is not None}},
+            "avro": {"reading": Reading(format="avro", registry=served.url)},
+            "protobuf": {"reading": Reading(format="protobuf", registry=served.url)},
+        }
+        followers = {name: world.follower(name=name, topics=(name,), **more) for name, more in how.items()}
+        for at in range(2):
+            (avro, avro_body), (proto, proto_body) = of_avro(at), of_protobuf(at)
+            served.answers[f"/schemas/ids/{at}"] = 200, {"schema": avro}
+            answer = {"schema": proto, "schemaType": "PROTOBUF"}
+            served.answers[f"/schemas/ids/{at + 2}?format=serialized"] = 200, answer
+            world.send(of_json(FOUND, at), topic="found")
+            world.send(of_json(DECLARED, at), topic="declared")
+            world.send(frame(at, avro_body), topic="avro")
+            world.send(frame(at + 2, b"\0" + proto_body), topic="protobuf")
+            world.replicate()
+            for one in followers.values():
+                bring(one)
+        return {name: as_read(world, name) for name in followers}
 
 
 def as_read(world: World, name: str) -> Read:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,7 @@ def test_what_did_not_fit_is_taken_once_more(world: World, tmp_path: Path, monke
     """The registry learns a schema after its messages came; another one still does not fit, with a row for its rest."""
     old, new = encoded(OLD, {"f0": "a", "f1": 1}), encoded(NEW, {"f0": "b", "f1": LARGE, "f2": MOMENT})
     (tmp_path / "key").write_text("k")
-    served = Served()
-    try:
+    with closing(Served()) as served:
         served.answers["/schemas/ids/1"] = 200, {"schema": OLD}
         served.answers["/schemas/ids/3"] = 200, {"schema": record("string", "string")}
         how: dict[str, Any] = {"reading": Reading(format="avro", registry=served.url)}
@@ -51,8 +51,6 @@ def test_what_did_not_fit_is_taken_once_more(world: World, tmp_path: Path, monke
             follower = world.follower(**how_now)
             assert follower.retry() == taken
             follower.bring_to_end()
-    finally:
-        served.close()
     expected = [{"f0": "a", "f1": 1}, {"f0": "b", "f1": LARGE, "f2": MOMENT}, {"f0": "c"}]
     assert fields(world.rows()) == expected
     assert fields(world.rows("by_key")) == expected

@@ -6,6 +6,7 @@ import base64
 import json
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -23,11 +24,8 @@ from tests.sinks.typed.served_schemas import Served, frame
 
 @pytest.fixture
 def served() -> Iterator[Served]:
-    made = Served()
-    try:
+    with closing(Served()) as made:
         yield made
-    finally:
-        made.close()
 
 
 OLD, NEW = record("int"), record("long", {"type": "long", "logicalType": "timestamp-millis"})
