@@ -251,10 +251,6 @@ def test_what_is_not_worth_asking_has_no_answer(spark: SparkSession, lake: Path,
         assert getattr(found, name) == expected == NOTHING[name]
 
 
-def test_real_logs_are_worth_every_question(replica: Path) -> None:
-    assert worth(replica) == ALL
-
-
 @pytest.mark.parametrize("spec", [LOG, KAFKA_LOG], ids=lambda spec: spec.name)
 def test_a_replica_of_no_broker_takes_no_session(tmp_path: Path, spec: TableSpec) -> None:
     in_two_files(tmp_path, spec, [{"log_id": "dister/shop", "offset": 1, "kind": "entry"}] if spec is LOG else [])

@@ -11,10 +11,9 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from pipeline.report.drawing.palette import PALETTE
-from pipeline.report.facts import Facts
 from pipeline.report.page import page
 from tests.patience import wait_until
-from tests.pipeline.report.samples import INJECTED, bare, log, whole
+from tests.pipeline.report.samples import INJECTED, whole
 
 pytestmark = pytest.mark.browser
 
@@ -112,21 +111,6 @@ def test_every_plot_has_its_marks(opened: Opened, plot: str) -> None:
         for box in opened.boxes(plot, SELECTORS[kind]):
             assert place["left"] - 1 <= box["left"] <= box["right"] <= place["right"] + 1
             assert place["top"] - 1 <= box["top"] <= box["bottom"] <= place["bottom"] + 1
-
-
-@pytest.mark.parametrize("facts", [bare(log()), whole()], ids=["one log", "two"])
-def test_every_label_of_an_axis_is_inside_its_plot(browser: BrowserContext, tmp_path: Path, facts: Facts) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(page(facts), encoding="utf-8")
-    opened = Opened(browser, file)
-    for plot in ("coverage-0", "coverage-1"):
-        (place,) = opened.boxes(plot, ".svg-container")
-        labels = [one for one in opened.boxes(plot, ".xtick text") if one["width"]]  # others are not shown
-        assert len(labels) > 2
-        for label in labels:
-            assert place["left"] - 1 <= label["left"] <= label["right"] <= place["right"] + 1
-            assert place["top"] - 1 <= label["top"] <= label["bottom"] <= place["bottom"] + 1
-    opened.tab.close()
 
 
 @pytest.mark.parametrize("plot", ["coverage-0", "coverage-1"])

@@ -113,9 +113,8 @@ def test_many_brackets_are_not_deep() -> None:
 
 
 def test_of_a_name_given_twice_the_last_counts() -> None:
-    assert column_values(Column("a", "a", "int"), texts_of([fields_of(b'{"a":1,"a":2}')], Column("a", "a", "int")))[
-        0
-    ].to_pylist() == [2]
+    column = Column("a", "a", "int")
+    assert column_values(column, texts_of([fields_of(b'{"a":1,"a":2}')], column))[0].to_pylist() == [2]
 
 
 FITS = [

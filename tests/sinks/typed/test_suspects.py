@@ -136,18 +136,6 @@ def test_where_only_all_messages_of_a_record_together_let_a_worker_die_all_are_l
     assert read == [((0, 8),), ()]
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
-def test_a_worker_that_dies_less_than_three_times_costs_no_message(deaths: int) -> None:
-    """The very same step is done again."""
-    table = Table({A: [0, 10, 20]}, {A: 30}, {(A, 10, 0)})
-    for _ in range(deaths):
-        table.step()
-    assert table.rows == []
-    table.bad.clear()
-    table.step()
-    assert (table.rows, table.unfit) == ([(A, 0, 0), (A, 10, 0), (A, 20, 0)], [])
-
-
 def test_too_many_messages_at_once_are_taken_in_smaller_steps() -> None:
     """As where memory does not suffice for all of them."""
     table = Table({A: list(range(64))}, {A: 64}, set())
