@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -161,16 +160,8 @@ def test_json_is_protobufs_own(given_message: Any) -> None:
         for name in ("int64", "sint64", "sfixed64", "uint64", "fixed64"):
             one[name] = str(one[name])
     found["inner"]["set_or_not"] = str(found["inner"]["set_or_not"])
-    found["at"] = said["at"] = None  # below, as instants
+    found["at"] = said["at"] = None  # as instants: `tests/fuzz/bodies.py`
     assert found == said
-
-
-@given(st.datetimes(timezones=st.just(UTC)), st.integers(0, 999))
-def test_an_instant_has_microseconds(moment: datetime, nanos: int) -> None:
-    value = Order()
-    value.at.FromDatetime(moment)
-    value.at.nanos += nanos
-    assert row(value.SerializeToString())[0]["at"] == moment
 
 
 def test_what_is_not_set_is_missing_where_that_can_be_known() -> None:
@@ -188,13 +179,10 @@ def test_what_is_not_set_is_missing_where_that_can_be_known() -> None:
 @pytest.mark.parametrize(
     ("value", "name", "reason"),
     [
-        ({"double": float("nan")}, "double", "not_double"),
         ({"float": float("-inf")}, "float", "not_double"),
         ({"state": 9}, "state", "not_string"),
         ({"at": {"seconds": 253_402_300_800}}, "at", "not_timestamp"),
-        ({"at": {"seconds": -(1 << 62)}}, "at", "not_timestamp"),
         ({"at": {"nanos": 1_000_000_000}}, "at", "not_timestamp"),
-        ({"at": {"nanos": -1}}, "at", "not_timestamp"),
     ],
 )
 def test_a_value_that_no_column_takes(value: dict[str, Any], name: str, reason: str) -> None:
