@@ -11,6 +11,7 @@ import pytest
 
 from sinks.typed.formats.reading import Reading
 from sources.access.secrets import Secret
+from sources.errors import RegistryUnreachable
 from tests.pipeline.typed.test_steps import kill
 from tests.pipeline.typed.world import World, fields
 from tests.sinks.typed.formats.test_avro import encoded, record
@@ -33,6 +34,10 @@ def test_what_did_not_fit_is_taken_once_more(world: World, tmp_path: Path, monke
         keyed = {"name": "by_key", "key": ("f0",), **how}
         misfit = encoded(record("string", "string"), {"f0": "c", "f1": "text"})
         world.send(frame(1, old), frame(2, new), frame(3, misfit), frame(9, old))
+        served.answers["/schemas/ids/2"] = 503, {}
+        with pytest.raises(RegistryUnreachable, match="503"):
+            world.follow(**how)
+        del served.answers["/schemas/ids/2"]
         world.follow(**how)
         world.follow(**keyed)
         unfit = [(row["table"], row["reason"]) for row in world.unfit()]
