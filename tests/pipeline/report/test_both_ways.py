@@ -163,22 +163,6 @@ def test_holes_are_what_nothing_live_covers(found: Facts, made: tuple[Rows, Rows
     assert {one.log_id for one in found.flaws} - {one.log_id for one in found.logs} == {"rocketmq/lost"}
 
 
-def test_an_open_incident_over_records_is_a_doubt(found: Facts, made: tuple[Rows, Rows]) -> None:
-    ledger, incidents = made
-    newest = sorted((one for one in incidents if one["state"] == "open"), key=lambda one: (one["log_id"], one["id"]))
-    newest.sort(key=lambda one: one["detected_at"], reverse=True)
-    expected = set()
-    for one in newest[:100]:
-        rows = [row for row in of_log(ledger, one["log_id"]) if not row["deleted_at"]]
-        rows = [row for row in rows if row["start"] < one["end"] and row["end"] > one["start"]]
-        if rows:
-            times = (least(rows, "first_store_timestamp"), greatest(rows, "last_store_timestamp"))
-            expected.add((one["log_id"], one["start"], one["end"], *times))
-    doubts = [one for one in found.flaws if one.flaw is Flaw.DOUBTFUL]
-    assert expected
-    assert {(one.log_id, one.start, one.end, one.stored_after, one.stored_before) for one in doubts} == expected
-
-
 def known(rows: Rows, name: str) -> list[datetime]:
     return [row[name] for row in rows if row[name] is not None]
 
@@ -267,16 +251,13 @@ def test_what_is_not_worth_asking_has_no_answer(spark: SparkSession, lake: Path,
         assert getattr(found, name) == expected == NOTHING[name]
 
 
-def test_real_logs_are_worth_every_question(replica: Path) -> None:
-    assert worth(replica) == ALL
-
-
 @pytest.mark.parametrize("spec", [LOG, KAFKA_LOG], ids=lambda spec: spec.name)
 def test_a_replica_of_no_broker_takes_no_session(tmp_path: Path, spec: TableSpec) -> None:
     in_two_files(tmp_path, spec, [{"log_id": "dister/shop", "offset": 1, "kind": "entry"}] if spec is LOG else [])
     found = read_facts(str(tmp_path), ["rocketmq/new"], no_session)
     assert {name: getattr(found, name) for name in NOTHING} == NOTHING
     assert (found.logs, found.unseen, found.version) == ((), ("rocketmq/new",), 1)
+    assert not found.has_metadata
 
 
 def logged(lake: Path, *rows: dict[str, Any]) -> frozenset[str]:
@@ -302,16 +283,13 @@ def test_a_prepared_message_is_reason_to_ask_for_transactions(tmp_path: Path) ->
     assert logged(tmp_path, message(2, sys_flag=5), message(3, sys_flag=1)) == {"topics", "transactions"}
 
 
-def test_topics_around_a_waiting_one_are_no_reason_to_ask(tmp_path: Path) -> None:
-    assert logged(tmp_path, message(0, topic="A"), message(1, topic="zebra")) == {"topics"}
-
-
 def test_of_very_many_files_what_statistics_do_not_rule_out_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked, "_MOST_FILES", 0)
     rows = [message(number, topic=name) for number, name in enumerate(("A", "zebra", "A", "zebra"))]
-    assert logged(tmp_path, *rows) == {"topics", "transactions", "delays"}
+    assert logged(tmp_path, *rows) == {"topics"}
+    monkeypatch.setattr(asked, "_MOST_FILES", 0)
+    assert worth(tmp_path) == {"topics", "transactions", "delays"}
 
 
 def test_an_offset_of_a_group_that_is_current_is_reason_to_ask(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from pipeline.report.drawing import figures
@@ -31,10 +29,6 @@ def test_the_busiest_log_has_the_first_colour_and_the_rest_is_grey() -> None:
     drawn = figures.throughput(timeline)
     assert drawn.legend == (Key(SHOP, "series-1"), Key(BROKER, "series-2"), Key("all others", "others"))
     assert [one.line.color for one in drawn.figure.data[::2]] == [colour(key.colour) for key in drawn.legend]
-
-
-def test_one_log_needs_no_legend() -> None:
-    assert figures.throughput(Timeline(60, (commits(BROKER, 1),))).legend == ()
 
 
 def test_waits_are_the_median_and_the_worst_and_never_zero_on_a_logarithm() -> None:
@@ -98,16 +92,3 @@ def test_no_foreign_text_stands_in_a_template() -> None:
     for drawn in made:
         assert "<a" not in drawn.figure.to_json()
         assert all("{x}" not in (trace.hovertemplate or "") for trace in drawn.figure.data)
-
-
-@pytest.mark.parametrize(("waits", "least", "greatest"), [((57_000.0, 58_000.0), 36_000, 86_400), ((1.0, 1.0), 1, 10)])
-def test_the_waits_axis_reaches_from_tick_to_tick(waits: tuple[float, float], least: float, greatest: float) -> None:
-    timeline = Timeline(60, (commits(BROKER, 3, waited_p50_s=waits[0], waited_p99_s=waits[1]),))
-    axis = figures.waits(timeline).figure.layout.yaxis
-    assert [10**exponent for exponent in axis.range] == pytest.approx([least, greatest])
-
-
-def test_groups_of_several_logs_name_theirs() -> None:
-    of_both = (group("g", 2, 1.0), replace(group("g", 1, 1.0), log_id=SHOP))
-    drawn = figures.slowest_groups(SlowestGroups(of_both, of=2, behind=2))
-    assert labels(drawn)[::2] == ["g · orders · rocketmq/broker-a", "g · orders · dister/shop"]

@@ -5,30 +5,23 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from pipeline.report.drawing.palette import PALETTE
-from pipeline.report.facts import Facts
 from pipeline.report.page import page
 from tests.patience import wait_until
-from tests.pipeline.report.samples import INJECTED, bare, log, whole
+from tests.pipeline.report.samples import INJECTED, whole
 
 pytestmark = pytest.mark.browser
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+ARGUMENTS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+]
 MARKS = {
     "coverage-0": {"bars": 5, "points": 1},
     "coverage-1": {"bars": 5, "points": 1},
@@ -120,21 +113,6 @@ def test_every_plot_has_its_marks(opened: Opened, plot: str) -> None:
             assert place["top"] - 1 <= box["top"] <= box["bottom"] <= place["bottom"] + 1
 
 
-@pytest.mark.parametrize("facts", [bare(log()), whole()], ids=["one log", "two"])
-def test_every_label_of_an_axis_is_inside_its_plot(browser: BrowserContext, tmp_path: Path, facts: Facts) -> None:
-    file = tmp_path / "report.html"
-    file.write_text(page(facts), encoding="utf-8")
-    opened = Opened(browser, file)
-    for plot in ("coverage-0", "coverage-1"):
-        (place,) = opened.boxes(plot, ".svg-container")
-        labels = [one for one in opened.boxes(plot, ".xtick text") if one["width"]]  # others are not shown
-        assert len(labels) > 2
-        for label in labels:
-            assert place["left"] - 1 <= label["left"] <= label["right"] <= place["right"] + 1
-            assert place["top"] - 1 <= label["top"] <= label["bottom"] <= place["bottom"] + 1
-    opened.tab.close()
-
-
 @pytest.mark.parametrize("plot", ["coverage-0", "coverage-1"])
 def test_the_missing_quarter_is_red_and_in_its_place(opened: Opened, plot: str) -> None:
     # messages lie at equal distances, so a quarter of the offsets is a quarter of the time
@@ -186,16 +164,6 @@ def test_on_a_dark_screen_page_and_plots_are_dark(opened: Opened) -> None:
         assert opened.style("#coverage-0 .annotation-text", "fill") == _rgb(PALETTE["ink"][1])
     finally:
         opened.tab.emulate_media(color_scheme="light")
-
-
-def test_forty_logs(browser: BrowserContext, tmp_path: Path) -> None:
-    file = tmp_path / "many.html"
-    file.write_text(page(bare(*(log(f"rocketmq/broker-{number:02}") for number in range(40)))), encoding="utf-8")
-    opened = Opened(browser, file)
-    bars = opened.boxes("coverage-0", SELECTORS["bars"])
-    assert len(bars) == 40
-    assert all(later["top"] > one["bottom"] for one, later in pairwise(bars))
-    assert opened.said == []
 
 
 def _rgb(colour: str) -> str:

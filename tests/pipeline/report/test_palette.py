@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
-from pipeline.report.drawing.palette import PALETTE, SERIES, for_dark_screens, style_rules
+from pipeline.report.drawing.palette import PALETTE, SERIES, for_dark_screens
 
 _TEXTS = [("ink", "card", 7.0), ("muted", "card", 4.5), ("ink", "page", 7.0), ("muted", "page", 4.5)]
 _MARKS = [(name, "card", 3.0) for name in (*SERIES, "good", "bad", "late")]
@@ -14,12 +12,6 @@ _MARKS = [(name, "card", 3.0) for name in (*SERIES, "good", "bad", "late")]
 
 def test_no_colour_stands_for_two() -> None:
     assert len(for_dark_screens()) == len(PALETTE)
-
-
-def test_the_style_names_each_colour_for_both_screens() -> None:
-    rules = style_rules()
-    for name in PALETTE:
-        assert len(re.findall(rf"--{name}:", rules)) == 2
 
 
 @pytest.mark.parametrize("screen", [0, 1])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pipeline.report.drawing import tables
 from pipeline.report.drawing.sections import PageSection, sections
 from pipeline.report.facts import Election, Facts, Flaw, Timeline, TypedFacts
-from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log, whole
+from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log
 
 
 def cells(table: tables.Table, row: int = 0) -> dict[str, str]:
@@ -49,15 +49,6 @@ def test_a_topic_is_one_row_and_its_partitions_have_a_table_of_their_own() -> No
     ]
     assert [row[0] for row in tables.throughput(facts).rows] == [BROKER, "kafka/prod/orders"]
     assert [row[0] for row in tables.waits(facts).rows] == [BROKER, "kafka/prod/orders"]
-
-
-def test_no_group_is_told_from_no_metadata() -> None:
-    def said(facts: Facts) -> str:
-        (section,) = (one for one in sections(facts) if one.name == "consumers")
-        return " ".join(section.sentences)
-
-    assert said(bare(log(), has_metadata=True)) == "No consumer group has committed an offset."
-    assert "metadata is not in this replica" in said(bare(log()))
 
 
 def test_elections() -> None:
@@ -118,14 +109,6 @@ def test_ranges_say_how_many_there_are_when_only_the_largest_are_here() -> None:
     assert table.note == "1 of 70 rows."
     assert cells(table)["offsets"] == "1 – 9, 8 B"
     assert cells(table)["why"] == "gap: x"
-
-
-def test_numbers_stand_at_the_right_and_text_at_the_left() -> None:
-    facts = whole()
-    for table in (tables.topics(facts.topics), tables.groups(facts.groups), tables.incidents(facts.incidents)):
-        for column, cell in zip(table.columns, table.rows[0], strict=True):
-            is_text = any(char.isalpha() for char in cell.removesuffix(" min 30 s"))
-            assert not (column.is_number and is_text), (table.name, column.name, cell)
 
 
 def test_a_table_has_so_many_rows_at_most() -> None:

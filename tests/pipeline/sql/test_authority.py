@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 from pipeline.sql.authority import Authority, StatementKind
@@ -16,8 +15,6 @@ READ = {
     StatementKind.QUERY: (
         "SELECT 1",
         "-- why\nSELECT 1",
-        "WITH a AS (SELECT 1) SELECT * FROM a",
-        "WITH RECURSIVE a(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM a WHERE n < 3) SELECT * FROM a",
         "VALUES (1), (2)",
         "TABLE log",
         "FROM log SELECT offset",
@@ -25,28 +22,18 @@ READ = {
         "(SELECT 1) UNION ALL SELECT 2 ORDER BY 1",
         "SELECT * FROM IDENTIFIER('log')",
         "SELECT * FROM delta.`/lake/log` VERSION AS OF 3",
-        "SELECT body:order.id::INT FROM log",
     ),
     StatementKind.DESCRIPTION: (
         "SHOW TABLES",
-        "SHOW VIEWS LIKE 'm*'",
-        "SHOW COLUMNS IN log",
-        "SHOW FUNCTIONS",
         "SHOW TBLPROPERTIES delta.`/lake/log`",
         "DESCRIBE log",
-        "DESC EXTENDED log",
-        "DESCRIBE QUERY SELECT 1",
-        "DESCRIBE FUNCTION max",
         "DESCRIBE HISTORY delta.`/lake/log`",
         "DESCRIBE DETAIL delta.`/lake/log`",
         "EXPLAIN FORMATTED SELECT 1",
     ),
     StatementKind.SETTING: (
         "SET",
-        "SET spark.sql.shuffle.partitions = 7",
-        "SET TIME ZONE 'Europe/Berlin'",
         "RESET",
-        "RESET spark.sql.shuffle.partitions",
         "CREATE TEMPORARY VIEW a AS SELECT 1",
         "CREATE OR REPLACE TEMP VIEW a (n COMMENT 'x') AS SELECT 1",
         "CREATE TEMPORARY VIEW a USING csv OPTIONS (path '/x.csv')",
@@ -55,32 +42,22 @@ READ = {
 }
 CHANGE = (
     "INSERT INTO delta.`/lake/log` VALUES (1)",
-    "INSERT INTO IDENTIFIER('log') SELECT 1",
-    "INSERT OVERWRITE log SELECT 1",
     "INSERT OVERWRITE DIRECTORY '/x' USING parquet SELECT 1",
-    "WITH a AS (SELECT 1) INSERT INTO log SELECT * FROM a",
     "FROM log INSERT INTO a SELECT offset INSERT INTO b SELECT size",
     "DELETE FROM delta.`/lake/log`",
     "UPDATE delta.`/lake/log` SET size = 0",
     "MERGE INTO log USING a ON true WHEN MATCHED THEN DELETE",
     "CREATE TABLE a (n INT)",
-    "CREATE TABLE a USING parquet AS SELECT 1",
     "CREATE TABLE a SHALLOW CLONE delta.`/lake/log`",
     "CREATE VIEW a AS SELECT 1",
     "CREATE FUNCTION f(n INT) RETURNS INT RETURN n",
-    "CREATE SCHEMA a",
     "DROP TABLE log",
-    "DROP VIEW log",
     "ALTER TABLE delta.`/lake/log` ADD COLUMN n INT",
-    "ALTER TABLE delta.`/lake/log` SET TBLPROPERTIES ('a' = 'b')",
-    "TRUNCATE TABLE log",
     "LOAD DATA INPATH '/x' INTO TABLE log",
     "OPTIMIZE delta.`/lake/log`",
     "VACUUM delta.`/lake/log` RETAIN 0 HOURS",
     "RESTORE TABLE delta.`/lake/log` TO VERSION AS OF 1",
-    "REORG TABLE delta.`/lake/log` APPLY (PURGE)",
     "CONVERT TO DELTA parquet.`/x`",
-    "GENERATE symlink_format_manifest FOR TABLE delta.`/lake/log`",
     "ANALYZE TABLE log COMPUTE STATISTICS",
     "EXPLAIN DELETE FROM delta.`/lake/log`",
     "EXECUTE IMMEDIATE 'DROP TABLE log'",
@@ -102,8 +79,3 @@ def test_what_changes_more_than_the_session_is_not(spark: SparkSession, text: st
     with pytest.raises(QueryError, match="line 7: this session only reads") as caught:
         Authority(spark).kind_of(Statement(text, 7))
     assert caught.value.found == " ".join(text.split()[:3])
-
-
-def test_a_syntax_error_is_sparks_own(spark: SparkSession) -> None:
-    with pytest.raises(ParseException, match="SELCT"):
-        Authority(spark).kind_of(Statement("SELCT 1"))

@@ -41,11 +41,6 @@ def test_what_is_likeliest_comes_first(before: str, after: str, offered: list[st
     assert [one.word for one in NAMES.suggestions(before, after)] == offered
 
 
-def test_a_column_says_of_which_table_it_is() -> None:
-    (found,) = NAMES.suggestions("SELECT off", " FROM log")
-    assert found.what == "column of log"
-
-
 def test_the_word_that_is_typed_is_replaced() -> None:
     text = "SELECT * FROM mes"
     (found,) = NameCompleter(NAMES).get_completions(Document(text), CompleteEvent())

@@ -109,14 +109,6 @@ def test_parquet(elsewhere: SparkSession) -> None:
     assert str(table.schema.field("at").type) == "timestamp[us, tz=UTC]"
 
 
-def test_a_table_shows_the_same_texts(elsewhere: SparkSession) -> None:
-    data, _ = written(elsewhere.sql(VALUES).drop("text"), "table")
-    names, _, row = data.decode().splitlines()
-    expected = {name: text or "NULL" for name, text in TEXTS.items() if name not in ("text", "empty")}
-    assert names.split() == [name for name in TEXTS if name != "text"]
-    assert row.split() == list(expected.values())
-
-
 def test_the_order_of_many_rows_is_kept(spark: SparkSession) -> None:
     frame = spark.sql("SELECT id, repeat('x', 100) AS text FROM range(0, 30000, 1, 7) ORDER BY id DESC")
     wanted = list(range(29_999, -1, -1))
@@ -143,15 +135,12 @@ def test_a_table_cuts_what_no_terminal_can_show(spark: SparkSession) -> None:
     assert (len(raw), raw[-1]) == (1001, "…")
 
 
-@pytest.mark.parametrize(("form", "expected"), [("table", "n  text\n─  ────\n"), ("csv", "n,text\n"), ("json", "")])
-def test_without_rows_there_are_the_names(spark: SparkSession, form: Format, expected: str) -> None:
-    data, found = written(spark.sql("SELECT 1 AS n, 'x' AS text WHERE false"), form)
-    assert (data.decode(), found) == (expected, WrittenRows(0))
-
-
-def test_a_parquet_file_without_rows_has_the_columns(spark: SparkSession) -> None:
-    data, _ = written(spark.sql("SELECT 1 AS n, 'x' AS text WHERE false"), "parquet")
-    table = pq.read_table(io.BytesIO(data))
+def test_without_rows_there_are_the_names(spark: SparkSession) -> None:
+    nothing = spark.sql("SELECT 1 AS n, 'x' AS text WHERE false")
+    assert written(nothing, "table") == ("n  text\n─  ────\n".encode(), WrittenRows(0))
+    assert written(nothing, "csv") == (b"n,text\n", WrittenRows(0))
+    assert written(nothing, "json") == (b"", WrittenRows(0))
+    table = pq.read_table(io.BytesIO(written(nothing, "parquet")[0]))
     assert (table.num_rows, table.column_names) == (0, ["n", "text"])
 
 

@@ -178,21 +178,8 @@ def test_an_unreadable_configuration_finds_no_server() -> None:
     assert server_for("warehouse = ", TEXT, "csv") is None
 
 
-@pytest.mark.parametrize("verb", ["sql", "report"])
-def test_asking_a_server_imports_nothing_slow(verb: str) -> None:
-    slow = ("pyspark", "pyarrow", "pydantic")
-    look = (
-        f"import sys, pipeline.cli.{verb}, pipeline.sql.serve.client\n"
-        "from pipeline.cli.entry import main\n"
-        f"sys.argv = ['logtwin', '{verb}', '--help']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print([one for one in {slow} if one in sys.modules])"
-    )
-    found = subprocess.run([sys.executable, "-c", look], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert found.stdout.splitlines()[-1] == "[]"
-
-
-def test_asking_for_a_report_loads_no_configuration(job: Path) -> None:
+@pytest.mark.parametrize("arguments", [["sql", "--format", "csv", "-e", TEXT], ["report"]])
+def test_asking_a_server_imports_nothing_slow(job: Path, arguments: list[str]) -> None:
     """What is slow to import is not there to be imported: only the server, which is asked first, can answer."""
 
     def answer(listener: socket.socket) -> None:
@@ -206,16 +193,17 @@ def test_asking_for_a_report_loads_no_configuration(job: Path) -> None:
         "import sys\n"
         "sys.modules |= dict.fromkeys(('pyspark', 'pyarrow'))\n"
         "from pipeline.cli.entry import main\n"
-        "sys.argv = ['logtwin', 'report', '--config', 'job.toml']\n"
+        f"sys.argv = {['logtwin', *arguments, '--config', 'job.toml']}\n"
         "main()"
     )
     with reserved(job) as path, listening(path) as listener:
-        thread = threading.Thread(target=answer, args=(listener,))
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
         thread.start()
         environment = os.environ | {"PYTHONPATH": str(PROJECT)}
         command = [sys.executable, "-c", look]
         found = subprocess.run(command, cwd=job.parent, env=environment, capture_output=True, text=True, check=False)
         listener.close()
         thread.join(10)
-    assert (found.returncode, found.stdout, found.stderr) == (0, "report.html\n", "")
-    assert (job.parent / "report.html").read_text() == "report"
+    is_report = arguments == ["report"]
+    assert (found.returncode, found.stdout, found.stderr) == (0, "report.html\n" if is_report else "csv", "")
+    assert not is_report or (job.parent / "report.html").read_text() == "report"

@@ -32,29 +32,13 @@ def test_the_warehouses_own_store_may_be_named(text: str, warehouse: Place) -> N
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "s3a://other/x",
-        "s3a://lake.evil/x",
-        "s3a://key:secret@lake/x",
-        "s3n://lake/x",
-        "abfs://c@a.dfs.core.windows.net/y",
-        "abfss://c@evil.example/y",
-        "hdfs://evil:8020/x",
-        "hdfs:/x",
-        "webhdfs://evil/x",
-        "swebhdfs://evil/x",
-        "http://evil/x",
-        "ftp://evil/x",
-        "har://hdfs-evil:8020/x",
-        "jar:file:/x",
-        "file://evil/x",
-        "//evil/x",
-        "///evil/x",
-        "{http://evil/x,/y}",
-        " http://evil/x",
-        "HTTP://evil/x",
-    ],
-)
+    (
+        "s3a://other/x", "s3a://lake.evil/x", "s3a://key:secret@lake/x", "s3n://lake/x",
+        "abfs://c@a.dfs.core.windows.net/y", "abfss://c@evil.example/y", "hdfs://evil:8020/x", "hdfs:/x",
+        "webhdfs://evil/x", "swebhdfs://evil/x", "http://evil/x", "HTTP://evil/x", " http://evil/x", "ftp://evil/x",
+        "har://hdfs-evil:8020/x", "jar:file:/x", "file://evil/x", "//evil/x", "///evil/x", "{http://evil/x,/y}",
+    ),
+)  # fmt: skip
 def test_no_other_place_may_be_named_beside_any_warehouse(text: str) -> None:
     assert not [warehouse for warehouse in (LOCAL, S3, AZURE, HDFS) if is_reachable(text, warehouse)]
 

@@ -67,13 +67,6 @@ def test_substitution_of_variables_cannot_be_turned_on(reader: Reader) -> None:
     "text",
     [
         "SELECT * FROM delta.`http://HOST/x`",
-        "SELECT * FROM Delta.`HTTP://HOST/x`",
-        "SELECT * FROM csv.`webhdfs://HOST/x`",
-        "SELECT * FROM csv.`ftp://HOST/x`",
-        "SELECT * FROM text.`hdfs://HOST/x`",
-        "SELECT * FROM text.`//HOST/x`",
-        "SELECT 1 WHERE EXISTS (SELECT 1 FROM delta.`http://HOST/x`)",
-        "WITH a AS (SELECT * FROM delta.`http://HOST/x`) SELECT 1",
         "SELECT sum(id) OVER w FROM range(2) WINDOW w AS (ORDER BY (SELECT max(a) FROM delta.`http://HOST/x`))",
         "FROM range(2) |> WHERE id IN (SELECT id FROM delta.`http://HOST/x`)",
         "TABLE delta.`http://HOST/x`",

@@ -55,13 +55,6 @@ def test_plans_and_descriptions_are_whole(reader: Reader) -> None:
     assert "…" not in plan.splitlines()[-1]
 
 
-def test_no_statement_runs_if_one_is_refused(reader: Reader) -> None:
-    sink = io.BytesIO()
-    with pytest.raises(QueryError, match="line 2: this session only reads"):
-        run_text(reader, "SELECT 1;\nDELETE FROM log", "csv", sink, None)
-    assert sink.getvalue() == b""
-
-
 @pytest.mark.parametrize(
     ("query", "words"),
     [

@@ -20,7 +20,6 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
-from pipeline.report.finding import statements
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
@@ -29,7 +28,7 @@ from pipeline.sql.serve.client import server_for
 from pipeline.sql.serve.server import SQLServer, listening, reserved
 from sinks.tables import LOG, LOG_SCHEMA, TABLES
 from sources.errors import LogtwinError
-from tests.pipeline.sql.small_replica import TEXTS, config_file, small_replica
+from tests.pipeline.sql.small_replica import TEXTS, small_replica
 from tests.pipeline.sql.test_reader import ENDLESS
 from tests.sinks.views.made_logs import message
 
@@ -186,25 +185,6 @@ def test_a_client_that_goes_away_ends_what_ran_for_it(served: Client, spark: Spa
     assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_one_that_goes_away_ends_its_report(
-    served: Client, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    monkeypatch.setattr(statements, "TOPICS", ENDLESS)
-    jobs, pause, file = spark.sparkContext.statusTracker(), threading.Event(), tmp_path / "report.html"
-    with reporter(served, tmp_path).start("--output", file) as process:
-        while not jobs.getActiveJobsIds():
-            assert process.poll() is None
-            pause.wait(0.05)
-        process.send_signal(number)
-        process.wait(10)
-    while jobs.getActiveJobsIds():
-        pause.wait(0.05)
-    assert not file.exists()
-    assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
-
-
 def test_a_closed_pipe_is_no_error_and_ends_what_ran(served: Client, spark: SparkSession) -> None:
     jobs, pause = spark.sparkContext.statusTracker(), threading.Event()
     with served.start("-e", LONG, "--format", "csv") as process:
@@ -228,12 +208,6 @@ def test_a_client_of_another_version_says_so_and_takes_its_own_session(
         )
     assert "is logtwin 9.9, this is" in err
     assert (code, "Java" in err) == (2, True)
-
-
-def test_one_warehouse_may_have_another_name_elsewhere(served: Client, tmp_path: Path) -> None:
-    job = config_file(tmp_path, Path(os.path.relpath(served.job.parent / "lake", tmp_path)))
-    there = replace(served, job=job, folder=tmp_path)
-    assert there("-e", QUERY, "--format", "csv") == (0, served("-e", QUERY, "--format", "csv")[1], "")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from rich.cells import cell_len
 
 from pipeline.sql.table import TextTable
@@ -22,10 +23,6 @@ def test_columns_stand_side_by_side_numbers_to_the_right() -> None:
     ]
 
 
-def test_without_rows_there_are_the_names() -> None:
-    assert lines(TextTable(["topic"], [False], []), 80) == ["topic", "─────"]
-
-
 def test_what_is_too_wide_is_a_block_a_row() -> None:
     table = TextTable(["offset", "body"], [True, False], [["0", "x" * 30], ["100", None]])
     assert lines(table, 20) == [
@@ -40,9 +37,16 @@ def test_what_is_too_wide_is_a_block_a_row() -> None:
     ]
 
 
-def test_where_there_is_no_terminal_nothing_is_too_wide() -> None:
-    table = TextTable(["offset", "body"], [True, False], [["0", "x" * 3000]])
-    assert lines(table)[-1] == "     0  " + "x" * 3000
+@pytest.mark.parametrize(
+    ("value", "width", "shown"),
+    [
+        ("x" * 1000, None, ["x" * 1000]),  # where there is no terminal nothing is too wide
+        ("\x1b[2Jgone\x07\r\u202eback\x9b", 80, [r"\x1b[2Jgone\x07\r\u202eback\x9b"]),  # it commands no terminal
+        ("y" * 1001, None, ["y" * 1000 + "…"]),
+    ],
+)
+def test_a_value(value: str, width: int | None, shown: list[str]) -> None:
+    assert [line.strip() for line in lines(TextTable(["text"], [False], [[value]], most=1000), width)[2:]] == shown
 
 
 def test_several_lines_in_a_value_stay_lines() -> None:
@@ -53,16 +57,6 @@ def test_several_lines_in_a_value_stay_lines() -> None:
 def test_wide_characters_keep_the_columns_straight() -> None:
     table = TextTable(["text", "n"], [False, True], [["消息", "1"], ["ok", "2"]])
     assert {cell_len(line) for line in lines(table, 80)} == {7}
-
-
-def test_a_value_cannot_command_the_terminal() -> None:
-    table = TextTable(["text"], [False], [["\x1b[2Jgone\x07\r\u202eback\x9b"]])
-    assert lines(table, 80)[-1] == r"\x1b[2Jgone\x07\r\u202eback\x9b"
-
-
-def test_a_long_value_is_cut_and_says_so() -> None:
-    table = TextTable(["text"], [False], [["abcdef"], ["abc"]], most=3)
-    assert lines(table, 80)[2:] == ["abc…", "abc"]
 
 
 def test_a_column_name_cannot_command_the_terminal() -> None:

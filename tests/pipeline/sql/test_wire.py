@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pipeline.sql.serve import wire
-from pipeline.sql.serve.wire import Ask, ClientFrame, Hello, error_in, error_message, next_message
+from pipeline.sql.serve.wire import Ask, ClientFrame, Hello, next_message
 from sources.errors import ConfigurationError, QueryError
 
 HELLO = Hello("0.1.0", 4711, "/data/消息")
@@ -23,11 +23,6 @@ def test_what_is_written_is_read_in_order() -> None:
     assert next_message(stream) is None
     assert Hello.read(sent[0]) == HELLO
     assert Ask.read(sent[1]) == ASK
-
-
-def test_an_error_keeps_its_type_and_words() -> None:
-    found = error_in(error_message(ERROR))
-    assert (type(found), str(found), found.exit_code) == (QueryError, str(ERROR), 2)
 
 
 @pytest.mark.parametrize("at", [1, 4, 5, 20])

@@ -77,17 +77,6 @@ def letters(world: World) -> list[tuple[str | None, str, bytes]]:
 
 def test_a_deadly_message_is_left_out_and_named(world: World, parsed_by: Any) -> None:
     parsed_by(Deadly)
-    is_found_among_others(world)
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_a_message_that_really_kills_workers_is_found_among_others(by_spark: InFiles, parsed_by: Any) -> None:
-    parsed_by(ReallyDeadly)
-    is_found_among_others(by_spark)
-
-
-def is_found_among_others(world: World) -> None:
     world.send(*numbered(0, 1, 2), BAD, *numbered(3, 4))
     world.replicate()
     bring(world.follower(), MOST_TRIES)
@@ -172,19 +161,6 @@ def test_very_long_names_become_no_columns(world: World) -> None:
     assert set(rows[0]) == {"log_id", "offset", "batch_index", "stored_at", "id", "_rest"}
     assert [json.loads(row["_rest"]) for row in rows] == [{name: 1} for name in names]
     assert [one[0] for one in world.changes()] == ["id"]
-
-
-def test_a_retry_makes_a_row_of_what_fits_now(world: World, parsed_by: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr("sinks.typed.step.follower.Parsing", Hungry)
-        world.send(*numbered(0), BAD)
-        world.replicate()
-        bring(world.follower(), MOST_TRIES)
-    follower = world.follower()
-    assert follower.retry() == 1
-    follower.bring_to_end()
-    assert fields(world.rows()) == [*numbered(0), BAD]
-    assert world.unfit() == []
 
 
 def test_no_message_is_blamed_where_workers_die_at_anything(world: World, parsed_by: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,10 @@ from typing import Any
 import pytest
 
 from sinks.typed.formats.reading import Reading
-from sinks.typed.readers import kinds
 from sources.access.secrets import Secret
 from sources.errors import RegistryUnreachable
 from tests.pipeline.typed.test_steps import kill
-from tests.pipeline.typed.world import World, bring, fields
+from tests.pipeline.typed.world import World, fields
 from tests.sinks.typed.formats.test_avro import encoded, record
 from tests.sinks.typed.served_schemas import Served, frame
 
@@ -23,49 +23,21 @@ MOMENT = datetime(2026, 11, 25, 10, 30, tzinfo=UTC)
 LARGE = 1 << 40
 
 
-def test_avro_by_a_file_and_by_a_registry(world: World) -> None:
-    old, new = encoded(OLD, {"f0": "a", "f1": 1}), encoded(NEW, {"f0": "b", "f1": LARGE, "f2": MOMENT})
-    world.send(new, new[:-1])
-    world.send(frame(1, old), frame(2, new), frame(3, old), topic="framed")
-    by_file = Reading(format="avro", schema_text=NEW)
-    world.follow(reading=by_file, schema=dict(kinds(by_file)))
-    assert fields(world.rows()) == [{"f0": "b", "f1": LARGE, "f2": MOMENT}]
-
-    served = Served()
-    try:
-        served.answers |= {"/schemas/ids/1": (200, {"schema": OLD}), "/schemas/ids/2": (503, {})}
-        by_registry = Reading(format="avro", registry=served.url)
-        follower = world.follower(name="framed", topics=("framed",), reading=by_registry)
-        with pytest.raises(RegistryUnreachable, match="503"):
-            follower.step()
-        served.answers["/schemas/ids/2"] = 200, {"schema": NEW}
-        bring(follower)
-    finally:
-        served.close()
-    assert fields(world.rows("framed")) == [{"f0": "a", "f1": 1}, {"f0": "b", "f1": LARGE, "f2": MOMENT}]
-    assert world.changes() == [
-        ("f0", "added", None, "string"),
-        ("f1", "added", None, "bigint"),
-        ("f2", "added", None, "timestamp"),
-    ]
-    assert [(row["table"], row["reason"]) for row in world.unfit()] == [
-        ("orders", "not_avro"),
-        ("framed", "unknown_schema"),
-    ]
-
-
 def test_what_did_not_fit_is_taken_once_more(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The registry learns a schema after its messages came; another one still does not fit, with a row for its rest."""
     old, new = encoded(OLD, {"f0": "a", "f1": 1}), encoded(NEW, {"f0": "b", "f1": LARGE, "f2": MOMENT})
     (tmp_path / "key").write_text("k")
-    served = Served()
-    try:
+    with closing(Served()) as served:
         served.answers["/schemas/ids/1"] = 200, {"schema": OLD}
         served.answers["/schemas/ids/3"] = 200, {"schema": record("string", "string")}
         how: dict[str, Any] = {"reading": Reading(format="avro", registry=served.url)}
         keyed = {"name": "by_key", "key": ("f0",), **how}
         misfit = encoded(record("string", "string"), {"f0": "c", "f1": "text"})
         world.send(frame(1, old), frame(2, new), frame(3, misfit), frame(9, old))
+        served.answers["/schemas/ids/2"] = 503, {}
+        with pytest.raises(RegistryUnreachable, match="503"):
+            world.follow(**how)
+        del served.answers["/schemas/ids/2"]
         world.follow(**how)
         world.follow(**keyed)
         unfit = [(row["table"], row["reason"]) for row in world.unfit()]
@@ -84,8 +56,6 @@ def test_what_did_not_fit_is_taken_once_more(world: World, tmp_path: Path, monke
             follower = world.follower(**how_now)
             assert follower.retry() == taken
             follower.bring_to_end()
-    finally:
-        served.close()
     expected = [{"f0": "a", "f1": 1}, {"f0": "b", "f1": LARGE, "f2": MOMENT}, {"f0": "c"}]
     assert fields(world.rows()) == expected
     assert fields(world.rows("by_key")) == expected

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
-from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import deltalake
-import polars
 import pyarrow as pa
 import pytest
 
@@ -21,55 +17,11 @@ from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.table import TypedTable
-from sources.errors import ConfigurationError, UnfitMessage
+from sources.errors import ConfigurationError
 from tests.pipeline.typed.world import World, bring, definition, fields
 from tests.sinks.unheard import lose_answers, missing_files
 
 COMMON = ("log_id", "offset", "batch_index", "stored_at", "_rest")
-
-
-def test_fields_become_columns_and_what_comes_later_more(world: World) -> None:
-    first = [{"id": "a", "amount": 1, "paid": True}, {"id": "b", "amount": 2, "note": None}]
-    world.send(*first)
-    world.follow()
-    assert fields(world.rows()) == [{"id": "a", "amount": 1, "paid": True}, {"id": "b", "amount": 2}]
-    world.send({"id": "c", "amount": 2.5, "lines": [1, {"sku": "x"}]}, {"id": "d", "city": "Kiel"})
-    world.send("no object", topic="elsewhere")
-    world.follow()
-    assert fields(world.rows()) == [
-        {"id": "a", "amount": 1.0, "paid": True},
-        {"id": "b", "amount": 2.0},
-        {"id": "c", "amount": 2.5, "lines": '[1, {"sku": "x"}]'},
-        {"id": "d", "city": "Kiel"},
-    ]
-    assert world.changes() == [
-        ("id", "added", None, "string"),
-        ("amount", "added", None, "bigint"),
-        ("paid", "added", None, "boolean"),
-        ("lines", "added", None, "json"),
-        ("city", "added", None, "string"),
-        ("amount", "widened", "bigint", "double"),
-    ]
-
-
-def test_numbers_and_times_out_of_bounds_are_dead_letters(world: World) -> None:
-    sound = {"amount": 12.5, "at": "9999-12-31T15:59:59.999999999-08:00"}
-    world.send(b'{"amount": 1e-999999999}', b'{"amount": 1e-41}', {"amount": "1_000.50"}, sound)
-    world.send({"at": "9999-12-31T23:59:59-08:00"}, {"at": "0001-01-01T00:00:00+08:00"})
-    world.follow(schema={"amount": "decimal(12,2)", "at": "timestamp"})
-    path = f"{world.lake}/tables/orders"
-    nothing = (None, None)
-    expected = [nothing, nothing, nothing, (Decimal("12.50"), datetime.max.replace(tzinfo=UTC)), nothing, nothing]
-    table = deltalake.DeltaTable(path).to_pyarrow_table().sort_by("offset")
-    assert list(zip(table["amount"].to_pylist(), table["at"].to_pylist(), strict=True)) == expected
-    assert polars.scan_delta(path).sort("offset").select("amount", "at").collect().rows() == expected
-    assert [(row["reason"], row["found"]) for row in world.unfit()] == [
-        ("not_decimal(12,2)", "1e-999999999"),
-        ("not_decimal(12,2)", "1e-41"),
-        ("not_decimal(12,2)", '"1_000.50"'),
-        ("not_timestamp", '"9999-12-31T23:59:59-08:00"'),
-        ("not_timestamp", '"0001-01-01T00:00:00+08:00"'),
-    ]
 
 
 def test_a_killed_step_is_done_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,32 +185,6 @@ def test_a_rebuilt_table_equals_the_streamed_one_and_takes_another_definition(wo
     told = len(world.changes())
     bring(world.follower(name="orders"))
     assert len(world.changes()) == told + len([*world.rows()[0]]) - len(COMMON)
-
-
-def test_stops_at_unfit_names_the_message(world: World) -> None:
-    world.send({"id": 1}, b"broken")
-    with pytest.raises(UnfitMessage, match="not_json") as caught:
-        world.follow(stops_at_unfit=True)
-    assert (caught.value.log, caught.value.exit_code) == ("rocketmq/test", 4)
-    assert world.rows() == []
-
-
-def test_lost_digits_and_too_many_columns_are_kept_apart(world: World) -> None:
-    world.send({"n": 1 << 60})
-    world.follow(max_columns=3)
-    bomb = {f"key_{number}": number for number in range(10_000)}
-    world.send({"n": 1.5, "deep": 1}, bomb, {"n": 1 << 70, "deep": {"x": [1 << 70]}})
-    world.follow(max_columns=3)
-    kept = {name: number for name, number in bomb.items() if name != "key_0"}
-    first, second, third, fourth = fields(world.rows())
-    assert (first, second) == ({"n": 1 << 60}, {"deep": 1})
-    assert (third["key_0"], json.loads(third["_rest"])) == (0, kept)
-    assert fourth == {}
-    assert [(row["column"], row["reason"], row["found"]) for row in world.unfit()] == [
-        ("n", "not_bigint", "1.5"),
-        ("deep", "not_bigint", '{"x": [1180591620717411303424]}'),
-        ("n", "not_bigint", "1180591620717411303424"),
-    ]
 
 
 def test_a_table_does_not_depend_on_where_steps_end(world: World) -> None:

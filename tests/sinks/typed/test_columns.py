@@ -6,8 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from sinks.typed.columns import Column, MessagePlace, SeenValues, arrow_type, is_name, widened, with_found
-from sources.errors import ConfigurationError
+from sinks.typed.columns import Column, MessagePlace, SeenValues, is_name, with_found
 
 
 def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:
@@ -50,27 +49,23 @@ def test_what_tasks_have_seen_goes_together_in_any_order() -> None:
         assert found == SeenValues("x", {"bigint": place(3), "string": place(4), "double": place(9)})
 
 
-@pytest.mark.parametrize("field", ["", "a b", "a,b", "a=b", "x\ty", "f(x)", "{", "line\nbreak"])
-def test_a_name_that_no_column_can_have_gets_none(field: str) -> None:
-    assert not is_name(field)
-    assert names(seen(field, string=1)) == []
+@pytest.mark.parametrize(
+    ("fields", "columns"),
+    [
+        *(([field], []) for field in ("", "a b", "a,b", "a=b", "x\ty", "f(x)", "{", "line\nbreak", "n" * 256)),
+        (["n" * 255], ["n" * 255]),
+        (["Amount", "amount", "_REST"], ["Amount"]),  # case alone makes no other name
+        (["offset", "log_id"], ["offset_", "log_id_"]),  # the table has such columns
+    ],
+)
+def test_a_field_has_the_name_of_its_column(fields: list[str], columns: list[str]) -> None:
+    assert [name for name, _ in names(*(seen(field, string=at) for at, field in enumerate(fields)))] == columns
+    assert is_name(fields[0]) == bool(columns)
 
 
-def test_a_name_has_a_length_at_most_that_a_column_can_have() -> None:
-    assert is_name("n" * 255)
-    assert not is_name("n" * 256)
-    assert names(seen("n" * 256, string=1), seen("n" * 255, string=2)) == [("n" * 255, "string")]
+def test_a_field_of_any_name_may_be_given_another() -> None:
     made, _ = with_found((), [seen("n" * 256, string=1)], renamed={"n" * 256: "n"}, masks={}, most=9)
     assert [one.name for one in made] == ["n"]
-
-
-def test_names_that_differ_in_case_alone_are_one_column() -> None:
-    assert names(seen("Amount", bigint=1), seen("amount", bigint=2)) == [("Amount", "bigint")]
-    assert names(seen("_REST", string=1)) == []
-
-
-def test_a_field_that_is_called_as_a_place_gets_another_name() -> None:
-    assert names(seen("offset", bigint=1), seen("log_id", string=2)) == [("offset_", "bigint"), ("log_id_", "string")]
 
 
 def test_there_are_at_most_so_many() -> None:
@@ -85,18 +80,3 @@ def test_renamed_and_masked() -> None:
     assert made == (Column("card", "cardNo", "bigint", "hash"),)
     assert str(made[0].type) == "string"
     assert [(one.column, one.change, one.log_id, one.offset) for one in changes] == [("card", "added", "rocketmq/a", 4)]
-
-
-def test_integers_widen_where_a_fraction_came() -> None:
-    columns = (Column("a", "a", "bigint"), Column("b", "b", "bigint"))
-    made, changes = widened(columns, {"b": place(8)})
-    assert [(one.name, one.kind) for one in made] == [("a", "bigint"), ("b", "double")]
-    assert [(one.column, one.change, one.was, one.kind, one.offset) for one in changes] == [
-        ("b", "widened", "bigint", "double", 8)
-    ]
-
-
-@pytest.mark.parametrize("kind", ["decimal(39,2)", "decimal(2,3)", "decimal(0,0)", "varchar", "array<int>", "DOUBLE"])
-def test_a_kind_that_is_none_is_refused(kind: str) -> None:
-    with pytest.raises(ConfigurationError, match="one of boolean, int"):
-        arrow_type(kind)

@@ -10,18 +10,15 @@ from typing import Any
 
 import pytest
 
-from sinks.typed.columns import MOST_CHARACTERS, Column, MessagePlace, SeenValues, with_found
+from sinks.typed.columns import MOST_CHARACTERS, Column, SeenValues, with_found
 from sinks.typed.formats.reading import Reading
 from sinks.typed.step.found_fields import FoundFields, free_names
+from tests.sinks.typed.test_columns import place
 from tests.sinks.typed.test_parsing import Task, definition
 
 JSON: dict[str, Any] = {"reading": Reading(), "schema": None}
 COLUMNS = (Column("Has", "Has", "string"),)
 RENAMED = {"b c": "bc"}
-
-
-def place(offset: int) -> MessagePlace:
-    return MessagePlace("rocketmq/a", offset)
 
 
 def columns_of(seen: list[SeenValues], most: int) -> list[str]:

@@ -37,20 +37,17 @@ def test_failing_messages_are_parts_of_their_own_in_order(bad: tuple[int, ...]) 
     assert all(made == part["n"].to_pylist() for part, made in parts if not isinstance(made, IndexError))
 
 
-@pytest.mark.parametrize("error", [MemoryError(), OSError("away"), RegistryUnreachable("away"), ImportError("avro")])
+AWAY = RegistryUnreachable("away")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("away"), AWAY, ImportError("avro"), KeyError("a defect")])
 def test_what_is_no_messages_fault_is_raised(error: Exception) -> None:
+    """The last fails without any message, too."""
+
     def work(batch: pa.RecordBatch) -> None:
         raise error
 
     with pytest.raises(type(error)):
-        list(in_sound_parts(work, NUMBERS))
-
-
-def test_what_fails_without_a_message_is_no_messages_fault() -> None:
-    def work(batch: pa.RecordBatch) -> None:
-        raise KeyError("a defect")
-
-    with pytest.raises(KeyError):
         list(in_sound_parts(work, NUMBERS))
 
 

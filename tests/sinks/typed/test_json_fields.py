@@ -62,37 +62,6 @@ def test_the_rest_is_the_rest(fields: dict[str, Any]) -> None:
     assert (json.loads(text) if text is not None else {}) == said
 
 
-@given(st.lists(VALUES, max_size=10), st.sampled_from(["boolean", "int", "bigint", "double", "string"]))
-def test_a_value_fits_as_python_types_have_it_or_is_a_misfit(given: list[Any], kind: str) -> None:
-    found, misfits = values_of(kind, *given)
-    for row, (value, made) in enumerate(zip(given, found, strict=True)):
-        expected = value if _fits(kind, value) else None
-        assert made == expected, kind
-        assert type(made) is (float if kind == "double" and expected is not None else type(expected))
-        assert (row in misfits) == (value is not None and expected is None)
-
-
-def _fits(kind: str, value: Any) -> bool:
-    match kind:
-        case "boolean":
-            return isinstance(value, bool)
-        case "int" | "bigint":
-            bits = 31 if kind == "int" else 63
-            return type(value) is int and -(1 << bits) <= value < 1 << bits
-        case "double":
-            # an integer that a double cannot have would be another number
-            return type(value) is float or (type(value) is int and _is_exact(value))
-        case _:
-            return isinstance(value, str)
-
-
-def _is_exact(value: int) -> bool:
-    try:
-        return int(float(value)) == value
-    except OverflowError:
-        return False
-
-
 @pytest.mark.parametrize("digits", [18, 19, 20, 39, 40, 41, 309, 310, 4300, 4301, 100_000])
 def test_integers_too_long_for_a_column_ask_for_none(digits: int) -> None:
     """Such a number next to integers must not make their column double."""
@@ -107,7 +76,7 @@ def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
     raw = msgspec.Raw(json.dumps(value).encode())
     kind = kind_of(raw)
     if kind is None:
-        assert value is None or (isinstance(value, int | float) and not _fits("bigint", value))
+        assert value is None or (type(value) is int and not -(1 << 63) <= value < 1 << 63)
         return
     found, misfits = column_values(Column("c", "c", kind), [raw])
     made = found[0].as_py()
@@ -134,22 +103,6 @@ def test_what_is_no_object(reason: str, body: bytes | None) -> None:
     assert caught.value.reason == reason
 
 
-@pytest.mark.parametrize(
-    ("body", "found"),
-    [
-        (b"", "an empty body"),
-        (b" \n", "nothing but blanks"),
-        (b'\xef\xbb\xbf{"a":1}', "a byte order mark, with which JSON must not begin"),
-        (b"\xef\xbb\xbf", "a byte order mark, with which JSON must not begin"),
-        (b'{"a":', "Input data was truncated"),
-    ],
-)
-def test_what_is_said_of_a_body_that_is_no_json(body: bytes, found: str) -> None:
-    with pytest.raises(NoObject) as caught:
-        fields_of(body)
-    assert (caught.value.reason, str(caught.value)) == ("not_json", found)
-
-
 def test_a_byte_order_mark_is_no_part_of_a_text() -> None:
     texts = [b"\xef\xbb\xbfa", b"\xef\xbb\xbf", b"a\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb\xbfa"]
     assert [json.loads(bytes(text_of(one)[""])) for one in texts] == ["a", "", "a\ufeff", "\ufeffa"]
@@ -160,9 +113,8 @@ def test_many_brackets_are_not_deep() -> None:
 
 
 def test_of_a_name_given_twice_the_last_counts() -> None:
-    assert column_values(Column("a", "a", "int"), texts_of([fields_of(b'{"a":1,"a":2}')], Column("a", "a", "int")))[
-        0
-    ].to_pylist() == [2]
+    column = Column("a", "a", "int")
+    assert column_values(column, texts_of([fields_of(b'{"a":1,"a":2}')], column))[0].to_pylist() == [2]
 
 
 FITS = [
@@ -183,8 +135,6 @@ FITS = [
     ("date", "0001-01-01", date(1, 1, 1)),
     ("date", "9999-12-31", date(9999, 12, 31)),
     ("date", "2026-11-25", date(2026, 11, 25)),
-    ("decimal(5,2)", b"123.45", Decimal("123.45")),
-    ("decimal(5,2)", b"1e2", Decimal("100.00")),
     ("decimal(5,2)", "12.30", Decimal("12.30")),
     ("decimal(12,2)", b"1e" + b"0" * 5000 + b"1", Decimal(10)),
     ("decimal(12,2)", b"0e-" + b"9" * 5000, Decimal(0)),
@@ -193,16 +143,15 @@ FITS = [
     ("decimal(12,2)", b"125" + b"0" * 5000 + b"e-5001", Decimal("12.5")),
     ("decimal(12,2)", b"1.50" + b"0" * 5000, Decimal("1.5")),
     ("decimal(12,2)", b"9999999999.99", Decimal("9999999999.99")),
-    ("decimal(12,2)", b"-9999999999.99", Decimal("-9999999999.99")),
     ("decimal(12,2)", "1e2", Decimal(100)),
     ("decimal(12,2)", b'"1\\u0030"', Decimal(10)),
     ("decimal(38,38)", b"0." + b"9" * 38, Decimal("0." + "9" * 38)),
-    ("decimal(38,0)", b"1e37", Decimal(10) ** 37),
     ("decimal(38,0)", b"12345678901234567890123456789012345678", Decimal("12345678901234567890123456789012345678")),
-    ("double", 1 << 53, float(1 << 53)),
-    ("double", 1 << 256, float(1 << 256)),
     ("double", 1 << 1023, float(1 << 1023)),
     ("bigint", -(1 << 63), -(1 << 63)),
+    ("int", (1 << 31) - 1, (1 << 31) - 1),
+    ("boolean", True, True),
+    ("string", "é", "é"),
     ("json", {"a": [1, None]}, '{"a": [1, null]}'),
     ("json", 1.50, "1.5"),
 ]
@@ -230,9 +179,9 @@ UNFIT: dict[str, list[object]] = {
     "decimal(38,0)": [b"1e38"],
     "double": [b"1e400", (1 << 53) + 1, (1 << 256) - 1, 10**42 + 1, b"9" * 309, NINES, b"-" + NINES],
     "bigint": [(1 << 256) - 1, NINES, b"1.0", b"1e3", "1", True, 1 << 63],
-    "int": [NINES, 1 << 31],
-    "boolean": [1],
-    "string": [1],
+    "int": [NINES, 1 << 31, -(1 << 31) - 1, 1.0, True, "1", [1], {}],
+    "boolean": [1, "true", [True]],
+    "string": [1, 1.5, True, ["x"], {}],
 }  # fmt: skip
 
 
@@ -245,23 +194,8 @@ def test_what_fits_into_a_column(kind: str, value: object, expected: object) -> 
         found, misfits = values_of(kind, value, *others)
         assert found[0] == expected
         assert (0 in misfits) == (expected is None)
-
-
-def test_null_is_null_in_each() -> None:
-    kinds = (
-        "boolean",
-        "int",
-        "bigint",
-        "double",
-        "string",
-        "timestamp",
-        "timestamp_ms",
-        "date",
-        "decimal(9,2)",
-        "json",
-    )
-    for kind in kinds:
-        assert values_of(kind, None) == ([None], [])
+        assert found[1:2] == [*others[:1]]
+        assert 1 not in misfits
 
 
 def test_doubles_are_the_numbers_that_were_sent() -> None:

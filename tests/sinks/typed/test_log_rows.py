@@ -16,13 +16,10 @@ from sinks.delta.delta_log import StoredFile
 from sinks.tables import LOG
 from sinks.typed.step.log_rows import LogRows, Share, shares
 from sources.errors import ReplicaError
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
+from tests.spans import span
 
 ONE, OTHER = LogId.parse("rocketmq/one"), LogId.parse("rocketmq/other")
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def stored(path: str, least: int | None, greatest: int | None) -> StoredFile:
@@ -81,7 +78,17 @@ def test_a_share_has_the_files_that_may_have_its_rows() -> None:
     ]
 
 
-def test_rows_of_the_share_alone_are_read(tmp_path: Path) -> None:
+def test_rows_of_the_share_alone_are_read_of_the_row_groups_that_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[int] = []
+    whole = pq.ParquetFile.iter_batches
+
+    def seen(self: pq.ParquetFile, rows: int, *, row_groups: list[int], **how: Any) -> Any:
+        groups.extend(row_groups)
+        return whole(self, rows, row_groups=row_groups, **how)
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", seen)
     written(tmp_path, "a", [(ONE, offset, "orders") for offset in range(8)] + [(OTHER, 3, "orders")])
     written(tmp_path, "b", [(ONE, 8, "orders"), (ONE, 9, "payments"), (OTHER, 4, "orders")])
     share = Share(("a", "b"), {str(ONE): (span(1, 2), span(5, 20)), str(OTHER): (span(4, 9),)})
@@ -92,20 +99,7 @@ def test_rows_of_the_share_alone_are_read(tmp_path: Path) -> None:
     ]
     assert [row["body"] for row in found] == [f"{row['log_id']}@{row['offset']}".encode() for row in found]
     assert all(row["keys"] is None and row["flag"] is None and row["topic"] == "orders" for row in found)
-
-
-def test_row_groups_without_a_row_of_the_share_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written(tmp_path, "a", [(ONE, offset, "orders") for offset in range(10)])
-    groups: list[int] = []
-    whole = pq.ParquetFile.iter_batches
-
-    def seen(self: pq.ParquetFile, rows: int, *, row_groups: list[int], **how: Any) -> Any:
-        groups.extend(row_groups)
-        return whole(self, rows, row_groups=row_groups, **how)
-
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", seen)
-    assert [row["offset"] for row in read(tmp_path, Share(("a",), {str(ONE): (span(1, 2), span(7, 8))}))] == [1, 7]
-    assert groups == [0, 3]
+    assert groups == [0, 2, 3, 0, 1]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

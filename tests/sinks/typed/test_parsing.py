@@ -19,7 +19,6 @@ from sinks.typed.step.computed import in_years
 from sinks.typed.step.parsing import MESSAGES, Parsing, Report
 from sources.errors import ReplicaError
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
-from tests.sinks.typed.served_schemas import Served, frame
 
 STORED = datetime(2026, 11, 25, tzinfo=UTC)
 READING = Reading(format="protobuf", schema_text=in_base64(of_set(FILE)), message="shop.Order")
@@ -144,24 +143,3 @@ def test_nothing_that_is_hidden_is_in_the_rest(tmp_path: Path) -> None:
     assert [(row["string"], row["_rest"]) for row in made.rows] == [("***", None), ("***", None)]
     assert "int64" not in made.rows[0]
     assert {row["body"] for row in made.unfit} == {None}
-
-
-@pytest.fixture
-def served() -> Any:
-    made = Served()
-    yield made
-    made.close()
-
-
-def test_columns_that_a_registry_brings(tmp_path: Path, served: Served) -> None:
-    served.answers["/schemas/ids/7?format=serialized"] = 200, {"schema": in_base64(FILE), "schemaType": "PROTOBUF"}
-    reading = Reading(format="protobuf", registry=served.url)
-    bodies = [frame(7, b"\x02\x02" + body) for body in BODIES]
-    made = Task(tmp_path, definition(reading=reading, schema=None), *bodies)
-    seen = {name: one.kind for name, one in made.report.seen.items()}
-    assert {name: seen[name] for name in ("int32", "int64", "uint64", "double", "state")} == {
-        "int32": "bigint", "int64": "bigint", "uint64": "decimal(20,0)", "double": "double", "state": "string",
-    }  # fmt: skip
-    assert UNKNOWN not in seen  # no column can have that name
-    assert "at" not in seen
-    assert made.report.rows == len(made.rows) == 2

@@ -117,17 +117,6 @@ def test_the_bad_are_left_out_and_each_other_message_is_there_once(seed: int) ->
     assert table.state.logs == {log_id: Followed(0, Offset(end)) for log_id, end in ends.items()}
 
 
-def test_a_restart_in_the_search_goes_on_from_what_is_committed() -> None:
-    bad = A, 3_200, 0
-    table = Table({A: list(range(0, 6_400, 64))}, {A: 6_400}, {bad})
-    for _ in range(9):
-        table.step()
-    assert 0 < len(table.rows) < 99
-    table.suspects = Suspects()
-    table.bring(100)
-    assert (sorted(table.rows), table.unfit) == (sorted(table.all - {bad}), [bad])
-
-
 def test_if_very_many_messages_of_a_record_are_bad_the_tries_end() -> None:
     table = Table({A: [7]}, {A: 10}, set(), sizes={7: 1_000})
     table.bad = {one for one in table.all if one[2] % 3}
@@ -147,18 +136,6 @@ def test_where_only_all_messages_of_a_record_together_let_a_worker_die_all_are_l
     assert read == [((0, 8),), ()]
 
 
-@pytest.mark.parametrize("deaths", [1, 2])
-def test_a_worker_that_dies_less_than_three_times_costs_no_message(deaths: int) -> None:
-    """The very same step is done again."""
-    table = Table({A: [0, 10, 20]}, {A: 30}, {(A, 10, 0)})
-    for _ in range(deaths):
-        table.step()
-    assert table.rows == []
-    table.bad.clear()
-    table.step()
-    assert (table.rows, table.unfit) == ([(A, 0, 0), (A, 10, 0), (A, 20, 0)], [])
-
-
 def test_too_many_messages_at_once_are_taken_in_smaller_steps() -> None:
     """As where memory does not suffice for all of them."""
     table = Table({A: list(range(64))}, {A: 64}, set())
@@ -171,13 +148,6 @@ def test_too_many_messages_at_once_are_taken_in_smaller_steps() -> None:
             table.rows += come
             table.state = table.state.moved({log_id: one.to for log_id, one in plan.ways.items()})
     assert (table.rows, table.suspects.unread) == (sorted(table.all), None)
-
-
-def test_without_a_message_nobody_is_suspected() -> None:
-    suspects = Suspects()
-    assert not suspects.died({A: spans((0, 10))}, {}, 1, "died")
-    table = Table({A: []}, {A: 10}, set(), suspects=suspects)
-    assert suspects.narrowed(table.plan(), table.state) == table.plan()
 
 
 def test_suspicion_ends_if_the_worker_dies_without_the_message() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sinks.state.holes import joined
 from sinks.typed.definition import Definition
-from sinks.typed.state import Followed, TypedState, way, without
+from sinks.typed.state import Followed, TypedState, way
 from sources.offsets import LogId, Offset, OffsetRange
 
 LAST = 12
@@ -55,18 +55,6 @@ def test_the_table_has_what_its_log_has(history: list[tuple[int, set[int], bool,
             followed = found.to
         assert rows == {offset: of for offset, of in log.items() if offset not in offsets(holes)}
         assert followed == Followed(epoch, Offset(end), holes)
-
-
-def test_a_table_at_the_end_of_its_log_has_nothing_to_do() -> None:
-    holes = ranges({0, 1, 5})
-    followed = Followed(2, Offset(9), holes)
-    found = way(followed, 2, Offset(9), holes, None)
-    assert (found.to, found.out, found.into) == (followed, (), ())
-
-
-@given(SETS, SETS)
-def test_without(some: set[int], others: set[int]) -> None:
-    assert offsets(tuple(without(ranges(some), ranges(others)))) == some - others
 
 
 @given(SETS, st.integers(0, 12))

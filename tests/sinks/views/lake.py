@@ -6,7 +6,7 @@ a log id of its own. So what is in one log must not show in another. A test modu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,6 @@ from sources.rocketmq.metadata import items_of
 from tests.truth import Fixture
 
 Row = dict[str, Any]
-MadeRows = Mapping[TableSpec, Sequence[Row]]
 
 _FILES: Final = {
     TOPICS: "topics.json",

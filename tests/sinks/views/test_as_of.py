@@ -17,11 +17,9 @@ from pyspark.sql import functions as sql
 
 from sinks.batch.continuity import Link
 from sinks.books.incident import Action, Incident
-from sinks.delta.kernel import KernelTable
 from sinks.healing.hole_filler import HoleFiller
 from sinks.healing.repair import Repair
 from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, TableSpec, metadata_table
-from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.views import as_of
 from sinks.views.as_of import register_as_of
 from sinks.views.past import AsOf, PastLog, first_version
@@ -145,17 +143,6 @@ def test_points_that_the_replica_has_not_reached_are_refused(spark: SparkSession
 
 
 @pytest.mark.spark
-def test_each_point_has_its_version(spark: SparkSession, lake: Lake) -> None:
-    log = PastLog(spark, str(lake.path), BROKER_A)
-    asked = {0: 0, 1: 0, 1000: 0, 1001: 1, 2000: 1, 3000: 2, 3001: 3, 4000: 3}
-    found = {offset: log.as_of(Offset(offset)) for offset in asked}
-    assert {offset: one.version for offset, one in found.items()} == {
-        offset: lake.versions[commit] for offset, commit in asked.items()
-    }
-    assert all(one.is_first for one in found.values())
-
-
-@pytest.mark.spark
 @pytest.mark.nightly
 def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: Path) -> None:
     hole = OffsetRange(Offset(1000), Offset(1500))
@@ -181,25 +168,6 @@ def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: P
 
 def _at(offset: int) -> dict[str, int]:
     return {"offset": offset, "size": 100}
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-def test_where_the_delta_log_was_cleaned_up_the_oldest_version_serves(spark: SparkSession, tmp_path: Path) -> None:
-    replica = opened(spark, tmp_path, MASTER)
-    for number in range(3):
-        replica(ranges(1000 * number, 1000 * number + 1000))
-    table = KernelTable(spark, LOG.path(str(tmp_path)))
-    newest = table.existing()
-    folder = LogFolder(table.path)
-    assert table.checkpoint(newest)
-    folder.remove(expired(folder.entries(), datetime.now(UTC) + timedelta(hours=1), folder.is_whole))
-    replica(ranges(3000, 4000))
-    log = PastLog(spark, str(tmp_path), BROKER_A)
-    shown = log.as_of(Offset(500))
-    assert (shown.version, shown.is_first) == (newest.version, False)
-    assert shown.reached_at == next(row["committed_at"] for row in ledger(tmp_path) if row["end"] == 1000)
-    assert log.as_of(Offset(3500)).is_first
 
 
 @pytest.mark.spark

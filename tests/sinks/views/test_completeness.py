@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
-from pipeline.inspect.coverage import read_accounts
 from sinks.books.incident import Action, Incident, IncidentRow, State
-from sinks.healing.repair import Repair
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
 from sinks.state.holes import Holes, joined
 from sinks.tables import INCIDENTS, LEDGER, LEDGER_SCHEMA
-from sinks.upkeep.retention import Keep, ReplicaRetention
-from sinks.views.registration import register
 from sources.instant import instant
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
-from tests.sinks.batches import opened, ranges
-from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
-from tests.sinks.views.lake import Asked, Row, rows
+from tests.sinks.views.lake import Asked, Row
 from tests.sinks.views.made_logs import NOON
+from tests.sinks.views.made_topics import ranges_of
 from tests.sinks.views.stored_logs import time
+from tests.spans import span
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
-
-
-def span(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 @dataclass
@@ -63,9 +53,8 @@ class MadeLog:
 def made_log(number: int) -> MadeLog:
     """Ranges that join or not, lost ones in between and at both ends, the oldest deleted; a time for most of them."""
     source = random.Random(number)
-    log = MadeLog(
-        LogId("dister" if number % 5 == 0 else "rocketmq", f"log-{number}"), position=source.randrange(3) * 70
-    )
+    master = ("dister/log-{}", "rocketmq/log-{}", "kafka/prod/topic/{}")[number % 3]
+    log = MadeLog(LogId.parse(master.format(number)), position=source.randrange(3) * 70)
     kept = source.randrange(4)
     for at in range(source.randrange(1, 12)):
         end = log.position + source.randrange(1, 50)
@@ -93,19 +82,11 @@ def made_log(number: int) -> MadeLog:
 
 def row(log_id: LogId, start: int, end: int, minute: int | None, *, deleted: bool) -> Row:
     stored = None if minute is None else NOON + timedelta(minutes=minute)
-    return {
-        "log_id": str(log_id),
-        "epoch": start % 3,
-        "start": start,
-        "end": end,
-        "records": 2,
-        "bytes": 1000 + end - start,
-        "first_store_timestamp": stored,
-        "last_store_timestamp": stored,
-        "committed_at": NOON,
-        "origin": "stream",
-        "deleted_at": NOON if deleted else None,
-    }
+    (made,) = ranges_of(
+        str(log_id), (start, end), epoch=start % 3, records=2, bytes=1000 + end - start, first_store_timestamp=stored,
+        last_store_timestamp=stored, deleted_at=NOON if deleted else None,
+    )  # fmt: skip
+    return made
 
 
 def incident(start: int, end: int, state: State, action: Action) -> IncidentRow:
@@ -146,30 +127,6 @@ def test_ledgers_with_holes_and_deleted_ranges(asked: Asked) -> None:
         assert (one["records"], one["bytes"]) == (2 * len(there), sum(row["bytes"] for row in there))
     assert {one["gaps"] for (one,) in found.values()} >= {0, 1, 2}
     assert any(one["complete_from"] > 0 for (one,) in found.values())
-
-
-@pytest.mark.nightly
-def test_a_replica_that_lost_deleted_and_was_repaired(spark: SparkSession, tmp_path: Path) -> None:
-    sizes = (100,) * 40
-    replica = opened(spark, tmp_path, MemoryMaster(sizes))
-    for start in (200, 600, 1500, 2000, 2500):
-        if start == 1500:
-            found = incident(1000, 1500, State.OPEN, Action.SKIPPED).found
-            replica.skip(found)
-        replica(ranges(start, start + (400 if start < 1000 else 500)))
-    retention, later = ReplicaRetention(spark, str(tmp_path), BROKER_A), datetime.now(UTC)
-    retention.apply(retention.plan(Keep(size_bytes=1600), later), later)
-    Repair(spark, str(tmp_path), Rewriting(sizes, since=2200)).run()
-    opened(spark, tmp_path, Rewriting(sizes, since=2200))(ranges(2200, 3000))
-    accounts = read_accounts(str(tmp_path), BROKER_A)
-    assert accounts is not None
-    assert accounts.epoch == 1
-    session = spark.newSession()
-    register(session, str(tmp_path), views=["completeness"])
-    (one,) = rows(session.table("completeness"))
-    agrees(one, accounts)
-    assert (one["complete_from"], one["complete_to"], one["end"]) == (600, 1000, 3000)
-    assert one["missing"] == [{"start": 1000, "end": 1500}]
 
 
 def test_real_logs_are_complete(asked: Asked, fixture_log: Fixture, log_id: str) -> None:

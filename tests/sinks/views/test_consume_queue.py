@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from sinks.tables import LOG, metadata_table
 from sources.metadata import TOPICS
@@ -74,18 +73,6 @@ def test_batch_queues_equal_the_files_of_the_broker(asked: Asked, fixture_log: F
     written = [(queue["topic"], queue["queue_id"], *entry[:-1]) for queue in queues for entry in queue["entries"]]
     assert len(written) == {"4.9.7": 0, "5.5.0": 8}[fixture_log.version]
     assert sorted(rows) == sorted((*row[:5], time(row[5]), *row[6:]) for row in written)
-
-
-def plan_of(frame: DataFrame) -> str:
-    plan: str = frame._jdf.queryExecution().optimizedPlan().toString()
-    return plan
-
-
-@pytest.mark.nightly
-def test_a_topic_is_read_without_the_light_queues(views: SparkSession) -> None:
-    asked = views.sql("SELECT queue_offset, offset FROM consume_queue WHERE topic = 'orders'")
-    assert "INNER_MULTI" not in plan_of(asked)
-    assert "INNER_MULTI" in plan_of(views.sql("SELECT offset FROM consume_queue"))
 
 
 def test_a_record_is_in_its_light_queues_too(asked: Asked) -> None:

@@ -13,7 +13,6 @@ from sinks.tables import LOG, metadata_table
 from sources.metadata import CONSUMER_OFFSETS, TOPICS
 from tests.sinks.views.lake import Asked, Row, version
 from tests.sinks.views.made_logs import NOON, message
-from tests.sinks.views.stored_logs import time
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -44,20 +43,6 @@ def test_queues_and_offsets_are_the_brokers(asked: Asked, fixture_log: Fixture, 
     found = sorted(tuple(row[name] for name in COLUMNS) for row in asked.rows("consumer_lag", log_id))
     assert found == sorted(expected)
     assert any(behind > 0 for *_, behind in expected)
-
-
-def test_times_are_those_of_the_records(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
-    """Of the next message, of the one before it, and of the newest record of the log."""
-    stored = {row["physical_offset"]: row["store_timestamp"] for row in fixture_log.rows if not row.get("blank")}
-    entries = {(queue["topic"], queue["queue_id"]): queue["entries"] for queue in fixture_log.consume_queues}
-    expected = {}
-    for _, topic, queue, at in committed(fixture_log):
-        of = [stored[offset] for offset, *_ in entries.get((topic, queue), [])]
-        behind_s = (max(stored.values()) - of[at]) / 1000 if at < len(of) else 0.0
-        expected[topic, queue] = (time(of[at - 1] if at else None), behind_s)
-    rows = asked.rows("consumer_lag", log_id)
-    found = {(row["topic"], row["queue_id"]): (row["last_consumed_timestamp"], row["seconds_behind"]) for row in rows}
-    assert found == expected
 
 
 LAG = "rocketmq/lag"
@@ -145,14 +130,8 @@ def test_a_queue_that_a_group_never_read_counts_from_its_beginning(made: list[Ro
     )
 
 
-def test_a_queue_without_entries_is_as_far_as_the_group(made: list[Row]) -> None:
-    assert lag(made, "expired") == {("slow", 0): (7, 7, 0, 0.0, None)}
+def test_topics_without_entries_of_inner_batches_and_of_the_broker(made: list[Row]) -> None:
+    assert lag(made, "expired") == {("slow", 0): (7, 7, 0, 0.0, None)}  # as far as the group
     assert lag(made, "%RETRY%slow") == {("slow", 0): (0, 0, 0, 0.0, None)}
-
-
-def test_messages_of_inner_batches_count_one_by_one(made: list[Row]) -> None:
-    assert lag(made, "batches") == {("slow", 0): (6, 4, 2, 2.0, 7)}  # inside the second batch
-
-
-def test_topics_of_the_broker_are_left_out(made: list[Row]) -> None:
+    assert lag(made, "batches") == {("slow", 0): (6, 4, 2, 2.0, 7)}  # inside the second batch, message by message
     assert lag(made, "c1") == {}

@@ -1,4 +1,4 @@
-"""How far behind each partition is, of what the tables say of the replica and of the master; and its completeness."""
+"""How far behind each partition is, of what the tables say of the replica and of the master."""
 
 from __future__ import annotations
 
@@ -66,14 +66,10 @@ MADE_ROWS = {
         *ranges_of("kafka/prod/passed/0", (0, 100)),
         *ranges_of("kafka/prod/passed/0", (0, 40), epoch=1),
         *ranges_of("kafka/prod/passed/1", (0, 10)),
-        *ranges_of("kafka/prod/whole/1", (0, 60), (60, 100), records=20, bytes=1000, last_store_timestamp=NOON),
-        *ranges_of("kafka/prod/whole/1", (150, 200), records=50, bytes=500, last_store_timestamp=NOON + MINUTE),
-        *ranges_of("kafka/prod/whole/10", (700, 800), records=0, bytes=0),
     ],
     INCIDENTS: [
         loss("kafka/prod/passed/1", 10, 30, "skipped"),
         loss("kafka/prod/passed/1", 30, 39, "reported"),
-        loss("kafka/prod/whole/1", 100, 150, "skipped"),
     ],
 }
 
@@ -100,10 +96,8 @@ def test_each_partition_is_as_far_behind_as_the_master_was_seen_ahead(
 ) -> None:
     assert lag(asked, log_id, *PLACE) == place
     assert lag(asked, log_id, *BEHIND) == behind
-
-
-def test_times_of_a_partition(asked: Asked) -> None:
-    assert lag(asked, "ahead/0", "committed_at", "newest_timestamp", "seen_from") == (NOON + MINUTE,) * 3
+    times = lag(asked, "ahead/0", "committed_at", "newest_timestamp", "seen_from")
+    assert times == (NOON + MINUTE,) * 3
 
 
 @pytest.mark.parametrize(
@@ -142,22 +136,3 @@ def test_what_was_seen_before_the_position_was_reached_is_null(
 def test_the_position_is_that_of_the_newest_history_and_behind_what_was_passed(asked: Asked) -> None:
     assert lag(asked, "passed/0", "position", "offsets_behind") == (40, 5)
     assert lag(asked, "passed/1", "position", "offsets_behind") == (30, 10)
-
-
-COMPLETE = (
-    "complete_from", "complete_to", "end", "records", "bytes", "gaps", "gap_units", "missing", "open_incidents",
-    "complete_through_timestamp",
-)  # fmt: skip
-
-
-def test_each_partition_is_complete_by_itself(asked: Asked) -> None:
-    """By offsets, of which some have no record; a partition's number may begin another's."""
-    found = [
-        tuple(row[name] for name in COMPLETE)
-        for number in (1, 10)
-        for row in asked.rows("completeness", f"kafka/prod/whole/{number}")
-    ]
-    assert found == [
-        (0, 100, 200, 90, 2500, 1, 50, [{"start": 100, "end": 150}], 1, NOON),
-        (700, 800, 800, 0, 0, 0, 0, [], 0, None),
-    ]

@@ -63,15 +63,6 @@ def test_it_equals_the_file_of_the_broker(asked: Asked, fixture_log: Fixture, lo
     assert sorted((hashed, offset, (ms - begin_ms) // 1000) for hashed, offset, ms in found) == entries
 
 
-def test_messages_are_found_by_topic_and_key(asked: Asked, fixture_log: Fixture, log_id: str) -> None:
-    rows = [row for row in asked.rows("message_index", log_id) if (row["topic"], row["key"]) == ("orders", "hot")]
-    orders = [row for row in fixture_log.rows if row.get("topic") == "orders"]
-    hot = [row for row in orders if "hot" in row["properties"].get("KEYS", "").split(" ")]
-    assert len(hot) > 5
-    found = sorted((row["offset"], row["message_id"], row["is_unique_key"]) for row in rows)
-    assert found == [(row["physical_offset"], row["msg_id"], False) for row in hot]
-
-
 INDEXED = "rocketmq/indexed"
 MADE_ROWS = {
     LOG: [

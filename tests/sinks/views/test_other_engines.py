@@ -49,13 +49,10 @@ def plain(rows: list[Row]) -> list[tuple[Any, ...]]:
     return sorted((tuple(row[name] for name in COLUMNS) for row in rows), key=lambda row: row[:2])
 
 
-def test_duckdb(replica: Path, messages: list[tuple[Any, ...]], tmp_path: Path) -> None:
+def test_duckdb_and_polars(replica: Path, messages: list[tuple[Any, ...]], tmp_path: Path) -> None:
     left = run(DUCKDB, replica, tmp_path)
     assert plain(left["messages"].to_arrow_table().to_pylist()) == messages
     assert left["orders"].columns == list(COLUMNS)
-
-
-def test_polars(replica: Path, messages: list[tuple[Any, ...]], tmp_path: Path) -> None:
     left = run(POLARS, replica, tmp_path)
     assert plain(left["messages"].collect().to_dicts()) == messages
     assert left["orders"].collect().columns == list(COLUMNS)

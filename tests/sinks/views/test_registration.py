@@ -13,22 +13,21 @@ from sinks.tables import INCIDENTS, LEDGER, LOG, TABLES
 from sinks.views import catalog
 from sinks.views.definition import VIEWS, view
 from sinks.views.registration import register
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ConfigurationError
 from tests.sinks.views.lake import write
-from tests.sinks.views.made_logs import NOON, message
+from tests.sinks.views.made_logs import message
+from tests.sinks.views.made_topics import loss, ranges_of
 
 pytestmark = pytest.mark.spark
 
 TABLE_NAMES = {spec.name for spec in TABLES}
-LOST = {"log_id": "rocketmq/broker-a", "epoch": 0, "id": "1", "condition": "gap", "start": 500, "end": 600}
-LOST |= {"action": "skipped", "state": "open", "detected_at": NOON}
+LOST = loss("rocketmq/broker-a", 500, 600, "skipped")
 
 
 def ten_records(lake: Path, start: int = 0) -> None:
     """A commit, and its row of the ledger."""
     write(lake, LOG, [message(at) for at in range(start, start + 1000, 100)])
-    covered = {"epoch": 0, "start": start, "end": start + 1000, "records": 10, "bytes": 1000, "origin": "stream"}
-    write(lake, LEDGER, [{"log_id": "rocketmq/broker-a", "committed_at": NOON} | covered])
+    write(lake, LEDGER, ranges_of("rocketmq/broker-a", (start, start + 1000), records=10, bytes=1000))
 
 
 @pytest.fixture
@@ -65,12 +64,6 @@ def test_queries_see_what_is_committed_later_and_new_tables_after_the_next_call(
     assert session.table("completeness").select("complete_to").collect() == [(2000,)]
     register(session, str(lake), views=())
     assert rows(session, "incidents") == 1
-
-
-def test_without_a_replica_there_is_a_hint(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ReplicaError, match=r"no replica in .*found none\. See warehouse in the configuration"):
-        register(spark.newSession(), str(tmp_path))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

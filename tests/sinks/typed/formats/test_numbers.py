@@ -1,11 +1,10 @@
-"""Numbers and times that producers write, against Python's fractions and its calendar."""
+"""What is a number of JSON, and how long that takes to tell; which one it is: `tests/fuzz/bodies.py`."""
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta, timezone
-from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,35 +12,7 @@ from hypothesis import strategies as st
 
 from sinks.typed.formats.numbers import decimal_of, double_of, is_integer, is_number, long_of
 from sinks.typed.formats.times import day_of, instant_us
-
-DIGITS = st.text("0123456789", max_size=40) | st.text("0", max_size=40)
-NUMBERS = st.builds(
-    "{}{}{}{}".format,
-    st.sampled_from(["", "-"]),
-    st.just("0") | st.builds("{}{}".format, st.sampled_from("123456789"), DIGITS),
-    st.just("") | st.builds(".{}{}".format, st.sampled_from("0123456789"), DIGITS),
-    st.just("")
-    | st.builds("{}{}{}".format, st.sampled_from("eE"), st.sampled_from(["", "+", "-"]), st.integers(0, 60)),
-)
-
-
-@given(NUMBERS, st.integers(1, 38), st.integers(0, 38))
-def test_a_decimal_is_the_number_to_its_last_digit_or_none(text: str, precision: int, scale: int) -> None:
-    scale = min(scale, precision)
-    value = Fraction(text)
-    fits = (value * 10**scale).denominator == 1 and abs(value) * 10**scale < 10**precision
-    found = decimal_of(text.encode(), precision, scale)
-    assert (found is not None) == fits
-    assert found is None or Fraction(found) == value
-
-
-@given(NUMBERS)
-def test_a_double_is_the_next_one_and_of_an_integer_the_same(text: str) -> None:
-    assert is_number(text.encode())
-    found = double_of(text.encode())
-    if is_integer(text.encode()):
-        assert (found is not None) == (Fraction(float(text)) == Fraction(text))
-    assert found is None or found == float(text)
+from tests.growth import MOST, growth
 
 
 @given(st.text("0123456789+-.eE_ \n\u0663infaINFA", max_size=8))
@@ -54,40 +25,14 @@ def test_nothing_else_is_a_number(text: str) -> None:
 
 
 def _is_json(text: str) -> bool:
-    """RFC 8259, section 6, by hand."""
-    left = text.removeprefix("-")
-    mantissa, _, exponent = left.replace("E", "e").partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    if "e" in left.lower() and not _are_digits(exponent[1:] if exponent[:1] in ("+", "-") else exponent):
-        return False
-    if "." in mantissa and not _are_digits(fraction):
-        return False
-    return _are_digits(whole) and (whole == "0" or whole[0] != "0")
-
-
-def _are_digits(text: str) -> bool:
-    return bool(text) and all(one in "0123456789" for one in text)
-
-
-@given(st.datetimes(), st.integers(-1439, 1439), st.text("0123456789", max_size=12))
-def test_a_time_is_cut_after_its_microsecond_and_lies_in_the_years_1_to_9999_of_utc(
-    local: datetime, zone_minutes: int, finer: str
-) -> None:
-    text = f"{local.isoformat(timespec='microseconds')}{finer}{_zone(zone_minutes)}"
-    micros = (local - datetime(1970, 1, 1)) // timedelta(microseconds=1) - zone_minutes * 60_000_000  # noqa: DTZ001
-    found = instant_us(text)
     try:
-        expected = local.replace(tzinfo=timezone(timedelta(minutes=zone_minutes))).astimezone(UTC)
-    except OverflowError:
-        assert found is None
-        return
-    assert found == micros
-    assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found) == expected
+        return text == text.strip() and not isinstance(json.loads(text, parse_constant=str), str)
+    except ValueError:
+        return False
 
 
-def _zone(minutes: int) -> str:
-    hours, rest = divmod(abs(minutes), 60)
-    return f"{'-' if minutes < 0 else '+'}{hours:02}:{rest:02}"
+def cents(text: bytes) -> object:
+    return decimal_of(text, 38, 2)
 
 
 @pytest.mark.parametrize(
@@ -97,26 +42,15 @@ def _zone(minutes: int) -> str:
         (long_of, lambda size: b"9" * size),
         (double_of, lambda size: b"9" * size),
         (double_of, lambda size: b"0." + b"9" * size),
-        (lambda text: decimal_of(text, 38, 2), lambda size: b"9" * size),
-        (lambda text: decimal_of(text, 38, 2), lambda size: b"1e" + b"0" * size + b"1"),
-        (lambda text: decimal_of(text, 38, 2), lambda size: b"1e" + b"0" * size + b"x"),
-        (lambda text: decimal_of(text, 38, 2), lambda size: b"1e-" + b"9" * size),
-        (lambda text: decimal_of(text, 38, 2), lambda size: b"0." + b"0" * size + b"1"),
-        (lambda text: decimal_of(text, 38, 2), lambda size: b"1" + b"0" * size + b"x"),
+        (cents, lambda size: b"9" * size),
+        (cents, lambda size: b"1e" + b"0" * size + b"1"),
+        (cents, lambda size: b"1e" + b"0" * size + b"x"),
+        (cents, lambda size: b"1e-" + b"9" * size),
+        (cents, lambda size: b"0." + b"0" * size + b"1"),
+        (cents, lambda size: b"1" + b"0" * size + b"x"),
         (instant_us, lambda size: "2026-11-25T10:00:00." + "9" * size + "x"),
         (day_of, lambda size: "2026-11-25" + "9" * size),
     ],
 )
-def test_a_long_text_takes_time_in_its_length(read: Callable[[object], object], text: Callable[[int], object]) -> None:
-    """Sixteen times as long: sixteen times as much, not its square."""
-    small, large = text(1 << 18), text(1 << 22)
-    assert _took_s(read, large) < 80 * _took_s(read, small) + 0.02
-
-
-def _took_s(read: Callable[[object], object], text: object) -> float:
-    def once() -> float:
-        start = time.process_time()
-        read(text)
-        return time.process_time() - start
-
-    return min(once() for _ in range(3))
+def test_a_long_text_takes_time_in_its_length(read: Callable[[Any], object], text: Callable[[int], Any]) -> None:
+    assert growth(text, read) < MOST

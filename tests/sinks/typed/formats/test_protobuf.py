@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import struct
-from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -162,16 +160,8 @@ def test_json_is_protobufs_own(given_message: Any) -> None:
         for name in ("int64", "sint64", "sfixed64", "uint64", "fixed64"):
             one[name] = str(one[name])
     found["inner"]["set_or_not"] = str(found["inner"]["set_or_not"])
-    found["at"] = said["at"] = None  # below, as instants
+    found["at"] = said["at"] = None  # as instants: `tests/fuzz/bodies.py`
     assert found == said
-
-
-@given(st.datetimes(timezones=st.just(UTC)), st.integers(0, 999))
-def test_an_instant_has_microseconds(moment: datetime, nanos: int) -> None:
-    value = Order()
-    value.at.FromDatetime(moment)
-    value.at.nanos += nanos
-    assert row(value.SerializeToString())[0]["at"] == moment
 
 
 def test_what_is_not_set_is_missing_where_that_can_be_known() -> None:
@@ -189,13 +179,10 @@ def test_what_is_not_set_is_missing_where_that_can_be_known() -> None:
 @pytest.mark.parametrize(
     ("value", "name", "reason"),
     [
-        ({"double": float("nan")}, "double", "not_double"),
         ({"float": float("-inf")}, "float", "not_double"),
         ({"state": 9}, "state", "not_string"),
         ({"at": {"seconds": 253_402_300_800}}, "at", "not_timestamp"),
-        ({"at": {"seconds": -(1 << 62)}}, "at", "not_timestamp"),
         ({"at": {"nanos": 1_000_000_000}}, "at", "not_timestamp"),
-        ({"at": {"nanos": -1}}, "at", "not_timestamp"),
     ],
 )
 def test_a_value_that_no_column_takes(value: dict[str, Any], name: str, reason: str) -> None:
@@ -229,11 +216,6 @@ def test_a_body_cut_anywhere_is_a_misfit_or_a_shorter_message() -> None:
         except Exception:  # noqa: BLE001
             whole = None
         assert outcome(ORDER.fields, SAMPLE[:size]) == (None if whole is not None else "not_protobuf")
-
-
-@given(st.binary(max_size=60))
-def test_any_bytes_are_a_row_or_a_misfit(body: bytes) -> None:
-    assert outcome(ORDER.fields, body) in (None, "not_protobuf", "too_deep")
 
 
 @pytest.mark.parametrize(
@@ -327,8 +309,3 @@ def test_what_json_cannot_say_inside_a_struct() -> None:
 def test_a_string_that_is_no_utf8_is_none_in_proto2_either() -> None:
     file = descriptor_pb2.FileDescriptorProto(name="two.proto", message_type=[message("Two", field("s", 1, "string"))])
     assert outcome(of(file, name="Two").fields, b"\x0a\x01\xff") == "not_protobuf"
-
-
-def test_floats_are_exactly_what_they_are() -> None:
-    (exact,) = struct.unpack("<f", struct.pack("<f", 0.1))
-    assert row(Order(float=0.1).SerializeToString())[0]["float"] == exact
