@@ -15,7 +15,7 @@ from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
 from pipeline.operate.repair import repair_logs
 from sinks.batch.group import Group
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, open_together
 from sinks.batch.result import no_step
 from sinks.proof.completeness import Reason
 from sources.offsets import LogId
@@ -72,8 +72,9 @@ class Shared:
         """Opened, as a job has them."""
         masters = {name: open_log(self.of(name).config.logs[0]) for name in names}
         found = {name: Replica(self.spark, str(self.lake), one, RecordingSession()) for name, one in masters.items()}
+        open_together(list(found.values()))
         for one in found.values():
-            one.open()
+            one.follow()
         return found
 
     def bring(self, replicas: dict[str, Replica]) -> None:

@@ -20,6 +20,7 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
+from pipeline.report.finding import statements
 from pipeline.sql.output import Format
 from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
@@ -182,6 +183,25 @@ def test_a_client_that_goes_away_ends_what_ran_for_it(served: Client, spark: Spa
         process.wait(10)
     while jobs.getActiveJobsIds():
         pause.wait(0.05)
+    assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_one_that_goes_away_ends_its_report(
+    served: Client, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(statements, "TOPICS", ENDLESS)
+    jobs, pause, file = spark.sparkContext.statusTracker(), threading.Event(), tmp_path / "report.html"
+    with reporter(served, tmp_path).start("--output", file) as process:
+        while not jobs.getActiveJobsIds():
+            assert process.poll() is None
+            pause.wait(0.05)
+        process.send_signal(number)
+        process.wait(10)
+    while jobs.getActiveJobsIds():
+        pause.wait(0.05)
+    assert not file.exists()
     assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
 
 

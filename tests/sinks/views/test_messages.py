@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Iterator
 from datetime import timedelta
@@ -11,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sinks.tables import LOG
 from sinks.views.definition import named_in
@@ -135,6 +136,26 @@ def as_text(body: bytes) -> str | None:
         return bytes(body).decode()
     except UnicodeDecodeError:
         return None
+
+
+def scans(frame: DataFrame) -> list[set[str]]:
+    """The columns that each scan of a table reads."""
+    plan = frame._jdf.queryExecution().sparkPlan().toString()
+    return [set(re.findall(r"(\w+)#", columns)) for columns in re.findall(r"FileScan parquet \[([^\]]*)\]", plan)]
+
+
+@pytest.mark.nightly
+def test_few_columns_read_the_log_once(views: SparkSession) -> None:
+    """No body. The properties name the cluster, whose topic is its own, and the size of a batch; topics the broker."""
+    messages = views.table("messages")
+    needed = {"log_id", "kind", "topic", "sys_flag", "properties", "size"}
+    few = messages.where("producer > ''").select("queue_id", "queue_offset", "delivered_timestamp", "message_id")
+    read = {"born_host", "queue_id", "queue_offset", "store_timestamp", "store_host", "offset"}
+    topics = {"log_id", "topic", "perm", "read_queue_nums", "write_queue_nums", "attributes", "is_current"}
+    assert scans(few) == [needed | read, topics]
+    assert scans(messages.groupBy("topic").count()) == [needed, topics]
+    assert len([one for one in scans(messages.select("stored_timestamp")) if one != topics]) == 2
+    assert len([one for one in scans(messages.select("retries")) if one != topics]) == 2
 
 
 def item(
