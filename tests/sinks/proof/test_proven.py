@@ -52,21 +52,24 @@ def test_rows_and_holes_fill_everything(
 
 
 @pytest.mark.parametrize(
-    ("ledger", "missing", "at"),
+    ("ledger", "missing", "at", "found"),
     [
-        ([row(0, 10), row(20, 30)], holes(), 10),
-        ([row(0, 10), row(5, 30)], holes(), 5),
-        ([row(10, 30)], holes(), 0),
-        ([row(0, 20)], holes(), 20),
-        ([row(0, 20)], holes((20, 40)), 30),
-        ([], holes(), 0),
+        ([row(0, 10), row(20, 30)], holes(), 10, "[10, 20) in none"),
+        ([row(0, 10), row(5, 30)], holes(), 5, "[5, 10) in several"),
+        ([row(10, 30)], holes(), 0, "[0, 10) in none"),
+        ([row(0, 20)], holes(), 20, "[20, 30) in none"),
+        ([row(0, 20)], holes((20, 40)), 30, "[30, 40) beyond the position"),
+        ([], holes(), 0, "[0, 30) in none"),
     ],
     ids=["between", "twice", "before", "after", "beyond", "nothing"],
 )
-def test_what_does_not_fill_it_is_an_error(ledger: list[LedgerRow], missing: Holes, at: int) -> None:
+def test_what_does_not_fill_it_is_an_error(ledger: list[LedgerRow], missing: Holes, at: int, found: str) -> None:
     with pytest.raises(CoverageError, match="ledger and holes") as caught:
         proven(ledger, [], missing, 30)
-    assert caught.value.offset == at
+    error = caught.value
+    assert (error.log, error.offset, error.found) == ("rocketmq/broker-a", at, found)
+    assert error.expected == "each offset below 30, and no other, in one of their ranges"
+    assert "logtwin coverage" in (error.hint or "")
 
 
 @given(cuts=st.sets(st.integers(1, len(LOG) - 1), max_size=6), piece=st.integers(1, len(LOG)))
