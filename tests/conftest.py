@@ -64,6 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--module-order", type=int, metavar="SEED", help="run the modules in the order of this seed")
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "session" in getattr(item, "fixturenames", ()):
+        item.add_marker("job")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With several processes, what takes minutes begins first, and what waits for brokers runs beside what computes."""
     if config.option.module_order is not None:

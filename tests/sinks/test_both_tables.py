@@ -28,14 +28,14 @@ A = {"log_id": "rocketmq/broker-a"}
 
 
 @pytest.fixture(params=["plain", pytest.param("spark", marks=pytest.mark.spark)])
-def session(request: pytest.FixtureRequest) -> SparkSession:
+def either(request: pytest.FixtureRequest) -> SparkSession:
     found: SparkSession = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
-def table(session: SparkSession, tmp_path: Path) -> KernelTable:
-    made = KernelTable(session, LOG.path(str(tmp_path)))
+def table(either: SparkSession, tmp_path: Path) -> KernelTable:
+    made = KernelTable(either, LOG.path(str(tmp_path)))
     ensure_table(made, LOG)
     return made
 
@@ -61,8 +61,8 @@ def actions(table: KernelTable, version: int) -> list[dict[str, Any]]:
 # --- versions
 
 
-def test_without_a_table_there_is_no_version(session: SparkSession, tmp_path: Path) -> None:
-    table = KernelTable(session, str(tmp_path / "none"))
+def test_without_a_table_there_is_no_version(either: SparkSession, tmp_path: Path) -> None:
+    table = KernelTable(either, str(tmp_path / "none"))
     assert table.snapshot() is None
     with pytest.raises(ReplicaError, match="is gone") as caught:
         table.existing("rocketmq/a")
@@ -70,8 +70,8 @@ def test_without_a_table_there_is_no_version(session: SparkSession, tmp_path: Pa
 
 
 @pytest.mark.parametrize("spec", [LOG, METADATA_TABLES[0]], ids=lambda spec: spec.name)
-def test_a_new_table_is_what_it_was_told_to_be(session: SparkSession, tmp_path: Path, spec: Any) -> None:
-    table = KernelTable(session, spec.path(str(tmp_path)))
+def test_a_new_table_is_what_it_was_told_to_be(either: SparkSession, tmp_path: Path, spec: Any) -> None:
+    table = KernelTable(either, spec.path(str(tmp_path)))
     table.create(spark_schema(spec.schema), spec.properties, spec.clustering, spec.partitioning)
     made = table.existing()
     told = {name: text for name, text in spec.properties.items() if not name.startswith("delta.feature.")}
@@ -84,8 +84,8 @@ def test_a_new_table_is_what_it_was_told_to_be(session: SparkSession, tmp_path: 
         table.create(spark_schema(spec.schema), spec.properties, spec.clustering, spec.partitioning)
 
 
-def test_of_several_that_create_it_one_does(session: SparkSession, tmp_path: Path) -> None:
-    tables = [KernelTable(session, str(tmp_path / "t")) for _ in range(3)]
+def test_of_several_that_create_it_one_does(either: SparkSession, tmp_path: Path) -> None:
+    tables = [KernelTable(either, str(tmp_path / "t")) for _ in range(3)]
 
     def create(table: KernelTable) -> bool:
         try:
@@ -97,8 +97,8 @@ def test_of_several_that_create_it_one_does(session: SparkSession, tmp_path: Pat
     assert sorted(at_once([partial(create, table) for table in tables])) == [False, False, True]
 
 
-def test_a_table_keeps_its_id_and_no_other_has_it(session: SparkSession, tmp_path: Path, table: KernelTable) -> None:
-    other = KernelTable(session, LEDGER.path(str(tmp_path)))
+def test_a_table_keeps_its_id_and_no_other_has_it(either: SparkSession, tmp_path: Path, table: KernelTable) -> None:
+    other = KernelTable(either, LEDGER.path(str(tmp_path)))
     ensure_table(other, LEDGER)
     before = table.existing().table_id()
     table.commit(table.existing(), domains={"place": "1"})
@@ -124,7 +124,7 @@ def test_each_version_can_be_had_again(table: KernelTable) -> None:
 
 
 def test_a_table_that_was_restored_from_a_copy_is_what_it_is_now(
-    session: SparkSession, table: KernelTable, tmp_path: Path
+    either: SparkSession, table: KernelTable, tmp_path: Path
 ) -> None:
     table.commit(table.existing(), domains={"place": "1"})
     shutil.copytree(table.path, tmp_path / "copy")
@@ -134,7 +134,7 @@ def test_a_table_that_was_restored_from_a_copy_is_what_it_is_now(
     for commits in (0, 2):  # a copy that lacks two commits, and one that has as many, but others
         shutil.rmtree(table.path)
         shutil.copytree(tmp_path / "copy", table.path)
-        restored = KernelTable(session, table.path)
+        restored = KernelTable(either, table.path)
         for number in range(commits):
             restored.commit(restored.existing(), domains={"place": f"other {number}"})
         assert table.existing().version == 1 + commits
@@ -260,11 +260,11 @@ def test_what_is_removed_leaves_no_statistics_behind(table: KernelTable) -> None
     assert "stats" not in removed
 
 
-def test_who_commits_at_once_has_a_version_of_his_own(session: SparkSession, table: KernelTable) -> None:
+def test_who_commits_at_once_has_a_version_of_his_own(either: SparkSession, table: KernelTable) -> None:
     """A race: on a local disk two commits at once once broke a version's checksum."""
 
     def run(name: str) -> list[int]:
-        own = KernelTable(session, table.path)
+        own = KernelTable(either, table.path)
         versions = [own.commit(own.existing(), domains={name: str(number)}) for number in range(4)]
         assert own.existing().domain(name) == "3"
         return versions
@@ -287,8 +287,8 @@ def test_files_are_found_by_the_bounds_of_a_column(table: KernelTable) -> None:
         assert paths(table, Overlap(span(*wanted), "offset")) == {*found, "unknown"}
 
 
-def test_files_are_found_by_the_bounds_of_a_start_and_an_end(session: SparkSession, tmp_path: Path) -> None:
-    table = KernelTable(session, LEDGER.path(str(tmp_path)))
+def test_files_are_found_by_the_bounds_of_a_start_and_an_end(either: SparkSession, tmp_path: Path) -> None:
+    table = KernelTable(either, LEDGER.path(str(tmp_path)))
     ensure_table(table, LEDGER)
     ends = {"a": {"start": 0, "end": 100}, "b": {"start": 100, "end": 300}}
     table.commit(table.existing(), [bounded(name, both, both) for name, both in ends.items()])
@@ -304,9 +304,9 @@ def test_files_are_found_by_the_bounds_of_a_text(table: KernelTable) -> None:
     assert paths(table) == {"whole", "several", "unknown"}
 
 
-def test_files_are_found_by_their_partition(session: SparkSession, tmp_path: Path) -> None:
+def test_files_are_found_by_their_partition(either: SparkSession, tmp_path: Path) -> None:
     spec = METADATA_TABLES[0]
-    table = KernelTable(session, spec.path(str(tmp_path)))
+    table = KernelTable(either, spec.path(str(tmp_path)))
     ensure_table(table, spec)
     added = [({**A, "is_current": is_current}, named(f"a {is_current}")) for is_current in (True, False)]
     table.replace(table.existing(), [], [*added, ({"log_id": "b", "is_current": True}, named("b"))], domains={})
