@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -219,6 +220,25 @@ def test_a_verb_that_cannot_write_its_word_does_not_connect(tmp_path: Path) -> N
     (tmp_path / "_runs").write_text("a file where a folder should be")
     with pytest.raises(NotAlone, match="nobody can tell"):
         reading(tmp_path)
+
+
+@pytest.mark.parametrize("take_over", [False, True], ids=["its job", "other verbs"])
+def test_a_verb_that_cannot_read_who_else_reads_does_not_connect(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, take_over: bool
+) -> None:
+    monkeypatch.setattr(RunFile, "read", Mock(side_effect=OSError("unreadable")))
+    with pytest.raises(NotAlone, match=r"rocketmq/broker-a: nobody can tell.*found unreadable"):
+        reading(tmp_path, take_over=take_over)
+    assert words(tmp_path) == []
+
+
+def test_a_word_that_cannot_be_renewed_is_told_and_the_verb_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(single_connection, "PUBLISH_EVERY_S", 0.01)
+    with reading(tmp_path):
+        monkeypatch.setattr(RunFile, "write", Mock(side_effect=OSError("no space left")))
+        assert eventually(lambda: "cannot see that logtwin verify reads: no space left" in caplog.text)
 
 
 def test_a_run_knows_the_word_of_the_one_before_it(tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ import io
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import pytest
 from rich.console import Console
 
+from pipeline.config.configuration import parse
 from pipeline.inspect.status import status_blocks
-from pipeline.inspect.topic_status import TopicAnswer, topic_status_of
+from pipeline.inspect.topic_status import TopicAnswer, topic_status_of, topic_statuses
 from pipeline.inspect.topics_held import HeldTopic
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunState, facts_of, process_space
@@ -19,6 +22,8 @@ from sinks.state.log_state import LogState
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import Offset
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
+from tests.sources.kafka.group_answers import committed, coordinator
+from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, offsets, topic
 from tests.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
@@ -71,6 +76,17 @@ def test_a_topic_that_is_replicated() -> None:
     }
     assert [one["partition"] for one in said["partitions"]] == [0, 2, 3]
     assert [one["position"] for one in said["partitions"]] == [300, 200, None]
+
+
+def test_the_brokers_are_asked_for_what_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the last stable offset; a partition without a leader is left out."""
+    leaders = metadata(topic("t", [(1, 3), (-1, 4)]))
+    cluster = ScriptedCluster(leaders, offsets(2), offsets(5), offsets(2), offsets(9), coordinator(), committed(p0=4))
+    monkeypatch.setattr("sources.kafka.metadata.connected", cluster.connected)
+    given = {"warehouse": str(tmp_path), "topics": [{"id": "kafka/east/t", "servers": "h:1", "group": "g"}]}
+    ((one,),) = (said.partitions for said in topic_statuses(parse(given, where="test")))
+    assert (one.partition, one.master_minimum, one.master_maximum, one.acknowledged_by_master) == (0, 2, 5, 4)
+    assert (one.lag_offsets, one.held_back_offsets) == (3, 4)
 
 
 def test_a_topic_that_nobody_has_begun() -> None:

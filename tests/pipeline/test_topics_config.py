@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.config.topics import TopicsConfig, expanded
+from pipeline.config.topics import TopicsConfig, existing_topics, expanded
 from sources.errors import ConfigurationError
+from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
 
 SERVERS = {"servers": "b:1"}
 ONE = {"id": "kafka/east/orders", **SERVERS}
@@ -35,6 +36,17 @@ def test_only_a_pattern_asks_which_topics_there_are() -> None:
 
     assert len(expanded(map(table, (ONE, MATCHING)), existing)) == 1
     assert asked == ["orders-.*"]
+
+
+def test_brokers_are_asked_which_topics_match(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = ScriptedCluster(*[metadata(*map(topic, EXISTING))] * 2)
+    monkeypatch.setattr("sources.kafka.cluster.connection.connected", cluster.connected)
+    assert existing_topics(table(MATCHING)) == ["orders-eu", "orders-us"]
+    assert caplog.messages == []
+    assert existing_topics(table(MATCHING | {"pattern": "order"})) == []
+    assert caplog.messages == ["cluster east has no topic that matches 'order'"]
 
 
 @pytest.mark.parametrize("others", [MATCHING | {"pattern": "orders"}, TWO])

@@ -198,12 +198,16 @@ def test_a_plain_master_that_awaits_a_report_is_named() -> None:
         confirmed_end(master.address, OffsetRange(Offset(0), Offset(9)), timeout_ms=200)
 
 
-def test_a_master_that_closes_is_named() -> None:
+@pytest.mark.parametrize("answer", [b"", ANSWER], ids=["before the handshake", "after it"])
+def test_a_master_that_closes_is_named(answer: bytes) -> None:
     class Leaving(Server):
         def serve(self, sock: socket.socket) -> None:
             sock.recv(16)
+            sock.sendall(answer)
+            if answer:
+                sock.recv(12)
 
-    with Leaving() as master, pytest.raises(MasterUnreachable):
+    with Leaving() as master, pytest.raises(MasterUnreachable, match="closed the connection before its first frame"):
         confirmed_end(master.address, OffsetRange(Offset(0), Offset(9)), timeout_ms=10_000)
 
 

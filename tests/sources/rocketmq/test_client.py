@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from sources.access.address import Address
+from sources.access.tls import Tls
 from sources.errors import LogtwinError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.connection import connect
+from sources.rocketmq.wire.connection import connect, connect_securely
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.deaf_port import deaf_port
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
@@ -151,6 +152,15 @@ def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert connection.getpeername()[1] == broker.address.port
 
 
+def test_a_broker_that_breaks_off_the_handshake_of_tls_is_unreachable() -> None:
+    class Leaving(ScriptedBroker):
+        def serve(self, sock: socket.socket) -> None:
+            sock.recv(4096)
+
+    with Leaving(lambda _: b"") as broker, pytest.raises(MasterUnreachable, match=f"no TLS with {broker.address}"):
+        connect_securely(broker.address, Tls(), timeout_ms=10_000)
+
+
 @pytest.mark.parametrize(
     "slaves",
     ["7", '"all"', "[7]", "[{}]", *(f'[{{"slaveAckOffset":{text}}}]' for text in ("null", "1e999", "[]", '"x"'))],
@@ -162,6 +172,15 @@ def test_slaves_without_an_offset_are_a_violation(slaves: str) -> None:
         pytest.raises(ProtocolViolation, match="a slave without offset"),
     ):
         client.highest_slave_offset()
+
+
+def test_an_ha_status_that_is_no_object_is_a_violation() -> None:
+    with (
+        ScriptedBroker(answering(body="[]")) as broker,
+        RemotingClient(broker.address, **PATIENT) as client,
+        pytest.raises(ProtocolViolation, match=r"the HA status of the broker at .* is none"),
+    ):
+        client.ha_status()
 
 
 def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:

@@ -31,6 +31,7 @@ def test_a_message_is_stored_as_the_broker_stores_it(vector: Vector) -> None:
 def test_byte_by_byte_there_is_nothing_until_the_last_one(vector: Vector) -> None:
     for size in range(len(vector.stored)):
         assert commitlog.decode(vector.stored[:size], 0, vector.message.offset) is None
+        assert commitlog.framed_size(vector.stored[:size], vector.message.offset) is None
 
 
 @given(messages())

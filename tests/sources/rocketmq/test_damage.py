@@ -256,3 +256,13 @@ def test_a_forged_record_behind_a_split_is_an_error_in_either_mode(tmp_path: Pat
     with pytest.raises(CorruptRecord, match=f"what looks like a record at {forged_at}"):
         Reading().by_stream(log, 0, forged_at - 10, searched=True)
     assert damage(Reading().by_stream(log, 0, forged_at - 10)) == []
+
+
+def test_less_than_a_record_at_the_end_of_the_log(tmp_path: Path) -> None:
+    """A range inside the last record owns nothing; one that begins where no record has room is an error."""
+    log = filled(tmp_path, 300, 300)
+    reading = Reading(past_damage=False)
+    assert reading.by_stream(log, log.end - 20, log.end, boundary=False) == []
+    log.end = log.starts[1] + 5
+    with pytest.raises(CorruptRecord, match="reaches past the end of the master's log"):
+        reading.by_stream(log, log.starts[1], log.end)

@@ -82,7 +82,9 @@ def test_a_blank_at_the_end_is_data_with_and_without_a_next_file(tmp_path: Path)
     assert segments(log).bounds() == span(0, 4096)
     for start in (4096, 8192):
         log.file(start).unlink()
-    assert segments(log).bounds() == span(0, 4096)
+    source = segments(log)
+    for known in (None, Offset(4096)):
+        assert source.bounds(known) == span(0, 4096)
 
 
 def test_a_blank_may_be_followed_by_anything(tmp_path: Path) -> None:

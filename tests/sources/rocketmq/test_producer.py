@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import struct
 import threading
+from unittest.mock import Mock
 
 import pytest
 
-from sources.errors import MasterSilent, ProtocolViolation
+from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage, Producer, SendResult
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
 
@@ -106,6 +109,22 @@ def test_a_silent_broker_is_given_up() -> None:
         with pytest.raises(MasterSilent, match="does not answer"):
             producer.send(OutgoingMessage("T1", b"x"))
         ended.set()
+
+
+@pytest.mark.parametrize("not_now", [BlockingIOError(), ssl.SSLWantReadError(), ssl.SSLWantWriteError()])
+def test_a_socket_that_does_not_take_it_now_is_asked_again(monkeypatch: pytest.MonkeyPatch, not_now: OSError) -> None:
+    """Unless it is broken, which says what is lost."""
+    monkeypatch.setattr(socket.socket, "send", Mock(side_effect=[not_now, BrokenPipeError("gone")]))
+
+    def script(peer: ScriptedBroker) -> None:
+        peer.connection.recv(1)
+
+    with (
+        broker(script) as address,
+        Producer(address) as producer,
+        pytest.raises(MasterUnreachable, match=r"broke; found gone\. 1 requests had no answer yet"),
+    ):
+        producer.send(OutgoingMessage("T1", b"x"))
 
 
 def test_an_answer_without_numbers_is_a_violation() -> None:

@@ -42,6 +42,7 @@ def test_a_part_of_a_batch() -> None:
         {"body": None},
         {"topic": None},
         {"born_host": "nowhere"},
+        {"born_host": None},
         {"sys_flag": None},
         {"magic": 1},
         {"topic": "t" * 200},

@@ -30,8 +30,8 @@ async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCap
     await remoting.start(listener)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(request(2, opaque=1) + request(2, opaque=2))
-        await soon(lambda: len(waiting) == 2)
+        writer.write(b"".join(request(2, opaque=opaque) for opaque in (1, 2, 3)))
+        await soon(lambda: len(waiting) == 3)
         waiting[1].set_exception(ValueError("something broke"))
         headers = []
         for _ in range(2):
@@ -40,6 +40,8 @@ async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCap
                 headers.append(split(head + await reader.readexactly(int.from_bytes(head, "big")))[0])
             if not waiting[2].done():
                 waiting[2].set_result("well")
+        writer.close()
+        await soon(waiting[3].cancelled)  # its client has gone
     finally:
         writer.close()
         await remoting.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from unittest.mock import DEFAULT, Mock
 
 import pytest
 
@@ -42,3 +43,12 @@ def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
     listener, vip = bound_with_vip("127.0.0.1", port)  # and nothing was left bound
     listener.close()
     vip.close()
+
+
+def test_free_ports_are_looked_for_until_both_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = Mock(wraps=bound, side_effect=[DEFAULT, ConfigurationError("taken")] * 2 + [DEFAULT] * 2)
+    monkeypatch.setattr("sources.rocketmq.embedded.listener.bound", tries)
+    listener, vip = bound_with_vip("127.0.0.1", 0)
+    with listener, vip:
+        assert address_of(listener).port - address_of(vip).port == 2
+    assert tries.call_count == 6

@@ -58,6 +58,23 @@ def test_a_record_without_its_last_bytes_is_cut_off(tmp_path: Path, cut: int, ca
         assert (stored.offset, stored.queue_offset) == (whole, 3)
 
 
+def test_a_size_that_reaches_past_the_file_is_cut_off(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    end = filled(tmp_path)
+    overwrite(tmp_path, end - LAST_RECORD_BYTES, FILE_BYTES.to_bytes(4, "big"))
+    with open_store(tmp_path) as store:
+        assert store.max_offset == end - LAST_RECORD_BYTES
+    assert "the record reaches past the end of its file" in caplog.text
+
+
+def test_the_only_record_of_a_queue_cut_off_leaves_no_queue(tmp_path: Path) -> None:
+    with open_store(tmp_path) as store:
+        store.append([put()])
+        end = store.max_offset
+    overwrite(tmp_path, end - 1, b"\0")
+    with open_store(tmp_path) as store:
+        assert (store.max_offset, store.queues) == (0, ())
+
+
 def flip(root: Path, offset: int) -> None:
     overwrite(root, offset, bytes((log_bytes(root)[offset] ^ 0xFF,)))
 

@@ -23,8 +23,8 @@ from tests.sources.rocketmq.embedded.scenarios import scenario
 
 
 @asynccontextmanager
-async def name_server(port: int) -> AsyncIterator[list[int]]:
-    """Says to each request that it is well; gives the codes of all."""
+async def name_server(port: int, *, leaves_at: int | None = None) -> AsyncIterator[list[int]]:
+    """Says to each request that it is well, until one of code `leaves_at`; gives the codes of all."""
     codes: list[int] = []
     connections: list[asyncio.StreamWriter] = []
 
@@ -35,6 +35,9 @@ async def name_server(port: int) -> AsyncIterator[list[int]]:
                 head = await reader.readexactly(4)
                 header, _ = split(head + await reader.readexactly(int.from_bytes(head, "big")))
                 codes.append(header["code"])
+                if header["code"] == leaves_at:
+                    writer.close()
+                    return
                 answer = {"code": 0, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 1}
                 text = json.dumps(answer).encode()
                 writer.write(struct.pack(">iI", 4 + len(text), len(text)) + text)
@@ -53,7 +56,7 @@ async def name_server(port: int) -> AsyncIterator[list[int]]:
 async def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_comes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each change of state is one line: away, there, away, there, away."""
+    """One line each: away, there, away, there, away, there; and a stop that it is not told of."""
     caplog.set_level(logging.INFO, "sources.rocketmq.embedded.registration")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = int(taken.getsockname()[1])
@@ -71,6 +74,9 @@ async def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_c
             assert set(codes) == {103}
         lines = len(caplog.records)
         await soon(lambda lines=lines: len(caplog.records) > lines)  # type: ignore[misc]
-    await master.stop()
+    async with name_server(port, leaves_at=104) as codes:
+        await soon(lambda: len(codes) >= 2)  # the first answer has been heard
+        await master.stop()
+    assert f"{address} could not be told that this master stops: it closed the connection" in caplog.text
     said = [record.getMessage() for record in caplog.records if "registered with" in record.getMessage()]
-    assert [line.startswith("not ") for line in said] == [True, False, True, False, True]
+    assert [line.startswith("not ") for line in said] == [True, False, True, False, True, False]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -84,6 +86,7 @@ def test_a_message_is_stored_and_its_place_is_told(talk: Conversation, master: E
         (send_fields("", 0), b"x", 29, "empty"),
         (send_fields("TBW102", 0), b"x", 16, "forbidden"),
         (send_fields("T1", 0, d="0"), b"x", 17, "exist"),
+        (send_fields("T1", 4), b"x", 1, "queue 4 does not exist: topic T1 has 4"),
         (send_fields("T1", 0, f="4"), b"x", 16, "transactions"),
         (send_fields("T1", 0, f="192"), b"x", 13, "inner batches"),
         (send_fields("T1", 0, "TRAN_MSG\x01true\x02"), b"x", 13, "TRAN_MSG"),
@@ -105,6 +108,16 @@ def test_what_cannot_be_stored_is_refused_with_a_reason(
     assert talk.ask(310, send_fields("T1", 0), b"next")[0]["code"] == 0
 
 
+def test_a_disk_that_cannot_be_written_is_told_to_the_producer(
+    talk: Conversation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "pwrite", Mock(side_effect=OSError("No space left")))
+    header, _ = talk.ask(310, send_fields("T1", 0), b"lost")
+    assert header["code"] == 14
+    assert "the store cannot be written: No space left" in header["remark"]
+    assert "request 310 of 127.0.0.1" in caplog.text
+
+
 @pytest.mark.parametrize(
     "garbage", [b"\x7f\xff\xff\xff", b"\x00\x00\x00\x08\x00\x00\x00\x04oops", b"GET / HTTP/1.1\r\n\r\n"]
 )
@@ -120,6 +133,18 @@ def test_unknown_requests_get_code_3_and_one_way_requests_and_stray_responses_no
     talk.say(request(0, opaque=4, flag=1))
     header, _ = talk.ask(9999, opaque=5)
     assert (header["code"], header["opaque"]) == (3, 5)
+
+
+def test_a_metadata_file_of_the_store_is_answered_as_it_is(talk: Conversation, tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "consumerOffset.json").write_bytes(b'{"offsetTable":{"T1@g":{0:7}}}')
+    assert talk.ask(43)[1] == b'{"offsetTable":{"T1@g":{0:7}}}'
+
+
+def test_the_ha_address_can_be_asked(talk: Conversation, master: EmbeddedMaster) -> None:
+    assert talk.ask(906)[0]["extFields"] == {
+        "masterAddress": str(master.address), "masterHaAddress": str(master.ha_address), "masterFlushOffset": "0",
+    }  # fmt: skip
 
 
 def names_in(value: Any) -> Any:

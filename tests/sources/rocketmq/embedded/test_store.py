@@ -12,6 +12,7 @@ import pytest
 
 from sources.errors import ConfigurationError
 from sources.offsets import Offset
+from sources.rocketmq.embedded.refusal import Refused
 from sources.rocketmq.embedded.store import Put
 from sources.rocketmq.format.commitlog import Blank, Message
 from tests.sources.rocketmq.embedded.stores import (
@@ -66,6 +67,20 @@ def test_a_record_that_does_not_fit_with_a_blank_behind_it_goes_to_the_next_file
     assert (stored.offset, end) == (FILE_BYTES, FILE_BYTES + 200)
     assert struct.unpack_from(">iI", log_bytes(tmp_path), FILE_BYTES - left) == (left, BLANK_MAGIC)
     assert records_of(tmp_path, end)[1] == Blank(Offset(FILE_BYTES - left), left, bytes(left - 8))
+
+
+def test_a_batch_larger_than_a_file_is_refused(tmp_path: Path) -> None:
+    half = FILE_BYTES // 2 - 4
+    with open_store(tmp_path) as store:
+        store.append([put_of_size(half)] * 2)  # a blank's head just fits behind them
+        with pytest.raises(Refused, match="do not fit into a file of the commit log"):
+            store.append([put_of_size(half), put_of_size(half + 1)])
+
+
+def test_files_too_small_for_the_messages_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="too small") as error, open_store(tmp_path, max_message_bytes=4000):
+        pass
+    assert (error.value.expected, error.value.found) == ("files of at least 4099 bytes", "4096 bytes")
 
 
 @pytest.mark.parametrize(("broken", "filler"), [("pwrite", 1000), ("ftruncate", FILE_BYTES - 100)])
