@@ -38,6 +38,9 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 _KINDS = ("airflow", "peer", "spark", "pure")
 _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
 
+_JOBS = frozenset({"session", "world", "empty"})
+"""Fixtures of tests in which whole jobs replicate, or typed tables follow a log."""
+
 # Modules of one process share what costs most: servers of Airflow, replicas of real logs, a reader, real brokers.
 _TOGETHER = {
     "tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views",
@@ -65,7 +68,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if "session" in getattr(item, "fixturenames", ()):
+    if _JOBS.intersection(getattr(item, "fixturenames", ())):
         item.add_marker("job")
 
 

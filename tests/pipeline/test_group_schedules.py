@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline import group_in_process
 from tests.pipeline.group_world import World
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.job]
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -95,6 +95,7 @@ async def slaves(master: EmbeddedMaster) -> int:
     return len((await told(master, 907))["haConnectionInfo"])
 
 
+@pytest.mark.job
 @pytest.mark.parametrize(
     ("is_mute", "slave_timeout_s", "code"),
     [(False, NEVER_S, PUT_OK), (True, 1.0, FLUSH_SLAVE_TIMEOUT)],
