@@ -99,7 +99,7 @@ def _bound(what: str, count: int, unit: str, ours: float, bound: float, details:
 
 def _beside_spark(ours: Live, theirs: Mapping[str, Any]) -> Figure:
     return Figure(
-        work=f"{RATE_PER_S:,} messages/s to Kafka, {BESIDE_SPARK} partitions, freshness p99",
+        work=f"{RATE_PER_S:,} messages/s to Kafka, {BESIDE_SPARK} partitions, freshness p99 beside Spark's own source",
         ours="Kafka topic → kafka_log",
         against="Spark's Kafka source → Delta, same trigger",
         unit="ms",

@@ -6,7 +6,6 @@ process says, and when it ends, is in `bench.load`.
 
 from __future__ import annotations
 
-import random
 import sys
 import threading
 import time
@@ -18,10 +17,9 @@ from kafka.producer.future import FutureRecordMetadata
 
 from bench.load import line_awaited, say
 from bench.payloads import create_topic
-from bench.steady_load import BODY_BYTES
+from bench.steady_load import bodies
 from pipeline.demo.kafka_broker import running_broker
 
-BODIES = 500
 TICK_S = 0.02
 _LINGER_MS = 5
 
@@ -40,16 +38,14 @@ def send(server: str, count: int, rate_per_s: float, topic: str, stopping: threa
 
     Raises KafkaError if one is refused.
     """
-    chance = random.Random(7)
-    bodies = [chance.randbytes(BODY_BYTES) for _ in range(BODIES)]
+    values = bodies()
     with closing(KafkaProducer(bootstrap_servers=server, linger_ms=_LINGER_MS)) as producer:
         answers: list[FutureRecordMetadata] = []
         started_s = time.monotonic()
         while not stopping.wait(TICK_S):
             due = int((time.monotonic() - started_s) * rate_per_s)
             answers += [
-                producer.send(topic, bodies[number % BODIES], partition=number % count)
-                for number in range(len(answers), due)
+                producer.send(topic, next(values), partition=number % count) for number in range(len(answers), due)
             ]
         return sum(answer.get() is not None for answer in answers)
 

@@ -29,6 +29,8 @@ from tests.pipeline.typed.in_process import in_process
 from tests.pipeline.typed.world import bring, definition
 from tests.sinks.batches import opened, ranges
 
+pytestmark = pytest.mark.job
+
 
 class InProcessBench(Bench):
     """Its batches are given to the sink by hand."""
