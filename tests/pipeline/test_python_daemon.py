@@ -46,6 +46,7 @@ def test_imported_objects_are_frozen_for_the_collector(spark: SparkSession) -> N
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("own_workers")  # others may keep connections to brokers and object stores
 def test_workers_are_connected_by_unix_sockets(spark: SparkSession) -> None:
     """As those over TCP do, 40 ms."""
 
@@ -59,11 +60,11 @@ def test_workers_are_connected_by_unix_sockets(spark: SparkSession) -> None:
 
 
 @pytest.fixture
-def own_workers(spark: SparkSession) -> Iterator[Callable[[], list[psutil.Process]]]:
+def own_workers(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], list[psutil.Process]]]:
     """Workers that no other test has, by the environment they are asked for with; those there are."""
     environment = spark.sparkContext.environment
-    environment["LOGTWIN_TEST"] = "its own workers"
-    yield lambda: [process for process in workers() if "LOGTWIN_TEST" in process.environ()]
+    environment["LOGTWIN_TEST"] = str(tmp_path)
+    yield lambda: [process for process in workers() if process.environ().get("LOGTWIN_TEST") == str(tmp_path)]
     del environment["LOGTWIN_TEST"]
     register(spark)  # which keeps the environment, too
 
