@@ -20,6 +20,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.spark.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
+from tests.marks import left_out, marks
 from tests.spark_session import delta_session, forget_connection, gateway_port
 
 # The gate repeats: the same cases each time. Elsewhere they are random, and a failure prints what makes it again.
@@ -65,6 +66,14 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--module-order", type=int, metavar="SEED", help="run the modules in the order of this seed")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A module that is left out as a whole need not be imported: its own line says of what kind its tests are."""
+    unwanted = left_out(config.option.markexpr)
+    if not unwanted or collection_path.suffix != ".py" or any(collection_path.name in given for given in config.args):
+        return None
+    return True if unwanted.intersection(marks(collection_path)) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
