@@ -39,8 +39,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 _KINDS = ("airflow", "peer", "spark", "pure")
 _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
 
-_JOBS = frozenset({"session", "world"})
-"""Fixtures of tests in which whole jobs replicate, or typed tables follow a log: these are a `job`."""
+_JOBS = frozenset({"session", "world", "s3_process", "s3_guarded"})
+"""Fixtures of tests in which whole jobs replicate, typed tables follow a log, or a server has a process: a `job`."""
 
 # Modules of one process share what costs most: servers of Airflow, replicas of real logs, a reader, real brokers.
 _TOGETHER = {
