@@ -34,8 +34,7 @@ ALL = ReadAllAvailable()
 
 def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[str, str]:
     """As Spark hands them over: text, with keys in lower case."""
-    times = {"triggerIntervalS": 0.05, "lookDeadlineS": PATIENCE_S}  # a machine may be busy
-    given = {"logs": json.dumps(logs), "standing": folder / "standing", **times, **more}
+    given = {"logs": json.dumps(logs), "standing": folder / "standing", "triggerIntervalS": 0.05, **more}
     return {key.lower(): str(value) for key, value in given.items()}
 
 
