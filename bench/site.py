@@ -1,4 +1,4 @@
-"""What a large site takes, computed from recorded results: ``python -m bench.site`` prints the table as Markdown.
+"""What a large site takes, computed from recorded results: ``python -m bench.site`` writes it into docs/scaling.md.
 
 `bench.many_logs` and `bench.many_partitions` have runs of one driver with few logs and with many, under the same load.
 All follows from them:
@@ -28,6 +28,8 @@ from bench.table import number
 
 OFTEN, FRESH = Goal(least=0.95), Goal(most=2.0)
 DAY_S = 86_400
+DOCUMENT = Path(__file__).parents[1] / "docs" / "scaling.md"
+MARK = "<!-- by python -m bench.site -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,5 +159,15 @@ def table(plans: Mapping[str, Plan]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def in_document(text: str, rows: str) -> str:
+    """`text` with `rows` as the table below MARK. Raises ValueError if it has no MARK."""
+    head, found, rest = text.partition(MARK)
+    if not found:
+        raise ValueError(f"there is no {MARK}")
+    rest = re.sub(r"^\n+([|].*\n)*\n*", "", rest)
+    return f"{head}{MARK}\n\n{rows}" + (f"\n{rest}" if rest else "")
+
+
 if __name__ == "__main__":
-    print(table({part.name: plan(part, runs_of(newest(FOLDER, part.work))) for part in SITE}), end="")
+    plans = {part.name: plan(part, runs_of(newest(FOLDER, part.work))) for part in SITE}
+    DOCUMENT.write_text(in_document(DOCUMENT.read_text(), table(plans)))
