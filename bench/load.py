@@ -57,6 +57,7 @@ class Load:
 @contextmanager
 def running_load(kind: str, folder: Path, count: int, rate_per_s: float, topic: str) -> Iterator[Load]:
     """Run the process during the `with` block, with the arguments that `bench.sender` names."""
+    folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "bench.sender", kind, str(folder), str(count), str(rate_per_s), topic]
     with child_process(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         load = Load(process)

@@ -257,7 +257,6 @@ def live(
     Raises SystemExit unless every message that was sent is in the table once.
     """
     folder, course = settings.folder / "live", course.scaled(settings)
-    folder.mkdir()
     lake = lake or str(folder / "lake")
     arrived = Arrived(masters.table.path(lake), masters.stored, answered)
     with running_load(masters.kind, folder, count, course.rate_per_s, TOPIC) as load:

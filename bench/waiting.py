@@ -66,7 +66,6 @@ def _figures(whom: str, waited_ms: list[float], commits: int) -> Iterator[Figure
 def _measured(spark: SparkSession, settings: Settings, others: Mapping[Masters, int]) -> tuple[list[float], int]:
     """How long the producers waited, and the commits, in a job that has so many other logs, too."""
     folder = settings.folder / "waiting"
-    folder.mkdir()
     with ExitStack() as opened:
         broker = opened.enter_context(Broker(VERSION, folder / "broker", _SYNC))
         listed: dict[str, list[Any]] = {"logs": [], "topics": []}
