@@ -8,7 +8,8 @@ different ids.
 *Live*, over HA from embedded masters, in one round, because it takes minutes: see `bench.many_live`. It compares the
 rate, the freshness of records, the time until all logs have their first commit, and the memory of all processes. The
 processor time of an idle job has a fixed bound. A thousand logs have fixed bounds alone; each of their batches has
-something of each log, and what its bytes take, at the speed of the catch-up of one log, is not counted.
+something of each log. What its bytes take, at the speed of the catch-up of one log, is not counted; nor is Spark's
+latestOffset, in which logtwin waits for the next second: whether a commit comes each second is in the details.
 """
 
 from __future__ import annotations
@@ -158,9 +159,15 @@ def _thousand(one: Live, count: int, records_per_s: float) -> Iterator[Figure]:
     """
     if not one.batch_ms:
         raise SystemExit(f"many logs: no batch of {count:,} logs has ended in {one.measured_s} s")
-    batch_ms = one.batch_ms["triggerExecution"]
-    bytes_ms = one.records_per_s * one.measured_s / max(one.commits, 1) / records_per_s * 1000
-    details: dict[str, Any] = {f"{count} logs": asdict(one), "batch_ms": batch_ms, "of it for bytes, ms": bytes_ms}
+    batch_ms = one.batch_ms["triggerExecution"] - one.batch_ms["latestOffset"]  # which waits for the second
+    from_commit_to_commit_s = one.measured_s / max(one.commits, 1)
+    bytes_ms = one.records_per_s * from_commit_to_commit_s / records_per_s * 1000
+    details: dict[str, Any] = {
+        f"{count} logs": asdict(one),
+        "a batch, ms": batch_ms,
+        "of it for bytes, ms": round(bytes_ms, 1),
+        "from commit to commit, s": round(from_commit_to_commit_s, 2),
+    }
     for what, unit, value, most in (
         ("a batch beside its bytes", "ms", batch_ms - bytes_ms, THOUSAND_BATCH_MS),
         ("first commit of all", "s", one.start_s, THOUSAND_START_S),
