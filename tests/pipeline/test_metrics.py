@@ -19,7 +19,6 @@ from pipeline.monitoring.probes import LastLook, unhealthy
 from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, MasterUnreachable
-from sources.retention import UntilLoss
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
 from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, UNKNOWN, Endpoint, probed, scrape, values
@@ -131,7 +130,7 @@ def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
 
 
 def test_a_loss_whose_time_nobody_can_tell_has_bytes_only(endpoint: Endpoint) -> None:
-    found = endpoint.values(dataclasses.replace(KNOWN, until_loss=UntilLoss(bytes=9, seconds=None)))
+    found = endpoint.values(dataclasses.replace(KNOWN, until_loss_bytes=9, until_loss_s=None))
     assert found["logtwin_until_loss_bytes", "rocketmq/a"] == 9
     assert ("logtwin_until_loss_seconds", "rocketmq/a") not in found
 

@@ -12,11 +12,13 @@ import pytest
 from rich.console import Console
 
 from pipeline.config.configuration import parse
-from pipeline.inspect.status import status_blocks
-from pipeline.inspect.topic_status import TopicAnswer, topic_status_of, topic_statuses
-from pipeline.inspect.topics_held import HeldTopic
+from pipeline.inspect.asked import MasterAnswer
+from pipeline.inspect.asked_topics import subject
+from pipeline.inspect.status import status_of, statuses
+from pipeline.inspect.status_text import status_blocks
+from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_state import RunState, facts_of, process_space
+from pipeline.monitoring.run_state import RunState, process_space
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sources.kafka.options import ReplicatedTopicOptions
@@ -40,22 +42,22 @@ def at(offset: int, first: int = 0) -> LogState:
 
 STATES = {0: at(300, first=20), 2: at(200)}
 # partition 3 was added, and nothing of it is replicated yet
-ANSWER = TopicAnswer(
-    topic_id=str(TOPIC_ID),
+ANSWER = MasterAnswer(
+    identity=str(TOPIC_ID),
     held={0: span(100, 700), 2: span(0, 200), 3: span(0, 40)},
-    committed={0: Offset(290), 2: Offset(200), 3: Offset(0)},
+    acknowledged={0: Offset(290), 2: Offset(200), 3: Offset(0)},
 )
 RUN = RunState(
     writer=RUNNER,
     process_space=process_space(),
     updated_at=NOW - timedelta(seconds=3),
     phase=Phase.RUNNING,
-    facts=facts_of(TOPIC_PROGRESS),
+    facts=TOPIC_PROGRESS.as_json(Readers.RUN_FILE),
 )
 
 
 def test_a_topic_that_is_replicated() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATES), RUN, ANSWER, NOW).as_json()
+    said = status_of(subject(OPTIONS, STATES), RUN, ANSWER, NOW).as_json()
     assert (said["id"], said["role"], said["master"]) == ("kafka/east/orders", "consumer", "10.0.0.5:9092")
     assert (said["running"], said["phase"], said["run"], said["pid"]) == (True, "running", RUNNER.run, RUNNER.pid)
     assert (said["position"], said["received"], said["acknowledged"]) == (500, 600, 400)
@@ -84,36 +86,36 @@ def test_the_brokers_are_asked_for_what_can_be_read(tmp_path: Path, monkeypatch:
     cluster = ScriptedCluster(leaders, offsets(2), offsets(5), offsets(2), offsets(9), coordinator(), committed(p0=4))
     monkeypatch.setattr("sources.kafka.metadata.connected", cluster.connected)
     given = {"warehouse": str(tmp_path), "topics": [{"id": "kafka/east/t", "servers": "h:1", "group": "g"}]}
-    ((one,),) = (said.partitions for said in topic_statuses(parse(given, where="test")))
-    assert (one.partition, one.master_minimum, one.master_maximum, one.acknowledged_by_master) == (0, 2, 5, 4)
-    assert (one.lag_offsets, one.held_back_offsets) == (3, 4)
+    (((at, one),),) = (said.partitions.items() for said in statuses(parse(given, where="test")))
+    assert (at, one.master_minimum, one.master_maximum, one.acknowledged_by_master) == (0, 2, 5, 4)
+    assert (one.lag, one.held_back_offsets) == (3, 4)
 
 
 def test_a_topic_that_nobody_has_begun() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, {}), None, replace(ANSWER, committed={}), NOW)
+    said = status_of(subject(OPTIONS, {}), None, replace(ANSWER, acknowledged={}), NOW)
     assert (said.running, said.phase, said.position, said.received, said.writer) == (False, None, None, None, None)
-    assert said.lag_offsets == 600 + 200 + 40  # all that the brokers hold
+    assert said.lag == 600 + 200 + 40  # all that the brokers hold
     assert said.acknowledged_by_master is None
-    assert [one.position for one in said.partitions] == [None, None, None]
+    assert [one.position for one in said.partitions.values()] == [None, None, None]
 
 
 def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
-    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, replace(ANSWER, topic_id=str(uuid.UUID(int=8))), NOW)
-    assert (said.lag_offsets, said.master_maximum, said.position) == (None, None, 500)
+    said = status_of(subject(OPTIONS, STATES), None, replace(ANSWER, identity=str(uuid.UUID(int=8))), NOW)
+    assert (said.lag, said.master_maximum, said.position) == (None, None, 500)
     assert str(uuid.UUID(int=8)) in (said.master_error or "")
     assert str(TOPIC_ID) in (said.master_error or "")
 
 
 def test_a_partition_that_nobody_leads_leaves_the_lag_unknown() -> None:
     answer = replace(ANSWER, held={0: ANSWER.held[0]})
-    said = topic_status_of(HeldTopic(OPTIONS, STATES), None, answer, NOW)
-    assert (said.lag_offsets, said.master_maximum) == (None, None)
-    assert [one.lag_offsets for one in said.partitions] == [400, None]
+    said = status_of(subject(OPTIONS, STATES), None, answer, NOW)
+    assert (said.lag, said.master_maximum) == (None, None)
+    assert [one.lag for one in said.partitions.values()] == [400, None]
 
 
 def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
     """Its replica has all that can be read, and yet not all that was written."""
-    status = topic_status_of(HeldTopic(OPTIONS, STATES), None, replace(ANSWER, held_back={2: 4}), NOW)
+    status = status_of(subject(OPTIONS, STATES), None, replace(ANSWER, held_back={2: 4}), NOW)
     assert [one["held_back_offsets"] for one in status.as_json()["partitions"]] == [0, 4, 0]
     console = Console(file=io.StringIO(), width=200)
     console.print(status_blocks([status], NOW))
