@@ -27,28 +27,11 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 class Readers(enum.Flag):
-    """Who reads a fact beside metrics: the file of the run, which a job fills in, and ``logtwin status``."""
+    """Who reads a fact: the file of the run, which a job fills in, and ``logtwin status``."""
 
     RUN_FILE = enum.auto()
     STATUS = enum.auto()
     BOTH = RUN_FILE | STATUS
-    NOBODY = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """How Prometheus is told of a fact. `name` has no ``logtwin_``; that of a counter ends in ``_total``.
-
-    With `units` there is a metric for each of them, for the logs whose offsets count it; its name ends in the unit.
-    `meaning` is given if it differs from the fact's. The value is the field's, or what `value` makes of all facts. With
-    a `label` it is a mapping from the label's values to numbers.
-    """
-
-    name: str
-    units: tuple[Unit, ...] = ()
-    meaning: str = ""
-    label: str = ""
-    value: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,54 +41,80 @@ class Fact:
     meaning: str
     readers: Readers = Readers.BOTH
     key: str = ""
-    metric: Metric | None = None
+
+    def keys(self, units: tuple[Unit, ...]) -> list[str]:
+        """Its keys in JSON: one, or one for each of `units`."""
+        return [self.key.replace(UNIT, unit) for unit in units] if UNIT in self.key else [self.key]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How Prometheus is told of a field. `name` has no ``logtwin_``; that of a counter ends in ``_total``.
+
+    `meaning` is given if it is not the fact's. With `units` there is a metric for each of them, for the logs whose
+    offsets count it; its name ends in the unit. The value is the field's, or what `value` makes of all of them; with a
+    `label` it is a mapping from the label's values to numbers.
+    """
+
+    name: str
+    meaning: str = ""
+    units: tuple[Unit, ...] = ()
+    label: str = ""
+    value: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A field and its description. `kind`: the type of its value in JSON, in words."""
+    """A field and its descriptions. `kind`: the type of its value in JSON, in words."""
 
     name: str
-    fact: Fact
     kind: str
-
-    def keys(self, units: tuple[Unit, ...]) -> list[str]:
-        """Its keys in JSON: one, or one for each of `units`."""
-        key = self.fact.key or self.name
-        return [key.replace(UNIT, unit) for unit in units] if UNIT in key else [key]
+    fact: Fact | None = None
+    metric: Metric | None = None
 
 
 @cache
 def described(facts: type) -> tuple[Described, ...]:
-    """The facts that a dataclass declares, in order."""
-    return tuple(
-        Described(name, fact, _kind(get_args(hint)[0]))
-        for name, hint in get_type_hints(facts, include_extras=True).items()
-        for fact in getattr(hint, "__metadata__", ())
-    )
+    """The described fields of a dataclass, in order."""
+    return tuple(_described(name, hint) for name, hint in get_type_hints(facts, include_extras=True).items())
+
+
+def _described(name: str, hint: Any) -> Described:
+    found = Described(name, _kind(hint))
+    for one in getattr(hint, "__metadata__", ()):
+        if isinstance(one, Metric):
+            metric = one if one.meaning or found.fact is None else replace(one, meaning=found.fact.meaning)
+            found = replace(found, metric=metric)
+        else:
+            found = replace(found, fact=replace(one, key=one.key or name))
+    return found
 
 
 def as_json(of: object, readers: Readers, unit: Unit, units: tuple[Unit, ...] = UNITS) -> dict[str, Any]:
     """The facts that one of `readers` reads, by key, for JSON. `unit` is what the log's offsets count, of `units`."""
-    found: dict[str, Any] = {}
-    for one in described(type(of)):  # type: ignore[arg-type]  # to mypy, not every class is hashable
-        if one.fact.readers & readers:
-            value, (key, *others) = getattr(of, one.name), one.keys((unit, *units))
-            found |= dict.fromkeys(others) | {key: value}
-    return found
+    nulls, names = _told(type(of), readers, unit, units)  # type: ignore[arg-type]  # to mypy, classes are not hashable
+    return nulls | {key: getattr(of, name) for key, name in names.items()}
+
+
+@cache
+def _told(facts: type, readers: Readers, unit: Unit, units: tuple[Unit, ...]) -> tuple[dict[str, None], dict[str, str]]:
+    """All keys in order, and the name of the field that is told under a key."""
+    told = {one.name: one.fact for one in described(facts) if one.fact is not None and one.fact.readers & readers}
+    nulls = dict.fromkeys(key for fact in told.values() for key in fact.keys(units))
+    return nulls, {fact.key.replace(UNIT, unit): name for name, fact in told.items()}
 
 
 def told_by(said: Mapping[str, Any], facts: T) -> T:
     """`facts` with what `said`, from `as_json`, says of them; what it does not say stays."""
-    named = {one.name: one.fact.key or one.name for one in described(type(facts))}
-    return replace(facts, **{name: said[key] for name, key in named.items() if key in said})
+    keys = {one.name: one.fact.key for one in described(type(facts)) if one.fact is not None}
+    return replace(facts, **{name: said[key] for name, key in keys.items() if key in said})
 
 
 def documented(facts: type, units: tuple[Unit, ...] = UNITS) -> Iterator[str]:
     """The rows that document the facts in ``logtwin status --json``: keys, type, meaning; in Markdown."""
     for one in described(facts):
-        if one.fact.readers & Readers.STATUS:
-            keys = ", ".join(f"`{key}`" for key in one.keys(units))
+        if one.fact is not None and one.fact.readers & Readers.STATUS:
+            keys = ", ".join(f"`{key}`" for key in one.fact.keys(units))
             yield f"| {keys} | {one.kind} | {one.fact.meaning} |"
 
 
@@ -114,6 +123,7 @@ _KINDS: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "numb
 
 def _kind(hint: Any) -> str:
     """The name of a type in JSON. Any collection is a list: no fact is an object."""
+    hint = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     (kind,) = (getattr(one, "__supertype__", one) for one in kinds if one is not type(None))
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum):

@@ -46,7 +46,7 @@ class _OfLogs:
     def of(self, logs: Sequence[Progress]) -> Metric:
         family = _family(self.name, self.meaning, "log_id", *([self.label] if self.label else []))
         for progress in logs:
-            if self.unit in (None, progress.unit):
+            if self.unit is None or self.unit == progress.unit:
                 found = self.value(progress)
                 labelled = {(at,): one for at, one in found.items()} if self.label else {(): found}
                 for label, one in labelled.items():
@@ -85,10 +85,10 @@ _NOTES: Final[Mapping[Unit, str]] = {
 
 def _of_logs() -> Iterator[_OfLogs]:
     for one in described(Progress):
-        metric = one.fact.metric
+        metric = one.metric
         if metric is None:
             continue
-        meaning, value = metric.meaning or one.fact.meaning, metric.value or attrgetter(one.name)
+        meaning, value = metric.meaning, metric.value or attrgetter(one.name)
         for unit in metric.units:
             yield _OfLogs(f"logtwin_{metric.name}_{unit}", meaning + _NOTES[unit], metric.label, unit, value)
         if not metric.units:
@@ -98,10 +98,10 @@ def _of_logs() -> Iterator[_OfLogs]:
 def _of_partitions() -> Iterator[_OfLogs]:
     """Metrics with one series for each partition of a topic."""
     for one in described(PartitionProgress):
-        metric = one.fact.metric
+        metric = one.metric
         if metric is not None:
             unit = "_offsets" if "offsets" in metric.units else ""
-            name, meaning = f"logtwin_partition_{metric.name}{unit}", f"of a partition: {one.fact.meaning}"
+            name, meaning = f"logtwin_partition_{metric.name}{unit}", f"of a partition: {metric.meaning}"
             yield _OfLogs(name, meaning, "partition", None, _in_partitions(one.name))
 
 

@@ -46,38 +46,38 @@ ENDED = frozenset(phase for phase, following in LEADS_TO.items() if not followin
 
 _OFFSETS: Final[tuple[Unit, ...]] = ("bytes", "ids")  # a topic has its lag alone: its offsets are its partitions'
 
-Epoch = Annotated[int | None, Fact("of the table: which history of the log", readers=Readers.STATUS)]
-First = Annotated[Offset | None, Fact("of the table: where the replica begins", readers=Readers.STATUS)]
+Epoch = Annotated[int | None, Fact("of the table: which history of the log", Readers.STATUS)]
+First = Annotated[Offset | None, Fact("of the table: where the replica begins", Readers.STATUS)]
 Position = Annotated[
-    Offset | None,
-    Fact("up to where the log is in the table: the position", metric=Metric("committed_offset", _OFFSETS)),
+    Offset | None, Fact("up to where the log is in the table: the position"), Metric("committed_offset", units=_OFFSETS)
 ]
 Acknowledged = Annotated[
     Offset | None,
     Fact(
         "up to where the master has been sent word that the log is durable, or the consumer group has confirmed it: "
-        "producers that wait for the replica wait for this",
-        metric=Metric("acknowledged_offset", _OFFSETS),
+        "producers that wait for the replica wait for this"
     ),
+    Metric("acknowledged_offset", units=_OFFSETS),
 ]
 AcknowledgedByMaster = Annotated[
     Offset | None,
     Fact(
         "up to where the master counts a slave's acknowledgement (5.x), or the consumer group has committed",
-        readers=Readers.STATUS,
+        Readers.STATUS,
     ),
 ]
 MasterMinimum = Annotated[
     Offset | None,
-    Fact("where the oldest record that the master holds begins", metric=Metric("master_minimum_offset", _OFFSETS)),
+    Fact("where the oldest record that the master holds begins"),
+    Metric("master_minimum_offset", units=_OFFSETS),
 ]
 MasterMaximum = Annotated[
     Offset | None,
-    Fact("where the newest record that the master holds ends", metric=Metric("master_maximum_offset", _OFFSETS)),
+    Fact("where the newest record that the master holds ends"),
+    Metric("master_maximum_offset", units=_OFFSETS),
 ]
 Lag = Annotated[
-    int | None,
-    Fact("what the master holds and the table does not", key=f"lag_{UNIT}", metric=Metric("lag", UNITS)),
+    int | None, Fact("what the master holds and the table does not", key=f"lag_{UNIT}"), Metric("lag", units=UNITS)
 ]
 
 
@@ -94,8 +94,7 @@ class PartitionProgress:
     master_maximum: MasterMaximum = None
     lag: Lag = field(init=False)
     held_back_offsets: Annotated[
-        int | None,
-        Fact("what waits for an open transaction to end, behind `master_maximum`", readers=Readers.STATUS),
+        int | None, Fact("what waits for an open transaction to end, behind `master_maximum`", Readers.STATUS)
     ] = None
 
     def __post_init__(self) -> None:
@@ -144,49 +143,40 @@ class Progress:
     ] = None
     master_epoch: Annotated[
         int | None,
-        Fact("of a group that elects its master: number of the election that it won", metric=Metric("master_epoch")),
+        Fact("of a group that elects its master: number of the election that it won"),
+        Metric("master_epoch"),
     ] = None
     confirmed: Annotated[
         Offset | None,
-        Fact(
-            "of such a group: up to where no fail-over takes anything back, as the master said last",
-            metric=Metric("confirmed_offset_bytes"),
-        ),
+        Fact("of such a group: up to where no fail-over takes anything back, as the master said last"),
+        Metric("confirmed_offset_bytes"),
     ] = None
-    running: Annotated[bool, Fact("whether a job is alive", readers=Readers.STATUS)] = False
+    running: Annotated[bool, Fact("whether a job is alive", Readers.STATUS)] = False
     phase: Annotated[
         Phase | None,
-        Fact(
-            "the last known phase of the last job: starting, running, waiting, done, stopped, failed",
-            readers=Readers.STATUS,
-            metric=Metric("phase", (), "1 for the phase that the log is in, 0 for every other one", "phase", _phases),
-        ),
+        Fact("the last known phase of the last job: starting, running, waiting, done, stopped, failed", Readers.STATUS),
+        Metric("phase", "1 for the phase that the log is in, 0 for every other one", label="phase", value=_phases),
     ] = None
-    run: Annotated[str | None, Fact("the last job", readers=Readers.STATUS)] = None
-    host: Annotated[str | None, Fact("where it runs or ran", readers=Readers.STATUS)] = None
-    pid: Annotated[int | None, Fact("its process there", readers=Readers.STATUS)] = None
-    since: Annotated[str | None, Fact("when it started", readers=Readers.STATUS)] = None
-    updated_at: Annotated[str | None, Fact("when it last reported", readers=Readers.STATUS)] = None
+    run: Annotated[str | None, Fact("the last job", Readers.STATUS)] = None
+    host: Annotated[str | None, Fact("where it runs or ran", Readers.STATUS)] = None
+    pid: Annotated[int | None, Fact("its process there", Readers.STATUS)] = None
+    since: Annotated[str | None, Fact("when it started", Readers.STATUS)] = None
+    updated_at: Annotated[str | None, Fact("when it last reported", Readers.STATUS)] = None
     connected_since: Annotated[
         str | None,
-        Fact(
-            "since when the job's session with the master is connected; it is null unless the job runs",
-            metric=Metric("connected", (), "1 while the session with the master is connected, else 0", "", _connected),
-        ),
+        Fact("since when the job's session with the master is connected; it is null unless the job runs"),
+        Metric("connected", "1 while the session with the master is connected, else 0", value=_connected),
     ] = None
     reconnects: Annotated[
         int | None,
-        Fact(
-            "connections to the master that the job's session had to make again",
-            metric=Metric("reconnects_total"),
-        ),
+        Fact("connections to the master that the job's session had to make again"),
+        Metric("reconnects_total"),
     ] = None
     epoch: Epoch = None
     first: First = None
-    started_at: Annotated[Offset | None, Fact("where the run began", readers=Readers.RUN_FILE)] = None
+    started_at: Annotated[Offset | None, Fact("where the run began", Readers.RUN_FILE)] = None
     received: Annotated[
-        Offset | None,
-        Fact("up to where the log was read and proven", metric=Metric("received_offset", _OFFSETS)),
+        Offset | None, Fact("up to where the log was read and proven"), Metric("received_offset", units=_OFFSETS)
     ] = None
     position: Position = None
     acknowledged: Acknowledged = None
@@ -198,76 +188,63 @@ class Progress:
         float | None,
         Fact(
             "how long ago the first byte that is not committed was first seen at the master, at the most; 0 "
-            "without one; only a running job knows",
-            metric=Metric("lag_seconds"),
+            "without one; only a running job knows"
         ),
+        Metric("lag_seconds"),
     ] = None
     until_loss_bytes: Annotated[
         int | None,
-        Fact(
-            "what the master may still delete before it reaches a byte that is not committed",
-            metric=Metric("until_loss_bytes"),
-        ),
+        Fact("what the master may still delete before it reaches a byte that is not committed"),
+        Metric("until_loss_bytes"),
     ] = None
     until_loss_s: Annotated[
         float | None,
-        Fact(
-            "estimate of when the master deletes a byte that is not committed, at the earliest; 0: it may happen now",
-            metric=Metric("until_loss_seconds"),
-        ),
+        Fact("estimate of when the master deletes a byte that is not committed, at the earliest; 0: it may happen now"),
+        Metric("until_loss_seconds"),
     ] = None
-    writer: Annotated[str | None, Fact("of the table: which run owns the log", readers=Readers.STATUS)] = None
+    writer: Annotated[str | None, Fact("of the table: which run owns the log", Readers.STATUS)] = None
     last_error: Annotated[str | None, Fact("the last error of the last job, healed or not")] = None
-    master_error: Annotated[str | None, Fact("why the master could not be asked just now", readers=Readers.STATUS)] = (
-        None
-    )
+    master_error: Annotated[str | None, Fact("why the master could not be asked just now", Readers.STATUS)] = None
     partitions: Annotated[
-        Mapping[int, PartitionProgress],
-        Fact("of a topic, one object a partition; empty for a log"),
+        Mapping[int, PartitionProgress], Fact("of a topic, one object a partition; empty for a log")
     ] = field(default_factory=dict)
     batches: Annotated[
         int,
-        Fact(
-            "batches that Spark brought, replays of what was committed before among them",
-            readers=Readers.RUN_FILE,
-            metric=Metric("batches_total"),
-        ),
+        Fact("batches that Spark brought, replays of what was committed before among them", Readers.RUN_FILE),
+        Metric("batches_total"),
     ] = 0
     commits: Annotated[
         int,
-        Fact(
-            "batches that committed data, each in one commit to the log table",
-            readers=Readers.RUN_FILE,
-            metric=Metric("commits_total"),
-        ),
+        Fact("batches that committed data, each in one commit to the log table", Readers.RUN_FILE),
+        Metric("commits_total"),
     ] = 0
-    records: Annotated[int, Fact("records committed", readers=Readers.RUN_FILE, metric=Metric("records_total"))] = 0
-    bytes: Annotated[
-        int,
-        Fact("bytes of the master's log committed", readers=Readers.RUN_FILE, metric=Metric("bytes_total")),
-    ] = 0
+    records: Annotated[int, Fact("records committed", Readers.RUN_FILE), Metric("records_total")] = 0
+    bytes: Annotated[int, Fact("bytes of the master's log committed", Readers.RUN_FILE), Metric("bytes_total")] = 0
     stage_s: Annotated[
         Mapping[BatchStep, float],
-        Fact(
+        Metric(
+            "stage_seconds_total",
             "time that batches took up to the end of each stage, from the end of the one before",
-            readers=Readers.NOBODY,
-            metric=Metric("stage_seconds_total", label="stage", value=_stages),
+            label="stage",
+            value=_stages,
         ),
     ] = field(default_factory=dict)
     incidents: Annotated[
         Mapping[str, int],
-        Fact(
+        Metric(
+            "incidents_total",
             "losses, damage and differences that this run put on record or stopped at, healed or not",
-            readers=Readers.NOBODY,
-            metric=Metric("incidents_total", label="condition", value=_incidents),
+            label="condition",
+            value=_incidents,
         ),
     ] = field(default_factory=dict)
     failures: Annotated[
         Mapping[str, int],
-        Fact(
+        Metric(
+            "failures_total",
             "errors that ended the log's query or kept it from starting, healed or not, by their type",
-            readers=Readers.NOBODY,
-            metric=Metric("failures_total", label="error", value=_failures),
+            label="error",
+            value=_failures,
         ),
     ] = field(default_factory=dict)
     error: LogtwinError | None = None  # what ended it, or what it waits out
