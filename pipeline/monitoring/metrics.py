@@ -1,5 +1,4 @@
-"""A job's Prometheus metrics: the facts of its logs that have one (`pipeline/monitoring/progress.py`), as of its last
-poll, and those of its typed tables.
+"""A job's Prometheus metrics: those that `pipeline/monitoring/progress.py` declares, as of the job's last poll.
 
 Unknown values are absent, never 0. Counters are totals of this run: they begin at 0 with every start, which Prometheus
 treats as a reset. Their series exist from the beginning, so that the first incident of a kind shows as an increase.
@@ -34,39 +33,28 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _OfLogs:
-    """A metric with one series for each log whose offsets count `unit`, and for each value of `label` if it has one."""
+class _Family:
+    """A metric with one series for each subject, a log or a table, and for each value of `label` if it has one.
 
+    `subject` is the label that names it, and its field. With `unit`, only logs whose offsets count it have series.
+    """
+
+    subject: str
     name: str
     meaning: str
-    label: str
-    unit: Unit | None  # None: whatever they count
-    value: Callable[[Progress], Any]
+    value: Callable[[Any], Any]
+    label: str = ""
+    unit: Unit | None = None
 
-    def of(self, logs: Sequence[Progress]) -> Metric:
-        family = _family(self.name, self.meaning, "log_id", *([self.label] if self.label else []))
-        for progress in logs:
-            if self.unit is None or self.unit == progress.unit:
-                found = self.value(progress)
-                labelled = {(at,): one for at, one in found.items()} if self.label else {(): found}
-                for label, one in labelled.items():
-                    if one is not None:
-                        family.add_metric((progress.log_id, *label), one)
-        return family
-
-
-@dataclass(frozen=True, slots=True)
-class _OfTable:
-    """A metric with one series for each typed table."""
-
-    name: str
-    meaning: str
-    value: Callable[[TableProgress], float]
-
-    def of(self, tables: Sequence[TableProgress]) -> Metric:
-        family = _family(self.name, self.meaning, "table")
-        for one in tables:
-            family.add_metric((one.name,), self.value(one))
+    def of(self, subjects: Sequence[Any]) -> Metric:
+        family = _family(self.name, self.meaning, self.subject, *([self.label] if self.label else []))
+        for one in subjects:
+            if self.unit is None or self.unit == one.unit:
+                found = self.value(one)
+                labelled = {(at,): value for at, value in found.items()} if self.label else {(): found}
+                for label, value in labelled.items():
+                    if value is not None:
+                        family.add_metric((getattr(one, self.subject), *label), value)
         return family
 
 
@@ -83,47 +71,33 @@ _NOTES: Final[Mapping[Unit, str]] = {
 }
 
 
-def _of_logs() -> Iterator[_OfLogs]:
-    for one in described(Progress):
-        metric = one.metric
-        if metric is None:
-            continue
-        meaning, value = metric.meaning, metric.value or attrgetter(one.name)
-        for unit in metric.units:
-            yield _OfLogs(f"logtwin_{metric.name}_{unit}", meaning + _NOTES[unit], metric.label, unit, value)
-        if not metric.units:
-            yield _OfLogs(f"logtwin_{metric.name}", meaning, metric.label, None, value)
+def _told(facts: type, subject: str) -> Iterator[_Family]:
+    """The metrics that a dataclass declares."""
+    for one in described(facts):
+        if one.metric is not None:
+            name, meaning, label = f"logtwin_{one.metric.name}", one.metric.meaning, one.metric.label
+            value = one.metric.value or attrgetter(one.name)
+            if not one.metric.units:
+                yield _Family(subject, name, meaning, value, label)
+            for unit in one.metric.units:
+                yield _Family(subject, f"{name}_{unit}", meaning + _NOTES[unit], value, label, unit)
 
 
-def _of_partitions() -> Iterator[_OfLogs]:
-    """Metrics with one series for each partition of a topic."""
+def _told_of_partitions() -> Iterator[_Family]:
+    """Those of a topic's partitions, which a label tells apart."""
     for one in described(PartitionProgress):
-        metric = one.metric
-        if metric is not None:
-            unit = "_offsets" if "offsets" in metric.units else ""
-            name, meaning = f"logtwin_partition_{metric.name}{unit}", f"of a partition: {metric.meaning}"
-            yield _OfLogs(name, meaning, "partition", None, _in_partitions(one.name))
+        if one.metric is not None:
+            unit = "_offsets" if "offsets" in one.metric.units else ""
+            name, meaning = f"logtwin_partition_{one.metric.name}{unit}", f"of a partition: {one.metric.meaning}"
+            yield _Family("log_id", name, meaning, _in_partitions(one.name), "partition")
 
 
 def _in_partitions(fact: str) -> Callable[[Progress], Mapping[str, Any]]:
     return lambda progress: {str(number): getattr(one, fact) for number, one in sorted(progress.partitions.items())}
 
 
-_METRICS: Final = (*_of_logs(), *_of_partitions())
-_TABLE_METRICS: Final = (
-    _OfTable("logtwin_table_rows_total", "rows that messages became in a typed table", lambda one: one.rows),
-    _OfTable("logtwin_table_unfit_total", "what a typed table could not take, in unfit", lambda one: one.unfit),
-    _OfTable(
-        "logtwin_table_lag_seconds",
-        "how long ago a typed table last stood where its logs stood, or the run began",
-        lambda one: one.lag_s,
-    ),
-    _OfTable(
-        "logtwin_table_failing",
-        "1 while a typed table cannot be updated, else 0; its logs go on",
-        lambda one: float(one.error is not None),
-    ),
-)
+_OF_LOGS: Final = (*_told(Progress, "log_id"), *_told_of_partitions())
+_OF_TABLES: Final = tuple(_told(TableProgress, "table"))
 
 
 class Metrics(Collector):
@@ -149,10 +123,8 @@ class Metrics(Collector):
         """Yield all metrics; the registry calls it at each scrape."""
         yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": own_version()})
         logs, tables = self._shown
-        for metric in _METRICS:
-            yield metric.of(logs)
-        for of_table in _TABLE_METRICS:
-            yield of_table.of(tables)
+        yield from (one.of(logs) for one in _OF_LOGS)
+        yield from (one.of(tables) for one in _OF_TABLES)
 
     def serve(self, host: str, port: int) -> str:
         """Answer scrapes and probes in threads of their own; port 0 takes a free one. Returns ``host:port``.

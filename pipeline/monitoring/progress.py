@@ -303,12 +303,22 @@ def _behind(position: Offset | None, minimum: Offset | None, maximum: Offset | N
     return None if reached is None or maximum is None else max(0, maximum - reached)
 
 
+def _failing(table: TableProgress) -> float:
+    return float(table.error is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """The progress of a typed table in this run: rows made, seconds since it was up to date, and its error if any."""
+    """The progress of a typed table in this run."""
 
-    name: str
-    rows: int
-    unfit: int
-    lag_s: float
-    error: LogtwinError | None
+    table: str
+    rows: Annotated[int, Metric("table_rows_total", "rows that messages became in a typed table")]
+    unfit: Annotated[int, Metric("table_unfit_total", "what a typed table could not take, in unfit")]
+    lag_s: Annotated[
+        float,
+        Metric("table_lag_seconds", "how long ago a typed table last stood where its logs stood, or the run began"),
+    ]
+    error: Annotated[
+        LogtwinError | None,
+        Metric("table_failing", "1 while a typed table cannot be updated, else 0; its logs go on", value=_failing),
+    ]

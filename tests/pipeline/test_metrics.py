@@ -147,7 +147,7 @@ def test_a_log_is_in_one_phase(endpoint: Endpoint, phase: Phase) -> None:
 
 
 def test_a_typed_table_says_what_it_has_made_and_what_keeps_it(endpoint: Endpoint) -> None:
-    failing = dataclasses.replace(TABLE, name="strict", error=ConfigurationError("another definition"))
+    failing = dataclasses.replace(TABLE, table="strict", error=ConfigurationError("another definition"))
     found = endpoint.values(KNOWN, tables=[TABLE, failing])
     assert {key[:1] + key[2:]: value for key, value in found.items() if key[0].startswith("logtwin_table_")} == {
         ("logtwin_table_rows_total", "orders"): 30,

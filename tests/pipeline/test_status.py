@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import socket
 import time
+import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -16,6 +18,7 @@ from rich.console import Console
 
 from pipeline.config.configuration import parse
 from pipeline.inspect.asked import MasterAnswer, answered, subject
+from pipeline.inspect.asked_topics import subject as topic_subject
 from pipeline.inspect.status import status_of, statuses, troubles
 from pipeline.inspect.status_text import status_blocks
 from pipeline.monitoring.facts import Readers
@@ -26,13 +29,17 @@ from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
+from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
 from tests.patience import PATIENCE_S
-from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 from tests.pipeline.test_run_state import GONE_PID
 from tests.sinks.memory_master import MemoryMaster
+from tests.sources.kafka.group_answers import committed, coordinator
+from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, offsets, topic
+from tests.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
 MASTER = MemoryMaster((100,) * 50, place="10.0.0.5:10912")
@@ -41,10 +48,12 @@ RETENTION = MasterRetention(file_size_bytes=1000, keeps_s=7200, room_bytes=None)
 VIEW = MasterView(role="SYNC_MASTER", bounds=OffsetRange(Offset(1000), Offset(5000)), retention=RETENTION)
 ANSWER = answered(VIEW, Offset(4000))
 AWAY = MasterAnswer(error="away")
+REPLICATED = replace(PROGRESS, position=Offset(4000), received=Offset(4500))
 
 
-def run(*, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int = RUNNER.pid) -> RunState:
-    progress = replace(PROGRESS, position=Offset(4000), received=Offset(4500), phase=phase)
+def run(
+    *, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int = RUNNER.pid, progress: Progress = REPLICATED
+) -> RunState:
     return RunState(
         writer=replace(RUNNER, pid=pid),
         process_space=process_space(),
@@ -241,3 +250,80 @@ def test_people_read_what_runs(last: RunState | None, words: str) -> None:
 def test_what_a_master_says_forges_no_line_of_the_block() -> None:
     one = status(None, None, MasterAnswer(error="no\nrunning yes\x1b[2J"))
     assert r"no\nrunning yes\x1b[2J" in shown(one)
+
+
+# --- topics
+
+TOPIC_ID, OTHER_ID = (str(uuid.UUID(int=number)) for number in (7, 8))
+BROKERS = MasterAnswer(
+    held={0: span(100, 700), 2: span(0, 200), 3: span(0, 40)},  # 3 was added, and nothing of it is replicated yet
+    acknowledged={0: Offset(290), 2: Offset(200), 3: Offset(0)},
+    identity=TOPIC_ID,
+)
+POSITIONS = {0: 300, 2: 200}
+
+
+def of_topic(last: RunState | None, answer: MasterAnswer, positions: Mapping[int, int] = POSITIONS) -> Progress:
+    options = ReplicatedTopicOptions(id="kafka/east/orders", servers="10.0.0.5:9092")
+    states = {at: replace(table(position), identity=TOPIC_ID) for at, position in positions.items()}
+    return status_of(topic_subject(options, states), last, answer, NOW)
+
+
+def test_a_topic_that_is_replicated() -> None:
+    said = of_topic(run(progress=TOPIC_PROGRESS), BROKERS).as_json()
+    assert (said["id"], said["role"], said["master"]) == ("kafka/east/orders", "consumer", "10.0.0.5:9092")
+    assert (said["position"], said["received"], said["acknowledged"]) == (500, 600, 400)
+    assert (said["epoch"], said["first"]) == (None, None)
+    assert (said["master_minimum"], said["master_maximum"], said["acknowledged_by_master"]) == (100, 940, 490)
+    assert (said["lag_offsets"], said["lag_bytes"], said["lag_ids"]) == (400 + 0 + 40, None, None)
+    assert said["partitions"][0] == {
+        "partition": 0,
+        "epoch": 0,
+        "first": 0,
+        "position": 300,
+        "acknowledged": 250,
+        "acknowledged_by_master": 290,
+        "master_minimum": 100,
+        "master_maximum": 700,
+        "lag_offsets": 400,
+        "held_back_offsets": 0,
+    }
+    assert [(one["partition"], one["position"]) for one in said["partitions"]] == [(0, 300), (2, 200), (3, None)]
+
+
+def test_the_brokers_are_asked_for_what_can_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the last stable offset; a partition without a leader is left out."""
+    leaders = metadata(topic("t", [(1, 3), (-1, 4)]))
+    cluster = ScriptedCluster(leaders, offsets(2), offsets(5), offsets(2), offsets(9), coordinator(), committed(p0=4))
+    monkeypatch.setattr("sources.kafka.metadata.connected", cluster.connected)
+    given = {"warehouse": str(tmp_path), "topics": [{"id": "kafka/east/t", "servers": "h:1", "group": "g"}]}
+    (((at, one),),) = (said.partitions.items() for said in statuses(parse(given, where="test")))
+    assert (at, one.master_minimum, one.master_maximum, one.acknowledged_by_master) == (0, 2, 5, 4)
+    assert (one.lag, one.held_back_offsets) == (3, 4)
+
+
+def test_a_topic_that_nobody_has_begun() -> None:
+    said = of_topic(None, replace(BROKERS, acknowledged={}), {})
+    assert (said.position, said.received, said.writer, said.acknowledged_by_master) == (None, None, None, None)
+    assert said.lag == 600 + 200 + 40  # all that the brokers hold
+
+
+def test_offsets_of_a_topic_that_was_created_again_are_not_compared() -> None:
+    said = of_topic(None, replace(BROKERS, identity=OTHER_ID))
+    assert (said.lag, said.master_maximum, said.position) == (None, None, 500)
+    assert f"replicated is {TOPIC_ID}, there is {OTHER_ID}" in (said.master_error or "")
+
+
+def test_a_partition_that_nobody_leads_leaves_the_lag_unknown() -> None:
+    said = of_topic(None, replace(BROKERS, held={0: BROKERS.held[0]}))
+    assert (said.lag, said.master_maximum) == (None, None)
+    assert [one.lag for one in said.partitions.values()] == [400, None]
+
+
+def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
+    """Its replica has all that can be read, and yet not all that was written."""
+    one = of_topic(None, replace(BROKERS, held_back={2: 4}))
+    assert [each.held_back_offsets for each in one.partitions.values()] == [0, 4, 0]
+    text = " ".join(shown(one).split())
+    assert "partition 2 200 of 0 to 200, acknowledged –, lag 0 offsets; 4 offsets wait for an open transaction" in text
+    assert text.count("open transaction") == 1
