@@ -12,6 +12,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import attrgetter
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -36,11 +37,12 @@ class Readers(enum.Flag):
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a field says. `key` is its name in JSON, if that is not the field's."""
+    """What a field says. `key` is its name in JSON, given if it is not the field's; `kind` its type there, in words."""
 
     meaning: str
     readers: Readers = Readers.BOTH
     key: str = ""
+    kind: str = ""
 
     def keys(self, units: tuple[Unit, ...]) -> list[str]:
         """Its keys in JSON: one, or one for each of `units`."""
@@ -63,31 +65,28 @@ class Metric:
     value: Callable[[Any], Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Described:
-    """A field and its descriptions. `kind`: the type of its value in JSON, in words."""
-
-    name: str
-    kind: str
-    fact: Fact | None = None
-    metric: Metric | None = None
-
-
-@cache
-def described(facts: type) -> tuple[Described, ...]:
-    """The described fields of a dataclass, in order."""
-    return tuple(_described(name, hint) for name, hint in get_type_hints(facts, include_extras=True).items())
+def facts_of(declared: type) -> dict[str, Fact]:
+    """The facts that a dataclass declares, by field, in order."""
+    return {
+        name: replace(one, key=one.key or name, kind=_kind(get_args(hint)[0]))
+        for name, hint, one in _annotations(declared)
+        if isinstance(one, Fact)
+    }
 
 
-def _described(name: str, hint: Any) -> Described:
-    found = Described(name, _kind(hint))
-    for one in getattr(hint, "__metadata__", ()):
+def metrics_of(declared: type) -> Iterator[tuple[Metric, Callable[[Any], Any]]]:
+    """The metrics that a dataclass declares, with their meanings, each with what takes its value from an instance."""
+    facts = facts_of(declared)
+    for name, _, one in _annotations(declared):
         if isinstance(one, Metric):
-            metric = one if one.meaning or found.fact is None else replace(one, meaning=found.fact.meaning)
-            found = replace(found, metric=metric)
-        else:
-            found = replace(found, fact=replace(one, key=one.key or name))
-    return found
+            meaning = one.meaning or facts[name].meaning
+            yield replace(one, meaning=meaning), one.value or attrgetter(name)
+
+
+def _annotations(declared: type) -> Iterator[tuple[str, Any, object]]:
+    """Each thing that annotates a field: the field's name, its type hint, and the thing."""
+    for name, hint in get_type_hints(declared, include_extras=True).items():
+        yield from ((name, hint, one) for one in getattr(hint, "__metadata__", ()))
 
 
 def as_json(of: object, readers: Readers, unit: Unit, units: tuple[Unit, ...] = UNITS) -> dict[str, Any]:
@@ -97,25 +96,25 @@ def as_json(of: object, readers: Readers, unit: Unit, units: tuple[Unit, ...] = 
 
 
 @cache
-def _told(facts: type, readers: Readers, unit: Unit, units: tuple[Unit, ...]) -> tuple[dict[str, None], dict[str, str]]:
+def _told(
+    declared: type, readers: Readers, unit: Unit, units: tuple[Unit, ...]
+) -> tuple[dict[str, None], dict[str, str]]:
     """All keys in order, and the name of the field that is told under a key."""
-    told = {one.name: one.fact for one in described(facts) if one.fact is not None and one.fact.readers & readers}
+    told = {name: fact for name, fact in facts_of(declared).items() if fact.readers & readers}
     nulls = dict.fromkeys(key for fact in told.values() for key in fact.keys(units))
     return nulls, {fact.key.replace(UNIT, unit): name for name, fact in told.items()}
 
 
 def told_by(said: Mapping[str, Any], facts: T) -> T:
     """`facts` with what `said`, from `as_json`, says of them; what it does not say stays."""
-    keys = {one.name: one.fact.key for one in described(type(facts)) if one.fact is not None}
-    return replace(facts, **{name: said[key] for name, key in keys.items() if key in said})
+    keys = {name: fact.key for name, fact in facts_of(type(facts)).items() if fact.key in said}
+    return replace(facts, **{name: said[key] for name, key in keys.items()})
 
 
-def documented(facts: type, units: tuple[Unit, ...] = UNITS) -> Iterator[str]:
+def documented(declared: type, units: tuple[Unit, ...] = UNITS) -> list[str]:
     """The rows that document the facts in ``logtwin status --json``: keys, type, meaning; in Markdown."""
-    for one in described(facts):
-        if one.fact is not None and one.fact.readers & Readers.STATUS:
-            keys = ", ".join(f"`{key}`" for key in one.fact.keys(units))
-            yield f"| {keys} | {one.kind} | {one.fact.meaning} |"
+    shown = [one for one in facts_of(declared).values() if one.readers & Readers.STATUS]
+    return [f"| {', '.join(f'`{key}`' for key in one.keys(units))} | {one.kind} | {one.meaning} |" for one in shown]
 
 
 _KINDS: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}
@@ -123,7 +122,6 @@ _KINDS: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "numb
 
 def _kind(hint: Any) -> str:
     """The name of a type in JSON. Any collection is a list: no fact is an object."""
-    hint = getattr(hint, "__origin__", hint) if hasattr(hint, "__metadata__") else hint
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     (kind,) = (getattr(one, "__supertype__", one) for one in kinds if one is not type(None))
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum):

@@ -12,17 +12,18 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 from wsgiref.simple_server import WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_wsgi_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import Metric as Sampled
 from prometheus_client.registry import Collector
 
 from pipeline.config.configuration import MetricsConfig
-from pipeline.monitoring.facts import described
+from pipeline.monitoring.facts import Metric, metrics_of
 from pipeline.monitoring.probes import LastLook, with_probes
 from pipeline.monitoring.progress import PartitionProgress, Progress, TableProgress
 from pipeline.version import own_version
@@ -34,34 +35,29 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Family:
-    """A metric with one series for each subject, a log or a table, and for each value of `label` if it has one.
+    """A metric with one series for each subject, a log or a table, and for each value of its label if it has one.
 
     `subject` is the label that names it, and its field. With `unit`, only logs whose offsets count it have series.
     """
 
     subject: str
-    name: str
-    meaning: str
+    metric: Metric
     value: Callable[[Any], Any]
-    label: str = ""
     unit: Unit | None = None
 
-    def of(self, subjects: Sequence[Any]) -> Metric:
-        family = _family(self.name, self.meaning, self.subject, *([self.label] if self.label else []))
+    def of(self, subjects: Sequence[Any]) -> Sampled:
+        label = self.metric.label
+        kind = CounterMetricFamily if self.metric.name.endswith("_total") else GaugeMetricFamily
+        labels = (self.subject, label) if label else (self.subject,)
+        family = kind(f"logtwin_{self.metric.name}", self.metric.meaning, labels=labels)
         for one in subjects:
             if self.unit is None or self.unit == one.unit:
-                found = self.value(one)
-                labelled = {(at,): value for at, value in found.items()} if self.label else {(): found}
-                for label, value in labelled.items():
+                found, name = self.value(one), getattr(one, self.subject)
+                labelled = {(name, at): value for at, value in found.items()} if label else {(name,): found}
+                for named, value in labelled.items():
                     if value is not None:
-                        family.add_metric((getattr(one, self.subject), *label), value)
+                        family.add_metric(named, value)
         return family
-
-
-def _family(name: str, meaning: str, *labels: str) -> GaugeMetricFamily | CounterMetricFamily:
-    if name.endswith("_total"):
-        return CounterMetricFamily(name, meaning, labels=labels)
-    return GaugeMetricFamily(name, meaning, labels=labels)
 
 
 _NOTES: Final[Mapping[Unit, str]] = {
@@ -71,29 +67,26 @@ _NOTES: Final[Mapping[Unit, str]] = {
 }
 
 
-def _told(facts: type, subject: str) -> Iterator[_Family]:
+def _told(declared: type, subject: str) -> Iterator[_Family]:
     """The metrics that a dataclass declares."""
-    for one in described(facts):
-        if one.metric is not None:
-            name, meaning, label = f"logtwin_{one.metric.name}", one.metric.meaning, one.metric.label
-            value = one.metric.value or attrgetter(one.name)
-            if not one.metric.units:
-                yield _Family(subject, name, meaning, value, label)
-            for unit in one.metric.units:
-                yield _Family(subject, f"{name}_{unit}", meaning + _NOTES[unit], value, label, unit)
+    for one, value in metrics_of(declared):
+        if not one.units:
+            yield _Family(subject, one, value)
+        for unit in one.units:
+            named = replace(one, name=f"{one.name}_{unit}", meaning=one.meaning + _NOTES[unit])
+            yield _Family(subject, named, value, unit)
 
 
 def _told_of_partitions() -> Iterator[_Family]:
     """Those of a topic's partitions, which a label tells apart."""
-    for one in described(PartitionProgress):
-        if one.metric is not None:
-            unit = "_offsets" if "offsets" in one.metric.units else ""
-            name, meaning = f"logtwin_partition_{one.metric.name}{unit}", f"of a partition: {one.metric.meaning}"
-            yield _Family("log_id", name, meaning, _in_partitions(one.name), "partition")
+    for one, value in metrics_of(PartitionProgress):
+        name = f"partition_{one.name}" + ("_offsets" if "offsets" in one.units else "")
+        of_a_partition = Metric(name, f"of a partition: {one.meaning}", label="partition")
+        yield _Family("log_id", of_a_partition, partial(_in_partitions, value))
 
 
-def _in_partitions(fact: str) -> Callable[[Progress], Mapping[str, Any]]:
-    return lambda progress: {str(number): getattr(one, fact) for number, one in sorted(progress.partitions.items())}
+def _in_partitions(value: Callable[[PartitionProgress], Any], progress: Progress) -> Mapping[str, Any]:
+    return {str(number): value(one) for number, one in sorted(progress.partitions.items())}
 
 
 _OF_LOGS: Final = (*_told(Progress, "log_id"), *_told_of_partitions())
@@ -119,7 +112,7 @@ class Metrics(Collector):
         self._shown = (tuple(logs), tuple(tables))  # one assignment: a scrape in another thread sees one poll only
         return True
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Sampled]:
         """Yield all metrics; the registry calls it at each scrape."""
         yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": own_version()})
         logs, tables = self._shown

@@ -260,11 +260,6 @@ class Progress:
         """What its offsets count."""
         return LogId.parse(self.log_id).unit
 
-    @property
-    def lag_bytes(self) -> int | None:
-        """The lag of a log whose offsets count bytes; None for any other."""
-        return self.lag if self.unit == "bytes" else None
-
     def as_json(self, readers: Readers = Readers.STATUS) -> dict[str, Any]:
         """What `readers` are told, by key."""
         each = sorted(self.partitions.items())

@@ -90,7 +90,7 @@ def test_a_hole_is_seen_and_filled(twin: Healed) -> None:
     assert Incidents(twin.config(), "").open() == []
     with twin.link.counted() as asked:
         (status,) = statuses(twin.config())
-    assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
+    assert (status.position, status.lag, status.phase) == (twin.log.end, 0, "done")
     assert len(asked) <= STATUS, asked.table()
 
 

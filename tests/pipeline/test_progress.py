@@ -28,7 +28,7 @@ def test_the_lag_is_what_the_master_has_and_the_replica_has_not(
 ) -> None:
     offsets = [None if one is None else Offset(one) for one in (position, minimum, maximum)]
     now = replace(PROGRESS, position=offsets[0], master_minimum=offsets[1], master_maximum=offsets[2])
-    assert now.lag_bytes == lag_bytes
+    assert now.lag == lag_bytes
 
 
 @pytest.mark.parametrize(

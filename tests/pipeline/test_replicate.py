@@ -96,7 +96,7 @@ def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path
 
 
 def is_caught_up(progress: Progress) -> bool:
-    return progress.lag_bytes == 0 and (progress.position or 0) > 0
+    return progress.lag == 0 and (progress.position or 0) > 0
 
 
 def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
     # and what others are told is the same
     assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
     assert (told.received, told.position, told.acknowledged) == (end, end, end)
-    assert (told.lag_bytes, told.lag_s, told.until_loss_bytes) == (0, 0, None)
+    assert (told.lag, told.lag_s, told.until_loss_bytes) == (0, 0, None)
 
 
 def test_a_job_without_anything_to_replicate_says_so(spark: SparkSession, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_a_log_that_no_job_replicates(last: RunState | None) -> None:
 
 def test_a_complete_replica_has_no_lag_and_no_time_until_loss() -> None:
     said = status(None, table(5000), ANSWER)
-    assert (said.lag_bytes, said.lag_s) == (0, 0)
+    assert (said.lag, said.lag_s) == (0, 0)
     assert (said.until_loss_bytes, said.until_loss_s) == (None, None)
 
 
@@ -169,7 +169,7 @@ def test_a_position_that_moved_since_the_job_spoke_is_received_too() -> None:
 
 def test_a_master_that_is_away_is_part_of_the_status() -> None:
     said = status(run(), table(4000), MasterAnswer(error=str(MasterUnreachable("no connection"))))
-    assert (said.position, said.lag_bytes, said.master_maximum) == (4000, None, None)
+    assert (said.position, said.lag, said.master_maximum) == (4000, None, None)
     assert said.lag_s == 1.5
     assert said.master_role == "SYNC_MASTER"  # as the job found it
     assert said.master_error == "no connection"
