@@ -91,9 +91,9 @@ class TopicsConfig(BaseModel):
 def expanded(
     tables: Iterable[TopicsConfig], existing: Callable[[TopicsConfig], Iterable[str]]
 ) -> tuple[ReplicatedTopicOptions, ...]:
-    """The topics of all tables. For a table with a pattern, `existing` returns the topics of its cluster;
-    it is called side by side.
+    """The topics of all tables. For a table with a pattern, `existing` returns the topics of its cluster.
 
+    It is called in threads, for all tables side by side.
     Raises ConfigurationError if two tables have the same topic, and what `existing` raises.
     """
     tables = list(tables)
