@@ -17,7 +17,6 @@ from typing import Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from pipeline.system.side_by_side import side_by_side
 from sources.errors import ConfigurationError, LogtwinError, NobodyListens
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -93,13 +92,9 @@ def expanded(
 ) -> tuple[ReplicatedTopicOptions, ...]:
     """The topics of all tables. For a table with a pattern, `existing` returns the topics of its cluster.
 
-    It is called in threads, for all tables side by side.
     Raises ConfigurationError if two tables have the same topic, and what `existing` raises.
     """
-    tables = list(tables)
-    asked = [one for one in tables if one.pattern is not None]
-    answers = iter(side_by_side(existing, asked))
-    found = [options for one in tables for options in one.among(next(answers) if one.pattern is not None else ())]
+    found = [options for one in tables for options in one.among(existing(one) if one.pattern is not None else ())]
     ids = [options.id for options in found]
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:

@@ -20,11 +20,11 @@ from pipeline.job.master_watch import until_loss
 from pipeline.monitoring.facts import told_by
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, total
 from pipeline.monitoring.run_state import RunFile, RunState
-from pipeline.system.side_by_side import side_by_side
 from sinks.state.log_state import LogState
 from sources.errors import LogtwinError, MasterError, ReplicaError
 from sources.master import MasterView
 from sources.offsets import Offset
+from sources.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from sources.kafka.options import ReplicatedTopicOptions
