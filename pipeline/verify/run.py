@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from pipeline.config.configuration import Config
+from pipeline.config.found import found_now
 from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
@@ -90,7 +91,7 @@ def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[Ve
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
         return [
             verify_log(spark, config.warehouse, one, scope, _bar(shown, str(one.log_id)))
-            for one in subjects(config, log)
+            for one in subjects(found_now(config), log)
         ]
 
 
