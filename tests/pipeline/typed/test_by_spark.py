@@ -44,6 +44,18 @@ def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles, monkeypat
     assert [row["table"] for row in by_spark.unfit()].count("in_process") == 2
 
 
+def test_topics_of_a_pattern_also_those_that_come_later(by_spark: InFiles) -> None:
+    """What Spark's expression means and what Python's means are the same messages; the check counts the former."""
+    matching = by_spark.follower(name="matching", topics=("orders-(?!test).*", "notes"))
+    for step in (["orders-eu", "orders-test", "orders", "notes"], ["orders-us", "old-orders-eu"]):
+        for topic in step:
+            by_spark.send({"id": topic}, topic=topic)
+        by_spark.replicate()
+        bring(matching)
+    assert fields(by_spark.rows("matching")) == [{"id": "orders-eu"}, {"id": "notes"}, {"id": "orders-us"}]
+    assert matching.unmatched == ()
+
+
 def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     how: dict[str, Any] = {
         "schema": {"id": "string", "price": "double", "card": "string"},
