@@ -13,6 +13,7 @@ from pipeline.cli.options import AsJson, OneLog, RequiredConfig
 from pipeline.cli.verb_groups import PROVE, VerbGroups
 from pipeline.config import configuration
 from pipeline.system.console import err, out
+from sources.errors import LogtwinError
 
 app = typer.Typer()
 incidents = typer.Typer(
@@ -286,12 +287,17 @@ def verify(
         queues=queues,
     )
     settings = configuration.load(config).only(log, str(config))
-    found = verify_logs(settings, scope, log)
-    if as_json:
+    failed: list[LogtwinError] = []
+    found = verify_logs(settings, scope, log, failed.append)
+    if as_json and (found or not failed):
         out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
-    else:
+    elif not as_json:
         for line, style in (line for one in found for line in lines(one)):
             out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    for error in failed[1:]:
+        err.print(str(error), highlight=False, soft_wrap=True, markup=False)
     for one in found:
         if one.problem is not None:
             raise one.problem
+    for error in failed[:1]:
+        raise error

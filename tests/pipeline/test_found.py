@@ -15,11 +15,13 @@ from pyspark.sql import SparkSession
 from pipeline.cli.app import main
 from pipeline.config.configuration import Config, parse
 from pipeline.config.found import found_for_job, found_now
+from pipeline.inspect.selection import ConfiguredLog
+from pipeline.verify.run import Scope, verify_logs
 from sinks.state.fence import DOMAIN, this_writer
 from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.access.address import Address
-from sources.errors import ConfigurationError, MasterUnreachable
+from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import log_table, replicate_now
@@ -107,6 +109,23 @@ def test_a_contested_broker_stops_a_start_and_is_left_out_by_verbs(
 def test_a_start_with_nothing_at_all_is_refused(tmp_path: Path, name_server: ScriptedNameServer) -> None:
     with pytest.raises(ConfigurationError, match="nothing to replicate"):
         found_for_job(config(tmp_path, cluster(name_server.address, include=["x"])), available_now=False)
+
+
+def test_a_log_that_cannot_be_verified_holds_up_no_other(
+    tmp_path: Path, name_server: ScriptedNameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verified(spark: object, warehouse: str, subject: ConfiguredLog, *_: object) -> Any:
+        if subject.run_id == "rocketmq/a":
+            raise MasterUnreachable("it left")
+        return subject.run_id
+
+    monkeypatch.setattr("pipeline.verify.run.session_for", lambda _: None)
+    monkeypatch.setattr("pipeline.verify.run.verify_log", verified)
+    failed: list[LogtwinError] = []
+    asked = config(tmp_path, cluster(name_server.address))
+    found: list[Any] = list(verify_logs(asked, Scope(), None, failed.append))
+    assert found == ["rocketmq/b"]
+    assert [one.problem for one in failed] == ["it left"]
 
 
 @pytest.mark.spark
