@@ -70,18 +70,20 @@ class BrokerCluster:
 
     def _listed(self) -> set[str]:
         clusters: dict[str, set[str]] = {}
-        failures: list[LogtwinError] = []
+        failures: dict[Address, LogtwinError] = {}
         for address in self.name_servers:
             try:
                 told = self._clusters_at(address)
             except (MasterError, ConfigurationError) as failure:
-                failures.append(failure)
+                failures[address] = failure
                 continue
             for name, brokers in told.items():
                 clusters.setdefault(name, set()).update(brokers)
-        if len(failures) == len(self.name_servers):
+        if failures.keys() == set(self.name_servers):
             # Prefer an error that may go away later, whatever the other addresses answered.
-            raise next((one for one in failures if one.is_transient), failures[-1])
+            raise next((one for one in failures.values() if one.is_transient), failures[self.name_servers[-1]])
+        for address, found in failures.items():
+            log.warning("cluster %s is listed by others than the name server at %s: %s", self.cluster, address, found)
         if self.cluster not in clusters:
             known = ", ".join(sorted(clusters)) or "no cluster"
             log.warning("no broker of cluster %s is registered; the name servers know %s", self.cluster, known)

@@ -44,9 +44,13 @@ def test_each_broker_name_of_the_cluster_is_a_log_even_without_a_master() -> Non
     assert {one.on_loss for one in found.values()} == {"record"}
 
 
-def test_all_name_servers_are_asked_because_they_do_not_know_of_each_other() -> None:
+def test_all_name_servers_are_asked_because_they_do_not_know_of_each_other(caplog: pytest.LogCaptureFixture) -> None:
     with listing(c1="b") as one, listing(c1="a,b") as other:
+        assert names(cluster(one.address, other.address).find()) == ["a", "b"]
+        assert caplog.messages == []
         assert names(cluster(one.address, NOWHERE, other.address).find()) == ["a", "b"]
+    (said,) = caplog.messages
+    assert said.startswith(f"cluster c1 is listed by others than the name server at {NOWHERE}: ")
 
 
 def test_a_cluster_that_nobody_knows_is_empty_and_that_is_said(caplog: pytest.LogCaptureFixture) -> None:
