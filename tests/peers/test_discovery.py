@@ -21,7 +21,7 @@ from tests.peers.replicating import assert_holds, end_of, running_job
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 @dataclass
