@@ -10,7 +10,7 @@ An id belongs to one entry: to the one that names it, or else to the only patter
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -18,6 +18,8 @@ from sources.errors import ConfigurationError, MasterError
 from sources.offsets import LogId
 
 Options = TypeVar("Options")
+A = TypeVar("A")
+B = TypeVar("B")
 Options_co = TypeVar("Options_co", covariant=True)
 
 
@@ -121,10 +123,22 @@ class Roster(Generic[Options]):
         return self.options
 
 
-def rostered(entries: Sequence[Discovery[Options]], held: Iterable[LogId] = ()) -> Roster[Options]:
+class Each(Protocol):
+    """Calls `ask` for each of some values, perhaps side by side, and returns what it returned, in their order."""
+
+    def __call__(self, ask: Callable[[A], B], of: Sequence[A], /) -> Iterable[B]: ...
+
+
+def _one_by_one(ask: Callable[[A], B], of: Sequence[A], /) -> Iterable[B]:
+    return map(ask, of)
+
+
+def rostered(
+    entries: Sequence[Discovery[Options]], held: Iterable[LogId] = (), each: Each = _one_by_one
+) -> Roster[Options]:
     """Return what `entries` name now, and those of `held`, the ids in the replica, that they match.
 
-    Raises ConfigurationError as `Discovery.find`.
+    `each` asks the servers of all patterns. Raises ConfigurationError as `Discovery.find`.
     """
     named = matched([one for one in entries if not one.is_pattern], ())
     finders: dict[LogId, list[Discovery[Options]]] = {}
@@ -132,11 +146,9 @@ def rostered(entries: Sequence[Discovery[Options]], held: Iterable[LogId] = ()) 
     unasked: dict[str, MasterError] = {}
     silent: list[Discovery[Options]] = []
     patterns = [one for one in entries if one.is_pattern]
-    for one in patterns:
-        try:
-            listed = one.find()
-        except MasterError as error:
-            unasked[_text(one)] = error
+    for one, listed in zip(patterns, each(_listed, patterns), strict=True):
+        if isinstance(listed, MasterError):
+            unasked[_text(one)] = listed
             silent.append(one)
             continue
         for log_id, options in listed.items():
@@ -156,6 +168,13 @@ def rostered(entries: Sequence[Discovery[Options]], held: Iterable[LogId] = ()) 
         contested=contested,
         unasked=unasked,
     )
+
+
+def _listed(pattern: Discovery[Options]) -> Mapping[LogId, Options] | MasterError:
+    try:
+        return pattern.find()
+    except MasterError as error:
+        return error
 
 
 def matched(entries: Sequence[Discovery[Options]], ids: Iterable[LogId]) -> dict[LogId, Options]:

@@ -35,6 +35,7 @@ from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.discovery import BrokerCluster
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
+from sources.side_by_side import side_by_side
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 """A TCP port to listen on."""
@@ -233,7 +234,7 @@ class Config(BaseModel):
 
         Raises ConfigurationError, MasterUnreachable, MasterSilent, MasterRefused.
         """
-        return tuple(rostered(self.topics).whole().values())
+        return tuple(rostered(self.topics, each=side_by_side).whole().values())
 
     def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
         """The topics, without asking a broker: a pattern selects among `existing`, the log ids of topics."""

@@ -20,6 +20,7 @@ from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import ReadOptions
+from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ class Rosters:
         held_logs = _logs_held(config.warehouse) if config.clusters else ()
         has_pattern = any(one.is_pattern for one in config.topics)
         held_topics = topics_held(config.warehouse) if has_pattern else ()
-        return cls(rostered(config.log_entries, held_logs), rostered(config.topics, held_topics))
+        logs = rostered(config.log_entries, held_logs, side_by_side)
+        return cls(logs, rostered(config.topics, held_topics, side_by_side))
 
     def among(self, config: Config) -> Config:
         """A copy of `config` that names them one by one."""

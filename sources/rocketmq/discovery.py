@@ -16,6 +16,7 @@ from sources.rocketmq.cluster_info import QUESTION, clusters_in
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.security import RemotingSecurity
+from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
 
@@ -71,31 +72,31 @@ class BrokerCluster:
     def _listed(self) -> set[str]:
         clusters: dict[str, set[str]] = {}
         failures: dict[Address, LogtwinError] = {}
-        for address in self.name_servers:
-            try:
-                told = self._clusters_at(address)
-            except (MasterError, ConfigurationError) as failure:
-                failures[address] = failure
+        for address, told in zip(self.name_servers, side_by_side(self._clusters_at, self.name_servers), strict=True):
+            if isinstance(told, LogtwinError):
+                failures[address] = told
                 continue
             for name, brokers in told.items():
                 clusters.setdefault(name, set()).update(brokers)
         if failures.keys() == set(self.name_servers):
             # Prefer an error that may go away later, whatever the other addresses answered.
             raise next((one for one in failures.values() if one.is_transient), failures[self.name_servers[-1]])
-        for address, found in failures.items():
-            log.warning("cluster %s is listed by others than the name server at %s: %s", self.cluster, address, found)
+        for address, failure in failures.items():
+            log.warning("cluster %s is listed by others than the name server at %s: %s", self.cluster, address, failure)
         if self.cluster not in clusters:
             known = ", ".join(sorted(clusters)) or "no cluster"
             log.warning("no broker of cluster %s is registered; the name servers know %s", self.cluster, known)
         return clusters.get(self.cluster, set())
 
-    def _clusters_at(self, address: Address) -> Mapping[str, tuple[str, ...]]:
-        client = RemotingClient(
-            address,
-            connect_timeout_ms=self.options.connect_timeout_ms,
-            connect_attempts=self.options.connect_attempts,
-            call_timeout_ms=self.options.connect_timeout_ms,
-            security=self.security,
-        )
-        with client:
-            return clusters_in(client.exchange(QUESTION), address)
+    def _clusters_at(self, address: Address) -> Mapping[str, tuple[str, ...]] | MasterError | ConfigurationError:
+        try:
+            with RemotingClient(
+                address,
+                connect_timeout_ms=self.options.connect_timeout_ms,
+                connect_attempts=self.options.connect_attempts,
+                call_timeout_ms=self.options.connect_timeout_ms,
+                security=self.security,
+            ) as client:
+                return clusters_in(client.exchange(QUESTION), address)
+        except (MasterError, ConfigurationError) as error:
+            return error

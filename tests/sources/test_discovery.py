@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -132,6 +132,19 @@ def test_without_its_server_a_pattern_means_what_the_replica_has() -> None:
     assert list(roster.unasked) == ["c2: .*", "c3: x"]
     with pytest.raises(MasterUnreachable, match="c2 is away"):
         roster.whole()
+
+
+def test_the_servers_can_be_asked_side_by_side() -> None:
+    """In whichever order they answer: what belongs together stays together."""
+    asked: list[object] = []
+
+    def backwards(ask: Callable[[Any], Any], of: Sequence[Any], /) -> Iterable[Any]:
+        asked.extend(of)
+        return [ask(one) for one in of[::-1]][::-1]
+
+    entries: list[Discovery[str]] = [NAMED, every("c1", "b"), away("c2"), every("c3", "c")]
+    assert told(rostered(entries, each=backwards)) == {"a": "named", "b": "c1", "c": "c3"}
+    assert asked == entries[1:]
 
 
 def test_it_can_be_asked_again() -> None:
