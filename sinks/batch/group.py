@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from sinks.batch.coverage import one_batch
-from sinks.batch.handshake import Replay
+from sinks.batch.handshake import Replay, decide
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.reading_turns import entered, leave
 from sinks.batch.replica import Replica
@@ -35,8 +35,9 @@ from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.position import Move, Positions
 from sinks.tables import LOG, TableSpec
 from sinks.warehouse import absolute
-from sources.errors import LogtwinError, of_log
+from sources.errors import LogtwinError, TakenOver, of_log
 from sources.master import PlanFailed, Planned, PlannedSplit
+from sources.offsets import LogId
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -77,9 +78,10 @@ class Group:
         parts = _parts(planned, replicas)
         clock = _Clock()
         on = self._positions.to_commit_on()
+        lost = self._lost(on, (part.replica for part in _open(parts)))
         for part in _open(parts):
             with part.owning():
-                part.begin(lost=part.replica.lost_in(self._positions, on))
+                part.begin(lost.get(part.replica.log_id))
         reading = _open(parts)
         others_wait = len(reading) > 1 or (len(replicas) > 1 and self._table == LOG)
         patience_s = self._patience_s if others_wait else None
@@ -107,8 +109,10 @@ class Group:
 
         Must not be called while a batch is under way. Raises ReplicaError if the table cannot be read.
         """
-        on = self._positions.newest()
-        return {str(one.log_id): error for one in replicas if (error := one.lost_in(self._positions, on)) is not None}
+        return {str(log_id): error for log_id, error in self._lost(self._positions.newest(), replicas).items()}
+
+    def _lost(self, on: Snapshot, replicas: Iterable[Replica]) -> dict[LogId, TakenOver]:
+        return self._positions.lost(on, {one.log_id: one.opened() for one in replicas})
 
     def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
@@ -196,7 +200,7 @@ class _Part:
     def begin(self, lost: LogtwinError | None) -> None:
         if lost is not None:
             raise lost
-        if isinstance(self.replica.decide(one_batch(split.batch for split in self.splits)), Replay):
+        if isinstance(decide(self.replica.position(), one_batch(split.batch for split in self.splits)), Replay):
             self.outcome = self.replica.acknowledge_again()
 
     def prove(self) -> None:
