@@ -15,22 +15,21 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sinks.batch.landing import Landing
 from sinks.batch.master_proof import prove_master
 from sinks.batch.proof import ProvenBatch, prove_batch
 from sinks.batch.result import BatchResult
 from sinks.batch.split_job import discard_files
 from sinks.batch.split_report import SplitReport
 from sinks.batch.tasks import LogWriter
-from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Incident
 from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
-from sinks.delta.kernel import KernelTable
 from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import LogTable, Move, Positions
+from sinks.state.position import LogTable, Move
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
 from sinks.warehouse import absolute, ensure_tables
@@ -63,22 +62,16 @@ class Replica:
         self._master = master
         self._session = session
         self._writer = writer or this_writer()
-        self._path = log_table(master.log_id).path(self._warehouse)
-        self._table = LogTable(spark, self._path, master.log_id)
+        self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
 
-    # These are made on first use: a group has one of each for all its logs, which seldom need their own.
-
     @cached_property
-    def _positions(self) -> Positions:
-        return Positions(KernelTable(self._spark, self._path))
-
-    @cached_property
-    def _bookkeeping(self) -> Bookkeeping:
-        return Bookkeeping(self._spark, self._warehouse)
+    def _landing(self) -> Landing:
+        """Made on first use: a group has its own, for all its logs."""
+        return Landing(self._spark, self._warehouse, log_table(self.log_id))
 
     def speak_through(self, session: Session) -> None:
         """Acknowledge in another session from now on: the replica went back."""
@@ -106,18 +99,11 @@ class Replica:
         if incident.start != mine.offset:
             raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
         state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
-        held = self._table.read()
-        self._table.check(held, mine)
-        self._table.commit(held, state, lost=(incident.range,))
-        self._state = state
-        self._received = state.offset
-        self._bookkeeping.settle({self.log_id: state})
-        self.follow()
-        self._run_hooks()
+        self._landing.land_alone(self, Move(self._table, mine, state, lost=(incident.range,)))
 
     def report(self, incident: Incident) -> None:
         """Put on record what was found and is not passed. Raises ReplicaError."""
-        self._bookkeeping.report(self.log_id, self.opened().epoch, incident)
+        self._landing.books.report(self.log_id, self.opened().epoch, incident)
 
     def position(self) -> Offset | None:
         """Up to where this run has committed, or found committed when it opened."""
@@ -174,14 +160,8 @@ class Replica:
         if proven is None:
             return self.acknowledge_again()
         self._fruitless = slow  # the time was right; whether that of a group is, it finds out
-        move, held = self.move(proven), self._table.read()
-        self._table.check(held, move.mine)
-        self._table.commit(held, move.to, move.files, move.lost)
-        self.moved(move)
-        self.acknowledge()
-        self._bookkeeping.settle({self.log_id: move.to})
-        self.follow()
-        self._run_hooks()
+        move = self.move(proven)
+        self._landing.land_alone(self, move)
         return proven.result(move.to)
 
     def _read(self, batch: OffsetRange, patience_s: float) -> SplitReport:
@@ -243,10 +223,6 @@ class Replica:
         self._state = states[self.log_id]
         self._received = self._state.offset
 
-    def _run_hooks(self) -> None:
-        self._table.run_hooks()
-        self._bookkeeping.run_hooks()
-
     def _ranges(self, state: LogState) -> list[LedgerRow]:
         """What of the log the table has, in order, also what the newest commit still owes to the ledger."""
         ledger = LedgerRows(self._spark, self._warehouse, self.log_id)
@@ -272,7 +248,7 @@ def open_together(replicas: Sequence[Replica]) -> None:
     first = replicas[0]
     ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
     tables = {one.log_id: one._table for one in replicas}
-    positions, books, logs = first._positions, first._bookkeeping, [*tables]
+    positions, books, logs = first._landing.positions, first._landing.books, [*tables]
     on = positions.newest()
     _refuse_repairs(tables, positions.found(on, logs))
     take = positions.held_by if first.is_open else positions.claim
@@ -284,7 +260,7 @@ def open_together(replicas: Sequence[Replica]) -> None:
         one._take(states)
     if restored:
         _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
-    first._run_hooks()
+    first._landing.run_hooks()
 
 
 def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> None:
@@ -298,7 +274,7 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> N
         mine = one.opened()
         to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
         moves.append(Move(one._table, mine, to))
-    positions = starts[0][0]._positions
+    positions = starts[0][0]._landing.positions
     on = positions.newest()
     for taken in positions.lost(on, {move.log.log_id: move.mine for move in moves}).values():
         raise taken

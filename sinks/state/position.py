@@ -26,9 +26,11 @@ from sinks.state.fence import checked, contradiction, ended_runs, position_app, 
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
 from sinks.tables import log_table
-from sources.errors import RepairPending, ReplicaError, TakenOver, WayBackPending
+from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPending
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position
+
+_Said = LogState | None | ReplicaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Positions:
 
     def __init__(self, table: KernelTable) -> None:
         self._table = table
-        self._chain: OwnChain[LogId, LogState | None] = OwnChain()
+        self._chain: OwnChain[LogId, _Said] = OwnChain()
 
     def newest(self) -> Snapshot:
         """The newest version. Raises ReplicaError."""
@@ -94,10 +96,16 @@ class Positions:
         """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
         return self._table.existing(to_commit=True)
 
-    def lost(self, on: Snapshot, held: Mapping[LogId, LogState]) -> dict[LogId, TakenOver]:
-        """Which logs are not as this run left them, as far as version `on` says. Raises ReplicaError."""
-        found = self._chain.values(on.version, held, lambda asked: _states(on, asked))
-        return {log: taken_over(log, mine.writer, found[log]) for log, mine in held.items() if found[log] != mine}
+    def lost(self, on: Snapshot, held: Mapping[LogId, LogState]) -> dict[LogId, LogtwinError]:
+        """Which logs are not as this run left them, as far as version `on` says: TakenOver, or ReplicaError where
+        nobody can read what it says of a log.
+        """
+        found = self._chain.values(on.version, held, lambda asked: _said(on, asked))
+        others = {log: said for log, said in found.items() if said != held[log]}
+        return {
+            log: said if isinstance(said, ReplicaError) else taken_over(log, held[log].writer, said)
+            for log, said in others.items()
+        }
 
     def found(self, on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
         """What version `on` says of these logs. Raises ReplicaError where it contradicts itself."""
@@ -134,10 +142,10 @@ class Positions:
                         raise
         return claimed
 
-    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, TakenOver]:
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, LogtwinError]:
         """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
 
-        Returns which of them other runs have taken over since; nothing of any is in the table then. Raises
+        Returns which of them are `lost` since then, to other runs; nothing of any is in the table then. Raises
         ReplicaError.
         """
         for attempt in retrying(moves[0].log.refused):
@@ -146,7 +154,7 @@ class Positions:
                     self._attempt(on, moves)
                 except KernelConflict:
                     on = self.newest()
-                    found = _states(on, [move.log.log_id for move in moves])
+                    found = _said(on, [move.log.log_id for move in moves])
                     if any(found[move.log.log_id] == move.to for move in moves):  # then all of it has landed
                         break
                     if lost := self.lost(on, {move.log.log_id: move.mine for move in moves}):
@@ -167,10 +175,26 @@ class Positions:
         self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
 
 
-def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
-    """What version `on` says of these logs. Raises ReplicaError for what no one wrote."""
+def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
+    """What version `on` says of these logs, or that nobody can read it."""
     text_of = on.domain if len(logs) == 1 else on.domains().get
-    return {log: state_in(text_of, log) for log in logs}
+    found = dict[LogId, _Said]()
+    for log in logs:
+        try:
+            found[log] = state_in(text_of, log)
+        except ReplicaError as error:
+            found[log] = error
+    return found
+
+
+def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
+    """The same. Raises ReplicaError for what nobody can read."""
+    found = dict[LogId, LogState | None]()
+    for log, said in _said(on, logs).items():
+        if isinstance(said, ReplicaError):
+            raise said
+        found[log] = said
+    return found
 
 
 def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
