@@ -15,8 +15,8 @@ from pipeline.config.configuration import Config
 from pipeline.inspect.status import LogStatus, PartitionStatus, lag_s, lags, last_run, told_by
 from pipeline.inspect.topics_held import HeldTopic
 from pipeline.monitoring.run_state import RunState
+from sinks.books.topic_states import topics_held
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import topics_held
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched, held_back

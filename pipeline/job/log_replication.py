@@ -20,8 +20,8 @@ from pipeline.job.master_watch import MasterWatch
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Progress
 from pipeline.monitoring.single_connection import check_alone
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
-from sinks.state.opening import Opening
 from sources.bounds import check_within
 from sources.errors import FailedOver, LogtwinError
 from sources.loss import WayPast, condition_of

@@ -35,10 +35,10 @@ from pipeline.job.loss_record import LossRecord
 from pipeline.job.metadata_sync import MetadataSync
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress
 from pipeline.monitoring.run_state import Publisher, RunFile
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
-from sinks.state.opening import Opening
 from sources.errors import LogtwinError, WorkerLost
 from sources.group.standing import ReadingPlace
 from sources.metadata import FetchedMetadata

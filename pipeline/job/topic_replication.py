@@ -24,9 +24,9 @@ from pipeline.job.replication import Replication
 from pipeline.job.topic_watch import WatchedTopic
 from pipeline.monitoring.display import held_back_by_transaction
 from pipeline.monitoring.progress import PartitionProgress, Progress
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica, begin_together
-from sinks.state.opening import Opening
-from sinks.state.topic_states import take_apart, topics_held
+from sinks.books.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
 from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.metadata import fetched, held_back

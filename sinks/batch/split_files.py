@@ -18,7 +18,6 @@ from typing import Final
 
 import pyarrow as pa
 
-from sinks.batch.continuity import Link, written
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
 from sinks.batch.shared_file import HELD_BYTES, SharedFile, StretchFile
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
@@ -27,6 +26,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
 from sinks.tables import QUARANTINE, with_identity
+from sinks.values.continuity import Link, written
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import condition_of

@@ -19,11 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.books.quarantine import Quarantine
+from sinks.books.topic_states import is_whole
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.spark_jobs import first_line
 from sinks.state.fence import logs_in, state_in
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import is_whole
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files

@@ -13,9 +13,9 @@ from rich.console import Console
 from pipeline.inspect.status import LogStatus, MasterAnswer, status_blocks, status_of, troubles
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunState, facts_of, process_space
-from sinks.books.ledger_row import LedgerRow
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
+from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.master import MasterView

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sinks.batch.continuity import Link, checksum_of, first_behind
+from sinks.values.continuity import Link, checksum_of, first_behind
 from sources.epochs import Epoch
 from sources.errors import CorruptRecord, Rewritten
 from sources.loss import Condition

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sinks.batch.shared_file
-from sinks.batch.continuity import Link
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import LogWriter, SplitWriter
+from sinks.values.continuity import Link
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
