@@ -118,7 +118,7 @@ def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool)
                 return True
             if sender.returncode:
                 raise LogtwinError("the producer failed", found=f"exit code {sender.returncode}")
-            acknowledged[0] = open_log(log).acknowledged_by_master()
+            acknowledged[0] = open_log(log).acknowledged_by_master().get(log.log_id)
             return not interrupted.is_set() and acknowledged[0] != open_log(log).bounds().end
 
         job.run(go_on)

@@ -15,7 +15,7 @@ from sources.loss import OnLoss
 from sources.master import Known, MasterLog
 from sources.offsets import LogId
 from sources.options import ReadOptions
-from sources.registry import open_log
+from sources.registry import open_log, open_master
 
 if TYPE_CHECKING:
     from sources.kafka.options import ReplicatedTopicOptions
@@ -98,9 +98,7 @@ class Partition:
 
     @property
     def batch_bytes(self) -> int:
-        from sources.kafka.log import RECORD_BYTES
-
-        return self.options.max_offsets_per_trigger * RECORD_BYTES
+        return self.options.max_bytes_per_trigger
 
     @property
     def reads_in_parallel(self) -> bool:
@@ -111,9 +109,7 @@ class Partition:
         return replace(self, options=options).open_any().continuing(Known(self.identity))
 
     def open_any(self) -> MasterLog:
-        from sources.kafka.log import open_partition
-
-        return open_partition(self.options, self.log_id)
+        return open_master(self.options).log(self.log_id)
 
     def by_path(self, path: str) -> Partition:
         raise ConfigurationError(

@@ -28,7 +28,7 @@ from sinks.state.log_state import LogState
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import LogError, LogtwinError, MasterError, ReplicaError
-from sources.master import MasterLog, MasterView
+from sources.master import Master, MasterView
 from sources.offsets import UNITS, LogId, Offset
 from sources.options import ReadOptions
 from sources.registry import open_log
@@ -158,7 +158,7 @@ def _status(options: ReadOptions, run: RunState | None, version: Version | None)
 
 
 def status_of(
-    master: MasterLog, run: RunState | None, state: LogState | None, answer: MasterAnswer, now: datetime
+    master: Master, run: RunState | None, state: LogState | None, answer: MasterAnswer, now: datetime
 ) -> LogStatus:
     """Combine what the job, the table and the master say."""
     is_running = run is not None and run.is_live(now)
@@ -168,7 +168,7 @@ def status_of(
     lag = None if bounds is None else max(0, bounds.end - reached(position, bounds))
     until_loss_bytes, until_loss_s = _until_loss(facts, answer.view, state)
     return LogStatus(
-        id=str(master.log_id),
+        id=str(master.id),
         role=master.role,
         master=master.place,
         **_election(facts, answer.view),
@@ -180,7 +180,7 @@ def status_of(
         acknowledged_by_master=answer.acknowledged,
         master_minimum=None if bounds is None else bounds.start,
         master_maximum=None if bounds is None else bounds.end,
-        **lags(lag, master.log_id),
+        **lags(lag, master.id),
         lag_s=lag_s(lag, run if is_running else None, now),
         until_loss_bytes=until_loss_bytes,
         until_loss_s=until_loss_s,
@@ -229,9 +229,9 @@ def last_run(warehouse: str, log_id: str) -> RunState | None:
         return None
 
 
-def _ask(master: MasterLog) -> MasterAnswer:
+def _ask(master: Master) -> MasterAnswer:
     try:
-        return MasterAnswer(master.look(), master.acknowledged_by_master())
+        return MasterAnswer(master.look(), master.acknowledged_by_master().get(master.id))
     except (MasterError, LogError) as error:
         return MasterAnswer(error=str(error))
 

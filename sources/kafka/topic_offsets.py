@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sources.bounds import held_from
 from sources.errors import ConfigurationError, OffsetOutOfRange
-from sources.kafka.held import check_position
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class TopicOffsets:
         found: dict[int, OffsetOutOfRange] = {}
         for number in sorted({*self.next, *bounds.held}):
             try:
-                check_position(number, self.at(number), bounds.held, log=partition_log(log, number))
+                held_from(self.at(number), bounds.held.get(number), log=partition_log(log, number))
             except OffsetOutOfRange as error:
                 found[number] = error
         return found

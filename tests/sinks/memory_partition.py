@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import LogtwinError, Recreated, Rewritten
-from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths, located
+from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
-from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
-from sources.offsets import LogId, Offset, OffsetRange
-from tests.sinks.memory_master import Peaceful, RecordingSession
+from sources.kafka.log import TRAITS
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, TimeIsUp
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.records import KAFKA_SCHEMA
+from sources.sole_log import PlainLog
 
 ORDERS = LogId("kafka", "prod/orders")
 TOPIC_ID = "11111111-2222-3333-4444-555555555555"
@@ -26,7 +27,7 @@ FIRST_SENT = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPartition(Peaceful):
+class MemoryPartition(PlainLog):
     """Records at `offsets`, of a log that ends at `end`; everything about one follows from its offset.
 
     A leader stays for ten offsets, so the epoch of an offset is a tenth of the one before it. `topic_id` is the id of
@@ -46,15 +47,8 @@ class MemoryPartition(Peaceful):
     patience_s: float | None = None
     asked: list[tuple[OffsetRange, int | None]] = field(default_factory=list, compare=False)
 
-    has_free_offsets = True
-    cuts_at_records = True
-    cuts_batches = True
+    traits = TRAITS
     place = "memory:9092"
-    role = "consumer"
-    proves_all = False
-    overrules = False
-    restored_from = tuple(UNLOCATED_SCHEMA.names)
-    measured_by = ("key", "value", "headers")
 
     @classmethod
     def like(cls, other: MemoryPartition, **more: Any) -> Self:
@@ -89,8 +83,8 @@ class MemoryPartition(Peaceful):
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.end))
 
-    def look(self) -> MasterView:
-        return MasterView(role=None, bounds=self.bounds(), retention=None)
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
 
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size * self.record_bytes
@@ -122,12 +116,6 @@ class MemoryPartition(Peaceful):
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return canonical_lengths(records)
-
-    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
-        return None
-
-    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        return MarkedSession()
 
     def _check_identity(self) -> None:
         if self.known.identity not in (None, self.topic_id):
@@ -195,15 +183,3 @@ class SlowPartition(MemoryPartition):
             yield self.chunk(covered)
         if most < len(pieces):
             raise TimeIsUp
-
-
-class MarkedSession(RecordingSession):
-    """Remembers the epochs, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.positions: list[PartitionPosition] = []
-
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        super().acknowledge(committed, mark)
-        self.positions.append(PartitionPosition(committed, mark))

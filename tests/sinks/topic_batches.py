@@ -15,10 +15,10 @@ from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG
 from sources.master import Planned, PlannedSplit
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.sinks.batches import rows
-from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MarkedSession, MemoryPartition
+from tests.sinks.memory_master import RecordingSession
+from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MemoryPartition
 
 Batch = Mapping[int, tuple[int, int]]
 """A range of each partition, by number."""
@@ -48,7 +48,7 @@ class Twin:
         self._lake = lake
         self._topic = next(iter(partitions.values())).topic
         self.steps: list[BatchStep] = []
-        self.sessions = {number: MarkedSession() for number in partitions}
+        self.sessions = {number: RecordingSession() for number in partitions}
         writer = this_writer()
         self.replicas = {
             number: Replica(spark, str(lake), master, self.sessions[number], writer)

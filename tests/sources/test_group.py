@@ -16,7 +16,7 @@ from pipeline.job.batch_plan import planned_in
 from sources.datasource import LogtwinDataSource, register
 from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, SegmentError, find_error
 from sources.group import standing
-from sources.group.lookout import LogLookout
+from sources.group.lookout import Lookout
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, GroupReader, GroupSource
@@ -128,7 +128,7 @@ def test_the_cores_are_for_the_logs_with_the_most_to_read(tmp_path: Path) -> Non
     logs = {log_id: ScriptedLog(log_id) for log_id in (A, B, C, "dister/d")}
     given = options_of([{"id": log_id, "path": "there"} for log_id in logs], tmp_path, cores=4)
     options = parse_options(GroupOptions, given, where="test")
-    reader = GroupReader([LogLookout(log.log, EARLIEST) for log in logs.values()], options)
+    reader = GroupReader([Lookout(log.master, EARLIEST) for log in logs.values()], options)
     batches = {A: span(0, 700), B: span(0, 200), C: span(0, 100), "dister/d": span(0, 10**9)}
     found = [row.log_id for row in rows(reader, GroupOffset(1, batches))]
     assert {log_id: found.count(log_id) for log_id in logs} == {A: 3, B: 1, C: 1, "dister/d": 1}
