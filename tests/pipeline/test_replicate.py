@@ -51,7 +51,7 @@ def test_an_unforeseen_error_ends_its_own_log_only(
     def fail(*_: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(job.logs[1], "_claim", fail)
+    monkeypatch.setattr(job.logs[1]._logs, "claim", fail)
     monkeypatch.setattr(job.logs[2], "_ask_master", fail)
     job.start()
     with pytest.raises(LogtwinError, match="unforeseen"):

@@ -289,21 +289,19 @@ class Failing(MemoryMaster):
 
 
 class RecordingSession:
-    """Remembers what was acknowledged of its only log, and for how many batches it made way."""
+    """Remembers what was acknowledged, call by call, and for how many batches it made way."""
 
     failure: LogtwinError | None = None
 
     def __init__(self) -> None:
-        self.told: list[Committed] = []
-        self.promises: list[Offset] = []
+        self.calls: list[Mapping[LogId, Committed]] = []
         self.readings = 0
-        self._acknowledged: Mapping[LogId, Offset] = {}
         self.is_closed = False
 
     @property
     def state(self) -> SessionState:
         connected_since = None if self.is_closed else FIRST_STORED
-        told = self.promises[-1] if self.promises else None
+        told = Offset(sum(self.acknowledged.values())) if self.calls else None
         return SessionState(told, connected_since, reconnects=0, last_error=None)
 
     @contextmanager
@@ -312,14 +310,19 @@ class RecordingSession:
         yield
 
     @property
+    def told(self) -> list[Committed]:
+        return [committed for call in self.calls for committed in call.values()]
+
+    @property
+    def promises(self) -> list[Offset]:
+        return [committed.offset for committed in self.told]
+
+    @property
     def acknowledged(self) -> Mapping[LogId, Offset]:
-        return self._acknowledged
+        return {log_id: committed.offset for call in self.calls for log_id, committed in call.items()}
 
     def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
-        ((log_id, committed),) = positions.items()
-        self._acknowledged = {log_id: committed.offset}
-        self.told.append(committed)
-        self.promises.append(committed.offset)
+        self.calls.append(positions)
 
     def close(self) -> None:
         self.is_closed = True

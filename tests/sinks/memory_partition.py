@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -16,10 +16,12 @@ from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.kafka.log import TRAITS
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, TimeIsUp
-from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.master import NOTHING_KNOWN, Asked, Chunk, Damage, Holding, Known, MasterView, Session, TimeIsUp
+from sources.metadata import FetchedMetadata
+from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.records import KAFKA_SCHEMA
 from sources.sole_log import PlainLog
+from tests.sinks.memory_master import RecordingSession
 
 ORDERS = LogId("kafka", "prod/orders")
 TOPIC_ID = "11111111-2222-3333-4444-555555555555"
@@ -70,7 +72,7 @@ class MemoryPartition(PlainLog):
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         after = self.known.mark if self.known.offset == owned.start else None
         self.asked.append((owned, after))
-        self._check_identity()
+        self.check_identity()
         check_within(owned, self.bounds())
         if after not in (None, epoch_before(owned.start)):
             raise Rewritten("another history", offset=owned.start, expected=after, found=epoch_before(owned.start))
@@ -117,7 +119,7 @@ class MemoryPartition(PlainLog):
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return canonical_lengths(records)
 
-    def _check_identity(self) -> None:
+    def check_identity(self) -> None:
         if self.known.identity not in (None, self.topic_id):
             raise Recreated("another topic", log=self.log_id, expected=self.known.identity, found=self.topic_id)
 
@@ -183,3 +185,49 @@ class SlowPartition(MemoryPartition):
             yield self.chunk(covered)
         if most < len(pieces):
             raise TimeIsUp
+
+
+@dataclass(frozen=True)
+class MemoryTopic:
+    """The `sources.master.Master` of `partitions`, all of one topic. `checked` is whose history was asked for."""
+
+    partitions: dict[int, MemoryPartition]
+    session: RecordingSession = field(default_factory=RecordingSession)
+    checked: list[Mapping[LogId, Known]] = field(default_factory=list)
+
+    id = ORDERS
+    traits = TRAITS
+    place = "memory:9092"
+    role = "consumer"
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
+
+    def counted_for_s(self) -> None:
+        """Nobody counts."""
+
+    def is_waited_for(self) -> bool:
+        return False
+
+    def held(self, asked: Mapping[LogId, Asked]) -> Mapping[LogId, Holding]:
+        for log_id, one in asked.items():
+            self.log(log_id).continuing(Known(one.identity)).check_identity()
+        return {one.log_id: Holding(one.bounds(), one.topic_id) for one in self.partitions.values()}
+
+    def look(self) -> MasterView:
+        return MasterView(role=None, bounds=OffsetRange(Offset(0), Offset(0)), retention=None)
+
+    def log(self, log_id: LogId) -> MemoryPartition:
+        return self.partitions[topic_and_number(log_id)[1]]
+
+    def check_history(self, known: Mapping[LogId, Known]) -> None:
+        self.checked.append(known)
+
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        return self.session
+
+    def acknowledged_by_master(self) -> Mapping[LogId, Offset]:
+        return self.session.acknowledged
+
+    def metadata(self) -> Iterator[FetchedMetadata]:
+        return iter(())
