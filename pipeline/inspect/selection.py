@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pipeline.config.configuration import Config
+from pipeline.inspect.topics_held import held_topics
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
 from sources.master import Known, MasterLog
@@ -80,9 +81,6 @@ def subjects(config: Config, log: str | None = None) -> Iterator[ConfiguredLog]:
 def _all(config: Config) -> Iterator[ConfiguredLog]:
     for options in config.logs:
         yield ConfiguredLog.alone(options)
-    if config.topics:
-        from pipeline.inspect.topics_held import held_topics
-
-        for topic in held_topics(config):
-            for log_id, state in topic.partitions():
-                yield ConfiguredLog(topic.options, log_id, state.identity)
+    for topic in held_topics(config):
+        for log_id, state in topic.partitions():
+            yield ConfiguredLog(topic.options, log_id, state.identity)

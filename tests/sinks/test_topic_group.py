@@ -62,9 +62,8 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
     assert twin.version() == before + 1
     assert twin.steps == [BatchStep.FILES, BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER]
     assert twin.offsets == {0: 25, 1: 10, 2: 20}
-    assert {number: session.told for number, session in twin.sessions.items()} == {
-        0: [at(25)], 1: [at(10)], 2: [at(20)],
-    }  # fmt: skip
+    told = {partition_log(ORDERS, number): at(offset) for number, offset in ((0, 25), (1, 10), (2, 20))}
+    assert twin.session.calls == [told]  # by one call for all
     # an overlap in one, a replay in another, one that is not in it, one that was added later
     topic = {**TOPIC, 3: MemoryPartition(3, (3, 4), 40)}
     later = Twin(plain, tmp_path, topic).opened()

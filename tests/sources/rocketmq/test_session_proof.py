@@ -52,6 +52,7 @@ def test_nothing_is_promised_to_a_master_that_is_not_proven(error: Exception) ->
     with ScriptedMaster(stay) as master, session_of(Known(master.address), prove=prove) as session:
         session.acknowledge(up_to(100))
         assert eventually(lambda: str(error) in (session.state.last_error or ""))
+        assert session.failure is (error if isinstance(error, Rewritten) else None)  # no other disproves the master
         master.await_connection(1).await_report_of(100)
     assert proofs == [True, True, True]
     assert len(master.connections) == 1
