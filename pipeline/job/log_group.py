@@ -30,9 +30,10 @@ from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
 from sources.group import standing
+from sources.group.offsets import GroupOffset
+from sources.group.plan import planned
 from sources.group.standing import Standing
 from sources.group.stream import logs_options
-from sources.master import Planned
 
 log = logging.getLogger(__name__)
 
@@ -65,9 +66,9 @@ class LogGroup:
         options = {
             **logs_options([one.options for one in members]),
             "standing": str(self._folder / "standing.json"),
-            "cores": str(spark.sparkContext.defaultParallelism),
             "triggerIntervalS": str(config.trigger_interval_s),
         }
+        self._cores = spark.sparkContext.defaultParallelism
         self._stream = Stream(spark, table.name, options, self._apply)
         self._has_begun = False
         self._said: Standing | None = None
@@ -128,7 +129,7 @@ class LogGroup:
         )
         checkpoint = self._folder / f"checkpoint-{time.monotonic_ns()}"
         try:
-            self._stream.start(checkpoint.as_uri(), trigger)
+            self._stream.start(checkpoint, trigger)
         except LogtwinError as error:
             self._note(error)
 
@@ -174,10 +175,12 @@ class LogGroup:
                 return None
             return {one.id: one.turn for one in read}
 
-    def _apply(self, planned: Sequence[Planned]) -> None:
+    def _apply(self, batch: GroupOffset) -> None:
         with _all_held(self._read()) as members:
+            # a log that has left the group since the batch was planned is planned again when it is back
             replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
-            outcomes = self._group.apply(planned, replicas)
+            masters = {log_id: replica.master for log_id, replica in replicas.items()}
+            outcomes = self._group.apply(planned(batch, masters, self._cores), replicas)
             for one in members:
                 found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
                 one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])

@@ -73,6 +73,10 @@ class Replica:
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
 
+    @property
+    def master(self) -> MasterLog:
+        return self._master
+
     def speak_through(self, session: Session) -> None:
         """Acknowledge in another session from now on: the replica went back."""
         self._session = session

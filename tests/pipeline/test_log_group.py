@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -22,6 +23,7 @@ from sinks.batch.result import BatchResult
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import standing
+from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
@@ -43,7 +45,7 @@ class Query:
     def load(self) -> None:
         pass
 
-    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+    def start(self, checkpoint: Path, trigger: Mapping[str, object]) -> None:
         self.started += 1
         self.is_started = True
 
@@ -80,7 +82,7 @@ class Member:
         self.phase = Phase.RUNNING
         self.turn = 1
         self.in_use = threading.Lock()
-        self.replicas = {one: object() for one in logs or (log_id,)}
+        self.replicas = {one: SimpleNamespace(master=None) for one in logs or (log_id,)}
         self.taken: list[BatchResult] = []
         self.noted: LogtwinError | None = None
 
@@ -122,7 +124,7 @@ class Made:
 
     def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
         self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
-        self.group._apply(())
+        self.group._apply(GroupOffset(1))
 
     def listed(self) -> dict[str, int]:
         said = standing.read(self.query.options["standing"])
