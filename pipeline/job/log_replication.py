@@ -24,6 +24,7 @@ from sinks.batch.replica import Replica
 from sinks.state.opening import Opening
 from sources.bounds import check_within
 from sources.errors import FailedOver, LogtwinError
+from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import MasterLog, Session
 from sources.metadata import FetchedMetadata
@@ -51,7 +52,7 @@ class LogReplication(Replication):
         )
         self._options = options
         self._log: MasterLog = open_log(options)
-        self._watch = MasterWatch(self._log, among=len(config.logs))
+        self._watch = MasterWatch(self._log.look)
         self._session: Session = self._log.open_session(self._prove_master)
         self._replica = Replica(spark, config.warehouse, self._log, self._session, self._writer)
         self._losses = LossRecord(options.on_loss, self._mend, overrules=self._log.overrules)
@@ -98,7 +99,7 @@ class LogReplication(Replication):
         counted_for_s = self._log.counted_for_s()
         if counted_for_s is not None:
             check_alone(self._config.warehouse, self._log_id, self._writer.run, counted_for_s, self._publisher.before)
-        self._watch.ask(self._position(), time.monotonic())
+        self._ask_bounds()
         self._opening.open(self._replica)
         self._replica.follow()
         return self._replica.position()
@@ -123,8 +124,17 @@ class LogReplication(Replication):
         if start < end:
             self.took([self._replica.bring(OffsetRange(start, end))])
 
+    def _ask_bounds(self) -> None:
+        known = self._watch.bounds
+        held = self._log.bounds(None if known is None else known.end)
+        self._watch.begin({self.id: held}, self._position(), time.monotonic())
+
+    def hear(self, seen: Seen, now_s: float) -> None:
+        if (one := seen.get(self.id)) is not None and one.turn == self.turn:
+            self._watch.hear({self.id: one.held}, self._position(), now_s)
+
     def _ask_master(self, now_s: float) -> None:
-        self._watch.poll(self._position(), now_s)
+        self._watch.poll(now_s)
 
     def _disproof(self) -> LogtwinError | None:
         return self._other_master
@@ -142,7 +152,9 @@ class LogReplication(Replication):
             raise
 
     def _meet(self, error: LogtwinError) -> bool:
-        return self._losses.meet(self._by_epochs(error), LostLog(self._replica, self._watch, self._position()))
+        return self._losses.meet(
+            self._by_epochs(error), LostLog(self._replica, self._watch, self._ask_bounds, self._position())
+        )
 
     def _by_epochs(self, error: LogtwinError) -> LogtwinError:
         """`error`, or the fail-over that caused it. Raises what keeps the master from answering."""

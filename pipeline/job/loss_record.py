@@ -40,15 +40,17 @@ class Lost(Protocol):
 class LostLog:
     """A log of its own that a loss ended."""
 
-    def __init__(self, replica: Replica, watch: MasterWatch, position: Offset | None) -> None:
+    def __init__(self, replica: Replica, watch: MasterWatch, ask: Callable[[], None], position: Offset | None) -> None:
+        """`ask` brings `watch` up to date, or raises LogtwinError."""
         self.position = position
         self._watch = watch
+        self._ask = ask
         self.skip = replica.skip
         self.report = replica.report
 
     def bounds(self) -> OffsetRange | None:
         with suppress(LogtwinError):
-            self._watch.ask(self.position, time.monotonic())
+            self._ask()
         return self._watch.bounds
 
 

@@ -40,6 +40,7 @@ from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
 from sinks.state.opening import Opening
 from sources.errors import LogtwinError, WorkerLost
+from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset
@@ -147,6 +148,10 @@ class Replication(ABC):
     @abstractmethod
     def progress(self) -> Progress:
         """The progress now. From any thread."""
+
+    @abstractmethod
+    def hear(self, seen: Seen, now_s: float) -> None:
+        """Take what the planner has `seen` of its logs, or of others; not while it is being started."""
 
     @abstractmethod
     def _claim(self) -> Offset | None:

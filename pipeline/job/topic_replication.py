@@ -21,20 +21,20 @@ from pipeline.job.loss_policy import explained
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.master_watch import MasterWatch
 from pipeline.job.replication import Replication
-from pipeline.job.topic_watch import WatchedTopic
 from pipeline.monitoring.display import held_back_by_transaction
 from pipeline.monitoring.progress import PartitionProgress, Progress
 from sinks.batch.replica import Replica, begin_together
 from sinks.state.opening import Opening
 from sinks.state.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
+from sources.group.seen import Seen
 from sources.kafka.log import RECORD_BYTES, KafkaLog
 from sources.kafka.metadata import fetched, held_back
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master_topic import PartitionPosition, TopicSession
+from sources.master_topic import PartitionPosition, TopicSession, partition_log
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import LATEST
@@ -59,8 +59,8 @@ class TopicReplication(Replication):
         super().__init__(spark, config, log_id, available_now=available_now, take_over=take_over, opening=opening)
         self._options = options
         self._topic: KafkaTopic = open_topic(options)
-        self._watched = WatchedTopic(self._topic)
-        self._watch = MasterWatch(self._watched)
+        self._topic_id: uuid.UUID | None = None
+        self._watch = MasterWatch()
         self._session: TopicSession = self._topic.open_session()
         self._replicas: Mapping[int, Replica] = {}
         self._losses = LossRecord(options.on_loss)
@@ -83,7 +83,7 @@ class TopicReplication(Replication):
         session, acknowledged = self._session.state, self._session.acknowledged
         offsets = self._offsets()
         position = _sum(offsets)
-        bounds, held = self._watch.bounds, self._watched.newest
+        bounds = self._watch.bounds
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return self._progress(
             role=self._options.role,
@@ -97,7 +97,7 @@ class TopicReplication(Replication):
             lag_s=self._watch.lag_s(position, time.monotonic()),
             until_loss=None,
             incidents=self._losses.counts,
-            partitions=_partitions(held, offsets, acknowledged),
+            partitions=_partitions(self._held(), offsets, acknowledged),
         )
 
     def _claim(self) -> Offset | None:
@@ -109,7 +109,7 @@ class TopicReplication(Replication):
             held = topics_held(self._config.warehouse).get(self._log_id, {})
             # A partition that was claimed but has no position counts as new: `_add` starts it.
             self._replicas = self._opened(number for number, one in held.items() if one.offset is not None)
-        self._watched.topic_id = self._identity()
+        self._topic_id = self._identity()
         return _sum(self._offsets())
 
     def _identity(self) -> uuid.UUID | None:
@@ -127,12 +127,10 @@ class TopicReplication(Replication):
         return uuid.UUID(found[0]) if found else None
 
     def _resume(self) -> None:
-        self._watch.ask(_sum(self._offsets()), time.monotonic())
-        if self._watched.newest is not None:
-            self._add(self._watched.newest)
+        self._add(self._ask_bounds())
         positions = self._positions()
-        if self._watched.topic_id is not None:
-            self._topic.check_history(self._watched.topic_id, positions)
+        if self._topic_id is not None:
+            self._topic.check_history(self._topic_id, positions)
         # What the table holds may be acknowledged at once: the group's lag is right before any new record comes.
         self._session.acknowledge(positions)
 
@@ -169,15 +167,34 @@ class TopicReplication(Replication):
                 self._log_id, ", ".join(map(str, added)), len(self._replicas),
             )  # fmt: skip
         self._replicas = {**self._replicas, **added}
-        self._watched.topic_id = bounds.topic_id
+        self._topic_id = bounds.topic_id
+
+    def _ask_bounds(self) -> TopicBounds:
+        """Ask what the topic holds now. Raises Recreated if another topic has its name, and as `KafkaTopic.bounds`."""
+        found = self._topic.bounds(self._topic_id)
+        held = {str(partition_log(self._log_id, number)): one for number, one in found.held.items()}
+        self._watch.begin(held, _sum(self._offsets()), time.monotonic())
+        return found
+
+    def hear(self, seen: Seen, now_s: float) -> None:
+        known = self._watch.held
+        held = {log_id: seen[log_id].held for log_id in known if log_id in seen and seen[log_id].turn == self.turn}
+        number = len(known)  # partitions are numbered from 0, and the topic may have more by now
+        while (added := seen.get(str(partition_log(self._log_id, number)))) is not None:
+            held[str(partition_log(self._log_id, number))] = added.held
+            number += 1
+        self._watch.hear(held, _sum(self._offsets()), now_s)
+
+    def _held(self) -> dict[int, OffsetRange]:
+        """What the topic held of each partition, as far as is known."""
+        return {int(log_id.rpartition("/")[2]): one for log_id, one in self._watch.held.items()}
 
     def _ask_master(self, now_s: float) -> None:
-        self._watch.poll(_sum(self._offsets()), now_s)
-        newest = self._watched.newest
-        if newest is None or newest.held.keys() <= self._replicas.keys() or not self.in_use.acquire(blocking=False):
+        """Add the partitions that the planner has seen and the replica has not."""
+        if self._held().keys() <= self._replicas.keys() or not self.in_use.acquire(blocking=False):
             return
         try:
-            self._add(newest)
+            self._add(self._ask_bounds())
         except LogtwinError as error:
             self.note(error)
         finally:
@@ -188,7 +205,7 @@ class TopicReplication(Replication):
 
     def _meet(self, error: LogtwinError) -> bool:
         passed = [
-            self._losses.meet(one, LostPartition(self._replicas[number], self._watched, number, one))
+            self._losses.meet(one, LostPartition(self._replicas[number], self._held().get(number), one))
             for number, one in self._losses_of(error).items()
         ]
         return bool(passed) and all(passed)
@@ -201,7 +218,7 @@ class TopicReplication(Replication):
         """
         if isinstance(error, OffsetOutOfRange):
             with suppress(LogtwinError):
-                self._watched.ask()  # the topic's retention goes on meanwhile
+                self._ask_bounds()  # the topic's retention goes on meanwhile
             if found := self._not_held():
                 return found
         number_of = {str(one.log_id): number for number, one in self._replicas.items()}
@@ -209,10 +226,11 @@ class TopicReplication(Replication):
         return dict.fromkeys(self._holding(), error) if named is None else {named: error}
 
     def _not_held(self) -> dict[int, LogtwinError]:
-        held = self._watched.newest
-        if held is None:
+        held = self._held()
+        if self._topic_id is None or not held:
             return {}
-        found = TopicOffsets(held.topic_id, self._offsets()).not_held(held, self._log_id)
+        bounds = TopicBounds(self._topic_id, held)
+        found = TopicOffsets(self._topic_id, self._offsets()).not_held(bounds, self._log_id)
         return {number: error for number, error in found.items() if number in self._replicas}
 
     def _holding(self) -> list[int]:
@@ -249,10 +267,10 @@ class TopicReplication(Replication):
 class LostPartition:
     """A partition whose `error` has ended the topic."""
 
-    def __init__(self, replica: Replica, watched: WatchedTopic, number: int, error: LogtwinError) -> None:
+    def __init__(self, replica: Replica, held: OffsetRange | None, error: LogtwinError) -> None:
+        """`held` is what the partition held at the last look."""
         self._replica = replica
-        self._watched = watched
-        self._number = number
+        self._held = held
         self._is_another = isinstance(error, Recreated)
         self.skip = replica.skip
         self.report = replica.report
@@ -262,11 +280,8 @@ class LostPartition:
         return self._replica.position()
 
     def bounds(self) -> OffsetRange | None:
-        """What the partition held at the last look; nothing if the topic was created again."""
-        if self._is_another:
-            return OffsetRange(Offset(0), Offset(0))
-        held = self._watched.newest
-        return None if held is None else held.held.get(self._number)
+        """What the partition holds; nothing if the topic was created again."""
+        return OffsetRange(Offset(0), Offset(0)) if self._is_another else self._held
 
 
 def _sum(offsets: Mapping[int, Offset]) -> Offset | None:
@@ -275,10 +290,9 @@ def _sum(offsets: Mapping[int, Offset]) -> Offset | None:
 
 
 def _partitions(
-    held: TopicBounds | None, offsets: Mapping[int, Offset], acknowledged: Mapping[int, Offset]
+    known: Mapping[int, OffsetRange], offsets: Mapping[int, Offset], acknowledged: Mapping[int, Offset]
 ) -> dict[int, PartitionProgress]:
     """The progress of each partition that the topic or the replica has."""
-    known = {} if held is None else held.held
     return {
         number: PartitionProgress(
             minimum=known[number].start if number in known else None,

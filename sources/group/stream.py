@@ -6,7 +6,8 @@ option                meaning
 ``logs``              JSON: a list of objects, each with the options of one log (`sources.options.ReadOptions`), named
                       as in the configuration; all logs that the job may ever list
 ``topics``            the same for topics (`sources.kafka.options.ReplicatedTopicOptions`); their partitions are logs
-``standing``          the file in which the job says which of them to read now (`sources.group.standing`)
+``standing``          the file in which the job says which of them to read now (`sources.group.standing`); beside it
+                      the planner says what their masters hold (`sources.group.seen`)
 ``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
 ``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
                       interval if that is shorter
@@ -35,6 +36,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from sources.errors import ConfigurationError, across_processes
 from sources.group.lookout import LogLookout, Lookout
 from sources.group.offsets import GroupOffset
+from sources.group.seen import Teller
 from sources.group.watch import GroupWatch, Pace
 from sources.options import ReadOptions, parse_options
 from sources.registry import open_log
@@ -162,6 +164,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookouts = lookouts
         self._options = options
         self._watch: GroupWatch | None = None
+        self._teller: Teller | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return GroupOffset(0).to_json()
@@ -189,5 +192,11 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _watching(self) -> GroupWatch:
         if self._watch is None:
-            self._watch = GroupWatch(self._lookouts, self._options.standing, self._options.pace)
+            self._teller = Teller(self._lookouts, self._options.standing)
+            self._teller.start()
+            self._watch = GroupWatch(self._teller.lookouts, self._options.standing, self._options.pace)
         return self._watch
+
+    def stop(self) -> None:
+        if self._teller is not None:
+            self._teller.stop()

@@ -12,7 +12,7 @@ from sources.kafka.held import check_position
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.master_topic import topic_and_number
+from sources.master_topic import partition_log, topic_and_number
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import parse_options
 
@@ -28,10 +28,14 @@ class TopicLookout:
         return KafkaLog(topic=self._topic, number=number) if topic == self._topic.log_id else None
 
     def look(self, wanted: Mapping[str, LookRequest]) -> Found:
-        """Look. Raises Recreated if the topic is not the one that the positions are of, and as `KafkaTopic.bounds`."""
+        """Look, also at partitions that are not `wanted`: the job may not know of them yet.
+
+        Raises Recreated if the topic is not the one that the positions are of, and as `KafkaTopic.bounds`.
+        """
         identity = next((one.place.identity for one in wanted.values() if one.place.identity is not None), None)
         held = self._topic.bounds(None if identity is None else uuid.UUID(identity)).held
-        return {log_id: self._seen(log_id, one, held) for log_id, one in wanted.items()}
+        others = {str(partition_log(self._topic.log_id, at)): LookResult(one, one.start) for at, one in held.items()}
+        return others | {log_id: self._seen(log_id, one, held) for log_id, one in wanted.items()}
 
     def is_waited_for(self) -> bool:
         """Return False: no producer waits for a consumer group."""

@@ -76,6 +76,8 @@ class InProcess:
                 at = then
         except LogtwinError as error:
             self._failure = error
+        finally:
+            reader.stop()
 
 
 also_with_spark = pytest.mark.parametrize(

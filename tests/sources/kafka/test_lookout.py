@@ -54,11 +54,13 @@ def test_its_logs_are_the_partitions_of_its_topic() -> None:
     assert (lookout.is_waited_for(), lookout.may_begin_later) == (False, True)
 
 
-def test_all_that_is_asked_about_is_seen_by_one_connection(play: Play) -> None:
+def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
+    """Also those that nobody asks about: they may be new."""
     cluster = play(*HELD)
     found = a_lookout().look(asked({0: 4, 2: 15}))
     assert found == {
         "kafka/c/t/0": LookResult(span(0, 10), Offset(4)),
+        "kafka/c/t/1": LookResult(span(3, 13), Offset(3)),
         "kafka/c/t/2": LookResult(span(5, 15), Offset(15)),
     }
     assert (cluster.connections, cluster.is_done) == (1, True)
