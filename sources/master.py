@@ -32,55 +32,24 @@ if TYPE_CHECKING:
     from sources.metadata import FetchedMetadata
 
 
-def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": comment})
-
-
-RANGES_SCHEMA = pa.schema(
-    [
-        _field("log_id", pa.string(), "which log"),
-        _field("batch_start", pa.int64(), "the batch that the split belongs to, half-open"),
-        _field("batch_end", pa.int64(), "its end"),
-        _field("split_start", pa.int64(), "the split: one task reads the records that start in it"),
-        _field("split_end", pa.int64(), "its end"),
-        _field("error", pa.string(), "null of a split; else why the log has none: `LogtwinError.token`, and no ranges"),
-    ]
-)
-"""What to read, one row per split, and what kept a log from being planned: the rows of a batch of many logs."""
-
-
 @dataclass(frozen=True, slots=True)
 class PlannedSplit:
-    """A row of RANGES_SCHEMA: one task reads the records of `log_id` that start in `owned`, a part of `batch`."""
+    """One task reads the records of `log_id` that start in `owned`, a part of `batch`."""
 
     log_id: str
     batch: OffsetRange
     owned: OffsetRange
 
-    def as_row(self) -> tuple[str | int | None, ...]:
-        """Return the values in the schema's order."""
-        return (self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end, None)
-
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """A row of RANGES_SCHEMA: because of `error`, nothing of `log_id` can be planned until somebody handles it."""
+    """Because of `error`, nothing of `log_id` can be planned until somebody handles it."""
 
     log_id: str
     error: LogtwinError
 
-    def as_row(self) -> tuple[str | int | None, ...]:
-        """Return the values in the schema's order."""
-        return (self.log_id, None, None, None, None, self.error.token())
-
 
 Planned = PlannedSplit | PlanFailed
-
-
-def as_batch(planned: Iterable[Planned]) -> pa.RecordBatch:
-    """Return `planned` as rows of RANGES_SCHEMA, in order; there may be none."""
-    columns = list(zip(*(one.as_row() for one in planned), strict=True)) or [()] * len(RANGES_SCHEMA)
-    return pa.record_batch([list(column) for column in columns], schema=RANGES_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,8 +28,9 @@ from sinks.state.opening import Opening
 from sinks.state.topic_states import take_apart, topics_held
 from sources.bounds import held_from
 from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending
+from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
-from sources.master import Asked, Holding, MasterView
+from sources.master import Asked, Holding
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
@@ -43,8 +44,7 @@ _NOTHING = OffsetRange(Offset(0), Offset(0))
 class ReplicatedLogs:
     """The logs of the master that `options` describe. Driver only.
 
-    `replicas` are those that are known so far, by log id; they change from one thread at a time. `held` is what the
-    master held of each log when it was asked last.
+    `replicas` are those that are known so far, by log id; they change from one thread at a time.
     """
 
     def __init__(self, spark: SparkSession, config: Config, options: FollowedOptions, opening: Opening) -> None:
@@ -54,10 +54,9 @@ class ReplicatedLogs:
         self._opening = opening
         self.master = open_master(options)
         self._gains_logs = self.master.traits.gains_logs
-        self.watch = MasterWatch(self, among=len(config.logs))
+        self.watch = MasterWatch(self.master.look)
         self.session = self.master.open_session(self._prove_in_turn)
         self.losses = LossRecord(options.on_loss, self._mend, overrules=self.master.traits.overrules)
-        self.held: Mapping[LogId, Holding] = {}
         self.replicas: Mapping[str, Replica] = {} if self._gains_logs else self._replicas([self.master.id])
 
     @property
@@ -87,7 +86,7 @@ class ReplicatedLogs:
         """The progress of each partition that the master or the replica has, at `offsets`; none of a log of its own."""
         if not self._gains_logs:
             return {}
-        held = {log_id: one.bounds for log_id, one in self.held.items()}
+        held = {LogId.parse(log_id): one for log_id, one in self.watch.held.items()}
         return {
             number: PartitionProgress(
                 minimum=held[log_id].start if log_id in held else None,
@@ -98,47 +97,51 @@ class ReplicatedLogs:
             for number, log_id in sorted((topic_and_number(log_id)[1], log_id) for log_id in {*held, *offsets})
         }
 
-    # What its watch asks
+    # What its master holds
 
-    def bounds(self, known: Offset | None = None) -> OffsetRange:
-        """The sums over all logs of what the master holds. A log that is added later begins at 0 and changes no sum.
+    def hear(self, seen: Seen, turn: int, now_s: float) -> None:
+        """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time."""
+        known = self.watch.held
+        held = {log_id: seen[log_id].held for log_id in known if log_id in seen and seen[log_id].turn == turn}
+        number = len(known)  # partitions are numbered from 0, and the topic may have more by now
+        while (
+            self._gains_logs and (added := seen.get(coming := str(partition_log(self.master.id, number)))) is not None
+        ):
+            held[coming] = added.held
+            number += 1
+        self.watch.hear(held, self.position(), now_s)
 
-        Raises what `Master.held` raises.
-        """
-        states = self.states
-        self.held = self.master.held({one.log_id: self._asked(one.log_id, states) for one in self.replicas.values()})
-        held = [one.bounds for one in self.held.values()]
-        return OffsetRange(Offset(sum(one.start for one in held)), Offset(sum(one.end for one in held)))
-
-    def look(self) -> MasterView:
-        """What the master says about itself."""
-        return self.master.look()
-
-    def _asked(self, log_id: LogId, states: Mapping[LogId, LogState]) -> Asked:
-        before = self.held.get(log_id)
-        identity = states[log_id].identity if log_id in states else None
-        return Asked(identity, seen_end=None if before is None else before.bounds.end)
-
-    def _ask(self) -> None:
-        self.watch.ask(self.position(), time.monotonic())
+    def _ask(self) -> Mapping[LogId, Holding]:
+        """Ask what the master holds now. Raises as `Master.held` does."""
+        states, before = self.states, self.watch.held
+        asked = {
+            one.log_id: Asked(
+                states[one.log_id].identity if one.log_id in states else None,
+                seen_end=before[log_id].end if log_id in before else None,
+            )
+            for log_id, one in self.replicas.items()
+        }
+        held = self.master.held(asked)
+        self.watch.begin({str(log_id): one.bounds for log_id, one in held.items()}, self.position(), time.monotonic())
+        return held
 
     # A start
 
     def claim(self) -> Offset | None:
         """Ask the master, and claim the logs that the replica has. Returns the position. Raises LogtwinError."""
-        self._ask()
+        held = self._ask()
         if self.replicas:
             self._opening.open(*self.replicas.values())
         elif self._gains_logs:
             take_apart(self._spark, self._config.warehouse, self.master.id)
-            held = topics_held(self._config.warehouse).get(self.master.id, {})
+            claimed = topics_held(self._config.warehouse).get(self.master.id, {})
             # A partition that was claimed but has no position counts as new: `add` starts it.
-            numbers = sorted(number for number, state in held.items() if state.offset is not None)
+            numbers = sorted(number for number, state in claimed.items() if state.offset is not None)
             self.replicas = self._opened(partition_log(self.master.id, number) for number in numbers)
         for one in self.replicas.values():
             one.follow()
         identity = self._identity()
-        if identity is not None and all(one.identity != identity for one in self.held.values()):
+        if identity is not None and all(one.identity != identity for one in held.values()):
             self._ask()  # it raises Recreated
         return self.position()
 
@@ -193,7 +196,7 @@ class ReplicatedLogs:
     @property
     def has_news(self) -> bool:
         """Whether the master has a log that has no replica yet."""
-        return any(str(log_id) not in self.replicas for log_id in self.held)
+        return not self.watch.held.keys() <= self.replicas.keys()
 
     def add(self) -> None:
         """Add the logs that the master has and the replica has not.
@@ -201,7 +204,7 @@ class ReplicatedLogs:
         A replica begins with one commit of all its logs, so that a crash cannot change where each starts. A log that
         comes later was therefore added to the master, and begins at 0. Raises LogtwinError.
         """
-        held = self.held
+        held = self._ask()
         added = self._opened(log_id for log_id in held if str(log_id) not in self.replicas)
         is_fresh = not self.replicas
         starts = {
@@ -259,7 +262,7 @@ class ReplicatedLogs:
         """
         if not self._gains_logs:
             return [(one, error) for one in self.replicas.values()]
-        if isinstance(error, OffsetOutOfRange) and self.held and (found := list(self._not_held())):
+        if isinstance(error, OffsetOutOfRange) and self.watch.held and (found := list(self._not_held())):
             return found
         named = self.replicas.get(str(error.log))
         return [
@@ -268,9 +271,8 @@ class ReplicatedLogs:
 
     def _not_held(self) -> Iterator[tuple[Replica, LogtwinError]]:
         for log_id, offset in self.offsets().items():
-            held = self.held.get(log_id)
             try:
-                held_from(offset, None if held is None else held.bounds, log=log_id)
+                held_from(offset, self.watch.held.get(str(log_id)), log=log_id)
             except OffsetOutOfRange as error:
                 yield self.replicas[str(log_id)], error
 
@@ -278,8 +280,7 @@ class ReplicatedLogs:
         """What its master holds of the log, by the last answer; nothing if another log has the name now."""
         if isinstance(error, Recreated) and replica.state is not None and replica.state.identity is not None:
             return _NOTHING
-        found = self.held.get(replica.log_id)
-        return None if found is None else found.bounds
+        return self.watch.held.get(str(replica.log_id))
 
     def _by_epochs(self, replica: Replica, error: LogtwinError) -> LogtwinError:
         """`error`, or the fail-over that caused it. Raises what keeps the master from answering."""

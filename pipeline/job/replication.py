@@ -39,6 +39,7 @@ from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
 from sinks.state.opening import Opening
 from sources.errors import LogtwinError, WorkerLost
+from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
 from sources.metadata import FetchedMetadata
 from sources.offsets import Offset
@@ -127,6 +128,10 @@ class Replication:
         """The positions of its logs, for the planner. Empty before they are open."""
         states = self._logs.states
         return {str(log_id): ReadingPlace(state.offset, self.turn, state.identity) for log_id, state in states.items()}
+
+    def hear(self, seen: Seen, now_s: float) -> None:
+        """Take what the planner has `seen` of its logs, or of others; not while it is being started."""
+        self._logs.hear(seen, self.turn, now_s)
 
     def progress(self) -> Progress:
         """The progress now. From any thread."""
@@ -227,7 +232,7 @@ class Replication:
 
     def _ask_master(self, now_s: float) -> None:
         """Ask the master what is due, and add the logs that it has gained. Raises nothing."""
-        self._logs.watch.poll(self._logs.position(), now_s)
+        self._logs.watch.poll(now_s)
         if not self._logs.has_news or not self.in_use.acquire(blocking=False):
             return
         try:

@@ -72,6 +72,10 @@ class Replica:
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
 
+    @property
+    def master(self) -> MasterLog:
+        return self._master
+
     def prove_master(self) -> None:
         """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""
         state = self._opened()

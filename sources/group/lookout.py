@@ -50,13 +50,19 @@ class Lookout:
         return self._master.log(wanted) if wanted.master == self._master.id else None
 
     def look(self, wanted: Mapping[str, LookRequest]) -> Found:
-        """Return what the master holds of each `wanted` log. Raises LogtwinError if one error concerns all of them."""
+        """Return what the master holds of its logs, also of those not `wanted`: the job may not know of them yet.
+
+        Raises LogtwinError if one error concerns all of them.
+        """
         asked = {
             LogId.parse(log_id): Asked(one.place.identity, one.place.position, one.known)
             for log_id, one in wanted.items()
         }
         held = self._master.held(asked)
-        return {str(log_id): self._seen(log_id, one.position, held.get(log_id)) for log_id, one in asked.items()}
+        others = {str(log_id): LookResult(one.bounds, one.bounds.start) for log_id, one in held.items()}
+        return others | {
+            str(log_id): self._result(log_id, one.position, held.get(log_id)) for log_id, one in asked.items()
+        }
 
     def is_waited_for(self) -> bool:
         """Whether producers wait for this replica. Raises as `Master.is_waited_for`."""
@@ -67,7 +73,7 @@ class Lookout:
         """Whether a log that was never read begins at whatever is oldest then; otherwise the first look decides."""
         return self._starting_offset == EARLIEST
 
-    def _seen(self, log_id: LogId, position: Offset | None, found: Holding | None) -> LookResult | LogtwinError:
+    def _result(self, log_id: LogId, position: Offset | None, found: Holding | None) -> LookResult | LogtwinError:
         held = None if found is None else found.bounds
         try:
             if position is not None or held is None:

@@ -17,6 +17,7 @@ from sinks.batch.replica import acknowledge
 from sinks.state.opening import Opening
 from sinks.state.topic_states import topics_held
 from sources.errors import BelowMinimum, MasterUnreachable, Recreated, RepairPending, Rewritten
+from sources.group.seen import UNLISTED, Sighting
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import Asked, Committed, Holding, Known, Master, Session
 from sources.offsets import LogId, Offset, OffsetRange
@@ -112,9 +113,10 @@ def test_a_log_that_comes_is_begun_at_its_first_record(opened: Opened) -> None:
     master = topic((3, 9))
     logs = begun(opened, master, starting_offset="latest")
     master.partitions[1] = MemoryPartition(1, tuple(range(7)), 7)
-    logs.bounds()
+    logs.hear({str(part(1)): Sighting(OffsetRange(Offset(0), Offset(7)), UNLISTED)}, 1, 0.0)
+    assert logs.has_news
     logs.add()
-    assert (logs.has_news, positions(logs)) == (False, {"0": 9, "1": 0})
+    assert positions(logs) == {"0": 9, "1": 0}
 
 
 def test_another_topic_of_this_name_is_found_before_anything_is_told(opened: Opened) -> None:
@@ -127,11 +129,12 @@ def test_another_topic_of_this_name_is_found_before_anything_is_told(opened: Ope
     assert not logs.meet(Recreated("another", log=ORDERS))
 
 
-def test_partitions_of_two_topics_wait_for_their_repair(opened: Opened) -> None:
+def test_partitions_of_two_topics_wait_for_their_repair(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     master = topic((0, 9))
     logs = begun(opened, master)
     master.partitions.update(topic((0, 9), (0, 9)).partitions)
-    logs.held = {log_id: replace(one, identity="another") for log_id, one in master.held({}).items()}
+    held = {log_id: replace(one, identity="another") for log_id, one in master.held({}).items()}
+    monkeypatch.setattr(logs, "_ask", lambda: held)
     logs.add()
     again = topic((0, 9), (0, 9))
     with pytest.raises(RepairPending, match=f"{TOPIC_ID}, another"):
@@ -205,6 +208,5 @@ def test_what_one_partition_lost_is_passed_there_and_the_others_stay(opened: Ope
 def test_a_loss_that_may_not_be_passed_stops_all_and_moves_none(opened: Opened) -> None:
     logs = begun(opened, topic((0, 9), (0, 9)))
     logs.master.partitions.update(topic((5, 9), (0, 9)).partitions)  # type: ignore[attr-defined]
-    logs.bounds()
     assert not logs.meet(BelowMinimum("gone", log=part(0), offset=0))
     assert positions(logs) == {"0": 0, "1": 0}
