@@ -89,10 +89,10 @@ class ReplicatedLogs:
         held = {LogId.parse(log_id): one for log_id, one in self.watch.held.items()}
         return {
             number: PartitionProgress(
-                minimum=held[log_id].start if log_id in held else None,
+                master_minimum=held[log_id].start if log_id in held else None,
                 position=offsets.get(log_id),
                 acknowledged=told.get(log_id),
-                maximum=held[log_id].end if log_id in held else None,
+                master_maximum=held[log_id].end if log_id in held else None,
             )
             for number, log_id in sorted((topic_and_number(log_id)[1], log_id) for log_id in {*held, *offsets})
         }

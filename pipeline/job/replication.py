@@ -31,7 +31,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
 from pipeline.job.replicated_logs import ReplicatedLogs
-from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress
+from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.run_state import Publisher, RunFile
 from pipeline.monitoring.single_connection import check_alone
 from sinks.batch.replica import Replica
@@ -143,7 +143,7 @@ class Replication:
         received = logs.received()
         watch, bounds = logs.watch, logs.watch.bounds
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
-        return Progress(
+        return of_job(
             log_id=self.id,
             phase=self._phase,
             role=logs.master.role,

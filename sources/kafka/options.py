@@ -185,11 +185,6 @@ class ReplicatedTopicOptions(TopicOptions):
         "batch goes to quarantine, and the topic goes on behind it; any other loss stops it",
     )
 
-    @property
-    def role(self) -> str:
-        """What the replica is to the brokers: a "consumer", whose group tells them, or a "reader"."""
-        return "consumer" if self.group else "reader"
-
 
 def _positions(text: str) -> TopicOffsets:
     """Parse positions. Raises ValueError for anything else."""
