@@ -138,7 +138,7 @@ class MasterView:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LogQuery:
     """What is asked of a log: `identity` is that of the replica (`Known`), `position` is where it stands,
     and `seen_end` where the log ended when its master was asked before. Each is None if nobody knows."""
 
@@ -147,7 +147,7 @@ class Asked:
     seen_end: Offset | None = None
 
 
-NOTHING_ASKED: Final = Asked()
+EMPTY_QUERY: Final = LogQuery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class Master(Protocol):
         Raises MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError.
         """
 
-    def held(self, asked: Mapping[LogId, Asked]) -> Mapping[LogId, Holding]:
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
         """Return which logs it has now and what it holds of each, asking once for all; `asked` may name few or none.
 
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.

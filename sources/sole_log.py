@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, Self
 
 from sources.epochs import Parting
-from sources.master import NOTHING_ASKED, Asked, Holding, Known, Session
+from sources.master import EMPTY_QUERY, Holding, Known, LogQuery, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.silent_session import SilentSession
@@ -75,9 +75,9 @@ class SoleLog(PlainLog):
         """Return False: nobody waits for the readers of files."""
         return False
 
-    def held(self: _Log, asked: Mapping[LogId, Asked]) -> Mapping[LogId, Holding]:
+    def held(self: _Log, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
         """Implement the contract. If the end is in doubt and lies below the position, it is looked at once more."""
-        one = asked.get(self.log_id, NOTHING_ASKED)
+        one = asked.get(self.log_id, EMPTY_QUERY)
         bounds = self.bounds(one.seen_end)
         if one.position is not None and bounds.end < one.position:
             bounds = self.bounds(one.position)

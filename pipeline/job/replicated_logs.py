@@ -30,7 +30,7 @@ from sources.bounds import held_from
 from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
-from sources.master import Asked, Holding
+from sources.master import Holding, LogQuery
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
@@ -115,7 +115,7 @@ class ReplicatedLogs:
         """Ask what the master holds now. Raises as `Master.held` does."""
         states, before = self.states, self.watch.held
         asked = {
-            one.log_id: Asked(
+            one.log_id: LogQuery(
                 states[one.log_id].identity if one.log_id in states else None,
                 seen_end=before[log_id].end if log_id in before else None,
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sources.bounds import held_from
 from sources.errors import LogtwinError
 from sources.group.standing import ReadingPlace
-from sources.master import Asked, Holding, Master, MasterLog
+from sources.master import Holding, LogQuery, Master, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import EARLIEST, StartingOffset
 from sources.starting import resolved
@@ -55,7 +55,7 @@ class Lookout:
         Raises LogtwinError if one error concerns all of them.
         """
         asked = {
-            LogId.parse(log_id): Asked(one.place.identity, one.place.position, one.known)
+            LogId.parse(log_id): LogQuery(one.place.identity, one.place.position, one.known)
             for log_id, one in wanted.items()
         }
         held = self._master.held(asked)

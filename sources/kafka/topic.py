@@ -30,7 +30,7 @@ from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.partition import MIB, KafkaPartition
 from sources.kafka.session import GroupSession
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master import Asked, Holding, Known, MasterView, Session, Traits
+from sources.master import Holding, Known, LogQuery, MasterView, Session, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.silent_session import SilentSession
@@ -104,7 +104,7 @@ class KafkaTopic:
         """
         return self._ask(partial(self._bounds, known))
 
-    def held(self, asked: Mapping[LogId, Asked]) -> dict[LogId, Holding]:
+    def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding]:
         """Implement the contract. All of the topic's partitions have one identity: the topic's id."""
         found = self.bounds(_topic_id(asked))
         identity = str(found.topic_id)
@@ -206,7 +206,7 @@ class KafkaTopic:
         return topic
 
 
-def _topic_id(logs: Mapping[LogId, Asked | Known]) -> uuid.UUID | None:
+def _topic_id(logs: Mapping[LogId, LogQuery | Known]) -> uuid.UUID | None:
     """The id that the topic must have, by what is known of its partitions; they all are of one topic."""
     found = next((one.identity for one in logs.values() if one.identity is not None), None)
     return None if found is None else uuid.UUID(found)

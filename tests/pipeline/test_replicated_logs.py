@@ -19,7 +19,7 @@ from sinks.state.topic_states import topics_held
 from sources.errors import BelowMinimum, MasterUnreachable, Recreated, RepairPending, Rewritten
 from sources.group.seen import UNLISTED, Sighting
 from sources.kafka.options import ReplicatedTopicOptions
-from sources.master import Asked, Committed, Holding, Known, Master, Session
+from sources.master import Committed, Holding, Known, LogQuery, Master, Session
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.registry import FollowedOptions
@@ -78,7 +78,7 @@ def part(number: int) -> LogId:
 
 def test_nothing_is_claimed_of_a_master_that_does_not_answer(opened: Opened, tmp_path: Path) -> None:
     class Away(MemoryTopic):
-        def held(self, asked: Mapping[LogId, Asked]) -> Mapping[LogId, Holding]:
+        def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
             raise MasterUnreachable("away")
 
     with pytest.raises(MasterUnreachable):

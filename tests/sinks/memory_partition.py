@@ -16,7 +16,7 @@ from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.kafka.log import TRAITS
-from sources.master import NOTHING_KNOWN, Asked, Chunk, Damage, Holding, Known, MasterView, Session, TimeIsUp
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session, TimeIsUp
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.records import KAFKA_SCHEMA
@@ -209,7 +209,7 @@ class MemoryTopic:
     def is_waited_for(self) -> bool:
         return False
 
-    def held(self, asked: Mapping[LogId, Asked]) -> Mapping[LogId, Holding]:
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
         for log_id, one in asked.items():
             self.log(log_id).continuing(Known(one.identity)).check_identity()
         return {one.log_id: Holding(one.bounds(), one.topic_id) for one in self.partitions.values()}

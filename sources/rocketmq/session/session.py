@@ -61,7 +61,7 @@ RENEW_AFTER_S: Final = 3600.0  # brokers count the age of files in hours
 _logger = logging.getLogger(__name__)
 
 
-class Master(Protocol):
+class AskedBroker(Protocol):
     """What a session asks a master for, anew at each connection. All methods may raise LogtwinError."""
 
     def ha(self) -> Address:
@@ -79,7 +79,7 @@ class HASession:
 
     def __init__(
         self,
-        master: Master,
+        master: AskedBroker,
         log_id: LogId,
         *,
         prove: Callable[[], None] | None = None,
