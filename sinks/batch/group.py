@@ -34,7 +34,7 @@ from sinks.state.position import Move
 from sinks.tables import LOG, TableSpec
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
-from sources.master import PlanFailed, Planned, PlannedSplit
+from sources.master import PlanFailed, Planned, PlannedSplit, Session
 from sources.offsets import LogId
 
 Outcome = BatchResult | LogtwinError
@@ -90,11 +90,10 @@ class Group:
         out = [part for part in parts if part.outcome is not None]
         self._free(_open(parts), out)
         discard_files(self._warehouse, [report for part in out for report in part.reports])
-        if moving := _open(parts):
+        moving = _open(parts)
+        if moving:
             self._step(BatchStep.FILES, clock)
-            self._land(on, moving, clock)
-        elif any(isinstance(part.outcome, BatchResult) for part in parts):
-            self._on_step(BatchStep.ACKNOWLEDGE)
+        self._land(on, moving, _replayed(parts), clock)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -118,7 +117,7 @@ class Group:
         for part in parts:
             part.reports = reports[part.log_id]
 
-    def _land(self, on: Snapshot, parts: Sequence[_Part], clock: _Clock) -> None:
+    def _land(self, on: Snapshot, parts: Sequence[_Part], replayed: Sequence[_Part], clock: _Clock) -> None:
         def without(taken: Mapping[LogId, LogtwinError]) -> Moving:
             out = [part for part in _open(parts) if part.replica.log_id in taken]
             for part in out:
@@ -128,7 +127,8 @@ class Group:
             return {part.replica: part.moved for part in left}
 
         moving: Moving = {part.replica: part.moved for part in parts}
-        failed = self._landing.land(on, moving, without, lambda step: self._step(step, clock))
+        replays = [part.replica for part in replayed]
+        failed = self._landing.land(on, moving, without, replays, lambda step: self._step(step, clock))
         for part in _open(parts):
             part.outcome = failed.get(part.replica.log_id)
 
@@ -183,12 +183,12 @@ class _Part:
         if lost is not None:
             raise lost
         if isinstance(decide(self.replica.position(), one_batch(split.batch for split in self.splits)), Replay):
-            self.outcome = self.replica.acknowledge_again()
+            self.outcome = self.replica.stays()
 
     def prove(self) -> None:
         self.proven = self.replica.proven(self.reports)
         if self.proven is None:
-            self.outcome = self.replica.acknowledge_again()
+            self.outcome = self.replica.stays()
         else:
             self.move = self.replica.move(self.proven)
 
@@ -219,21 +219,31 @@ def _open(parts: Iterable[_Part]) -> list[_Part]:
     return [part for part in parts if part.outcome is None]
 
 
+def _replayed(parts: Iterable[_Part]) -> list[_Part]:
+    return [part for part in parts if isinstance(part.outcome, BatchResult)]
+
+
 @contextmanager
 def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
-    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked separately."""
-    turns = [part.replica.reading() for part in parts]
-    for part, failure in zip(parts, entered(turns, within_s), strict=True):
-        part.outcome = None if failure is None else of_log(failure, part.log_id)
-    inside = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked once, for all its logs."""
+    by_session: dict[Session, list[_Part]] = {}
+    for part in parts:
+        by_session.setdefault(part.replica.session, []).append(part)
+    turns = [session.reading() for session in by_session]
+    inside = []
+    for of_session, turn, failure in zip(by_session.values(), turns, entered(turns, within_s), strict=True):
+        for part in of_session:
+            part.outcome = None if failure is None else of_log(failure, part.log_id)
+        if failure is None:
+            inside.append((of_session, turn))
     try:
-        yield [part for part, _ in inside]
+        yield _open(parts)
     except BaseException as error:
         for _, turn in inside:
             leave(turn, error)
         raise
-    for part, turn in inside:
-        errors = (report.error for report in part.reports)
+    for of_session, turn in inside:
+        errors = (report.error for part in of_session for report in part.reports)
         leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.landing import Landing
+from sinks.batch.landing import Landing, acknowledge
 from sinks.batch.master_proof import prove_master
 from sinks.batch.proof import ProvenBatch, prove_batch
 from sinks.batch.result import BatchResult
@@ -35,7 +34,7 @@ from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
 from sources.errors import LogtwinError, MasterError, ReplicaError, naming
-from sources.master import MasterLog, PlannedSplit, Session
+from sources.master import Committed, MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
@@ -60,7 +59,7 @@ class Replica:
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._master = master
-        self._session = session
+        self.session = session  # another one from when the replica went back
         self._writer = writer or this_writer()
         self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
@@ -73,18 +72,12 @@ class Replica:
         """Made on first use: a group has its own, for all its logs."""
         return Landing(self._spark, self._warehouse, log_table(self.log_id))
 
-    def speak_through(self, session: Session) -> None:
-        """Acknowledge in another session from now on: the replica went back."""
-        self._session = session
+    @property
+    def master(self) -> MasterLog:
+        return self._master
 
     def prove_master(self) -> None:
-        """See `sinks.batch.master_proof`. Makes the session give way: it connects. Once the replica is open."""
-        if self.opened().offset:
-            with self._session.reading():
-                self.prove_in_turn()
-
-    def prove_in_turn(self) -> None:
-        """The same for the session itself, whose turn it is to connect. From any thread."""
+        """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""
         state = self.opened()
         if state.offset:
             master = self._master.continuing(state.known)
@@ -128,10 +121,6 @@ class Replica:
         """`LogState.newest_stored_us` of what is committed."""
         return self.opened().newest_stored_us
 
-    def reading(self) -> AbstractContextManager[None]:
-        """The turn to read, `Session.reading`."""
-        return self._session.reading()
-
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
         """What a task needs to read and write a part of this log; its master has `patience_s`."""
         mine = self.opened()
@@ -150,7 +139,7 @@ class Replica:
         """
         patience_s = doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
         slow = self._fruitless
-        with self._session.reading():
+        with self.session.reading():
             reports = [self._read(batch, patience_s)]
         try:
             proven = self.proven(reports)
@@ -158,7 +147,8 @@ class Replica:
             discard_files(self._warehouse, reports)
             raise
         if proven is None:
-            return self.acknowledge_again()
+            acknowledge([self])
+            return self.stays()
         self._fruitless = slow  # the time was right; whether that of a group is, it finds out
         move = self.move(proven)
         self._landing.land_alone(self, move)
@@ -203,19 +193,18 @@ class Replica:
         self._state = move.to
         self._received = move.to.offset
 
-    def acknowledge(self) -> None:
-        """Promise the master what is committed."""
+    @property
+    def committed(self) -> Committed | None:
+        """What its master may be promised; None before anything is committed."""
         mine = self.opened()
-        if mine.offset is not None:
-            self._session.acknowledge(mine.offset, mine.mark)
+        return None if mine.offset is None else Committed(mine.offset, mine.mark)
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
         self._keyed_state.follow()
 
-    def acknowledge_again(self) -> BatchResult:
-        """A replay: the promise may have been lost with the job that made it."""
-        self.acknowledge()
+    def stays(self) -> BatchResult:
+        """The result of a replay. It is acknowledged: the promise may have been lost with the job that made it."""
         at = self.position() or Offset(0)
         return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
 
@@ -263,7 +252,7 @@ def open_together(replicas: Sequence[Replica]) -> None:
     first._landing.run_hooks()
 
 
-def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> None:
+def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str | None) -> None:
     """Let fresh replicas, which have one table and are open, begin where it says, with the log that `identity` names
     (`Known`). It is a commit: whatever happens, no later start begins elsewhere. Raises TakenOver, ReplicaError.
     """

@@ -27,8 +27,8 @@ from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
-from sources.master import TIMESTAMP
 from sources.offsets import LogId, OffsetRange
+from sources.records import TIMESTAMP
 
 _SCHEMA = LEDGER.schema.remove_metadata()
 _IN_NUMBERS = in_numbers(_SCHEMA)

@@ -19,7 +19,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.books.quarantine import Quarantine
-from sinks.books.topic_states import is_whole
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.spark_jobs import first_line
 from sinks.state.fence import logs_in, state_in
@@ -96,7 +95,7 @@ def commit_owed(spark: SparkSession, warehouse: str) -> int:
 def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
     domains = snapshot.domains()
     for log_id in logs_in(domains):
-        if not is_whole(log_id) and (state := state_in(domains.get, log_id)) is not None:
+        if not log_id.has_partitions and (state := state_in(domains.get, log_id)) is not None:
             yield log_id, state
 
 

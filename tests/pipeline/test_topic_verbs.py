@@ -22,8 +22,7 @@ from sinks.values.incident import Action, Incident
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.pipeline.operator_at_work import Operator
 
 pytestmark = pytest.mark.spark
