@@ -150,7 +150,8 @@ class StretchFile:
             _check_records(file, self._rows, self._start)
             done.set_result(file)
         elif self._held:
-            return self._shared.add(self._held, self._start)
+            held, self._held = self._held, []
+            return self._shared.add(held, self._start)
         else:
             done.set_result(None)
         return done

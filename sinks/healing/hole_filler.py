@@ -22,9 +22,10 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.continuity import Link
 from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_job import discard_files, discard_quarantined, run_splits
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import LogWriter, SplitWriter
+from sinks.batch.tasks import SplitWriter
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.books.ledger_rows import LedgerRows

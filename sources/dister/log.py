@@ -26,10 +26,11 @@ from sources.dister.peers import PEERS_FILE, check_nodes
 from sources.dister.state import KEY_VALUES
 from sources.errors import naming
 from sources.keyed_state import KeyedState
-from sources.master import Chunk, Damage, Known, MasterView, Session
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
+from sources.reading import OneByOne
 from sources.silent_session import SilentSession
 from sources.told_doubt import ToldDoubt
 
@@ -138,6 +139,14 @@ class DisterLog:
     def hurried(self, patience_s: float) -> DisterLog:
         """Return the same log, because it is read from files."""
         return self
+
+    @property
+    def known(self) -> Known:
+        return NOTHING_KNOWN
+
+    @property
+    def reader(self) -> OneByOne:
+        return OneByOne(self)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:

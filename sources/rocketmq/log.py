@@ -35,6 +35,7 @@ from sources.keyed_state import KeyedState
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.reading import OneByOne
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
     counted_for_s,
@@ -244,6 +245,10 @@ class RocketMQLog:
             with naming(self.log_id):
                 return tuple(self._segments().pieces(wanted, size_bytes))
         return wanted.in_pieces(size_bytes)
+
+    @property
+    def reader(self) -> OneByOne:
+        return OneByOne(self)
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:

@@ -17,9 +17,21 @@ from sources.bounds import check_within
 from sources.epochs import Parting
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.keyed_state import KeyedState
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, Known, MasterView, Session, SessionState
+from sources.master import (
+    BLANK,
+    MESSAGE,
+    NOTHING_KNOWN,
+    RECORD_SCHEMA,
+    Chunk,
+    Damage,
+    Known,
+    MasterView,
+    Session,
+    SessionState,
+)
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.reading import OneByOne
 from sources.retention import MasterRetention
 
 BROKER_A = LogId("rocketmq", "broker-a")
@@ -32,6 +44,11 @@ class Peaceful:
 
     __slots__ = ()
     keyed_state: KeyedState | None = None
+    known = NOTHING_KNOWN
+
+    @property
+    def reader(self) -> OneByOne:
+        return OneByOne(self)  # type: ignore[arg-type] # what mixes it in is a master
 
     def check(self, *, is_replica: bool = True) -> None:
         """Nothing stands against it."""

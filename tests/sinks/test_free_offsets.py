@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.batch.proof import prove_batch
-from sinks.batch.shared_file import SharedFile
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport, WrittenStretch
-from sinks.batch.tasks import LogWriter, SplitWriter
-from sinks.tables import KAFKA_LOG
+from sinks.batch.tasks import SplitWriter
 from sources.errors import (
     CoverageError,
     Gap,
@@ -135,10 +134,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pieces_of(scratch: Path, partition: MemoryPartition, splits: Iterable[OffsetRange]) -> list[WrittenStretch]:
     write = LogWriter(partition, 0, None, None, str(scratch))
-    with SharedFile(KAFKA_LOG, KAFKA_LOG.path(str(scratch))) as shared:
-        pending = [write.write(PlannedSplit(log(0), span(0, 40), split), shared) for split in splits]
-        shared.finish()
-    return written([report() for report in pending])
+    return written([write.report(PlannedSplit(log(0), span(0, 40), split)) for split in splits])
 
 
 @given(st.sets(st.integers(0, 39)), st.integers(1, 20), st.integers(1, 15))

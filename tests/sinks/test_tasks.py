@@ -17,8 +17,9 @@ import pytest
 
 import sinks.batch.shared_file
 from sinks.batch.continuity import Link
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport, WrittenStretch
-from sinks.batch.tasks import LogWriter, SplitWriter
+from sinks.batch.tasks import SplitWriter
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
