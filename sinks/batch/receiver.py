@@ -184,11 +184,14 @@ def receive(reader: Reader, receivers: Sequence[Receiver]) -> None:
     Raises OSError or ArrowException if the tables' storage fails.
     """
     while wanting := [one for one in receivers if one.wanted is not None]:
+        taking = set(range(len(wanting)))
         with closing(_come(reader, [one.wanted for one in wanting if one.wanted is not None])) as pieces:
             for number, come in pieces:
                 wanting[number].take(come)
-                if not isinstance(come, Ended) and all(one.wanted is None for one in wanting):
-                    return  # all have failed, and take no more
+                if wanting[number].wanted is None and not isinstance(come, Ended):
+                    taking.discard(number)  # it has failed
+                    if not taking:
+                        return
 
 
 def _come(reader: Reader, wanted: Sequence[Wanted]) -> Generator[Come]:

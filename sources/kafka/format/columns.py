@@ -29,9 +29,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sources.kafka.format.binary_columns import edges, grouped, joined, lengths, of_fixed_size, pairs, whole_bytes
+from sources.kafka.format.binary_columns import (
+    edges,
+    grouped,
+    joined,
+    lengths,
+    of_fixed_size,
+    pairs,
+    sizes,
+    whole_bytes,
+)
 from sources.kafka.format.time_columns import times_of
 from sources.master_topic import KAFKA_SCHEMA
 
@@ -97,10 +105,11 @@ def canonical_and_edges(records: pa.RecordBatch) -> tuple[bytes, list[int]]:
 
 def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return how many canonical bytes each of `records` takes; needs key, value and headers."""
-    headers = _header_bytes(records.column("headers"))
-    parts = (records.column("key"), records.column("value"), headers)
-    found = sum(pc.binary_length(part).fill_null(0).to_numpy().astype(np.int64) for part in parts)
-    return np.asarray(found, np.int64) + _HEAD.itemsize
+    key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
+    found = sizes(key) + sizes(value) + _HEAD.itemsize
+    if len(headers.flatten()):
+        found += sizes(_header_bytes(headers))
+    return found
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:
