@@ -68,12 +68,12 @@ class LogWriter:
 class Receiver:
     """Receives one split of a log, whose rows go into `shared`, or without it into a file of its own.
 
-    Use as a context manager: leaving it by an exception removes every file of its own. `wanted` is what to read next
-    for it: None if nothing is.
+    Use as a context manager: leaving it by an exception removes every file of its own. `wanted` is what `log`'s reader
+    is to read next for it; None if nothing is.
     """
 
     def __init__(self, log: LogWriter, planned: PlannedSplit, shared: SharedFile | None) -> None:
-        self._log = log
+        self.log = log
         self._planned = planned
         self._open = ExitStack()
         self._report: Pending = partial(SplitReport, planned.log_id, planned.owned, planned.batch)
@@ -117,7 +117,7 @@ class Receiver:
 
     def _begin(self, shared: SharedFile | None) -> None:
         """Ask for what of the split lies above the position: for nothing if no record starts there."""
-        log, master = self._log, self._log.master
+        log, master = self.log, self.log.master
         decision = decide(log.position, self._planned.batch)
         owned = clip(self._planned.owned, decision.range) if isinstance(decision, Append) else NOTHING
         if not isinstance(decision, Append) or owned.is_empty:
@@ -132,15 +132,15 @@ class Receiver:
         self._files = self._open.enter_context(files)
 
     def _want(self, read: OffsetRange) -> None:
-        master = self._log.master
+        master = self.log.master
         at_record = self._is_first or master.cuts_at_records
-        self.wanted = Wanted(master.log_id, read, self._log.position, at_record, master.known)
+        self.wanted = Wanted(master.log_id, read, self.log.position, at_record, master.known)
 
     def _unlinked(self, piece: Chunk | Damage) -> Chunk | Damage:
         if self._link is None:
             return piece
         link, self._link = self._link, None
-        return behind(link, piece, self._log.master.lengths)
+        return behind(link, piece, self.log.master.lengths)
 
     def _end(self, files: SplitFiles, error: Exception | None) -> None:
         """All that will come has come."""
@@ -154,7 +154,7 @@ class Receiver:
         if isinstance(error, TimeIsUp) and (has_begun or not self._is_first):
             self._finish(files, until=files.reached)
         elif isinstance(error, TimeIsUp):
-            raise _nothing_came(self._log, self._owned) from error
+            raise _nothing_came(self.log, self._owned) from error
         elif isinstance(error, LogtwinError) and leaves_what_is_before(error) and has_begun:
             self._finish(files, until=files.reached, error=error.at(self._planned.log_id))
         elif error is not None:

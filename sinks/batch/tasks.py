@@ -9,7 +9,7 @@ one log each are read side by side, a few at a time. Either way the bytes that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -26,47 +26,47 @@ from sources.splits import WORTH_A_TASK_BYTES
 READ_AT_ONCE: Final = 8
 """How many masters one task reads at once, at most; and how many times what is worth a task: the memory adds up."""
 
-_AT_ONCE_BYTES: Final = READ_AT_ONCE * WORTH_A_TASK_BYTES
+AT_ONCE_BYTES: Final = READ_AT_ONCE * WORTH_A_TASK_BYTES
 
 
-@dataclass(frozen=True, slots=True)
-class SplitWriter:
-    """The task function, with a LogWriter for each log id. Picklable."""
+Given = tuple[PlannedSplit, LogWriter]
+"""A split, and what reads and writes it."""
 
-    logs: Mapping[str, LogWriter]
 
-    def __call__(self, splits: Iterable[PlannedSplit]) -> Iterator[SplitReport]:
-        """Read and write `splits`; yield a report of each, in order. They share a file."""
-        with across_processes(), self._shared() as shared, ExitStack() as failing:
-            received = [failing.enter_context(self._receiver(split, shared)) for split in splits]
-            turns = self._turns(received)
-            with ThreadPoolExecutor(_at_once(turns)) as pool:
-                list(pool.map(lambda turn: receive(turn.reader, turn.received), turns))
-            shared.finish()
-            for receiver in received:
-                yield receiver.report()
+def write_splits(given: Iterable[Given]) -> Iterator[SplitReport]:
+    """Read and write splits of logs that have one table; yield a report of each, in order. This is the task function.
 
-    def _shared(self) -> SharedFile:
-        """A new file for the small splits: all logs of a job have the same table."""
-        return next(iter(self.logs.values())).new_file()
-
-    def _receiver(self, split: PlannedSplit, shared: SharedFile) -> Receiver:
-        # If one of a log's several splits fails, none is committed, and a file that they share with others goes, too.
-        return Receiver(self.logs[split.log_id], split, shared if split.owned == split.batch else None)
-
-    def _turns(self, received: Sequence[Receiver]) -> list[_Turn]:
-        """What to read together: as much as one reader can read, and is read at once."""
-        turns: dict[Reader, list[_Turn]] = {}
+    Splits that are whole batches share a file.
+    """
+    splits = list(given)
+    with across_processes(), splits[0][1].new_file() as shared, ExitStack() as failing:
+        received = [failing.enter_context(_receiver(split, log, shared)) for split, log in splits]
+        turns = _turns(received)
+        with ThreadPoolExecutor(_at_once(turns)) as pool:
+            list(pool.map(lambda turn: receive(turn.reader, turn.received), turns))
+        shared.finish()
         for receiver in received:
-            if receiver.wanted is None:
-                continue
-            log = self.logs[str(receiver.wanted.log_id)]
-            reader, size_bytes = log.reader, log.master.size_bytes(receiver.wanted.owned) or 0
-            of_reader = turns.setdefault(reader, [])
-            if not of_reader or of_reader[-1].bytes + size_bytes > _AT_ONCE_BYTES:
-                of_reader.append(_Turn(reader))
-            of_reader[-1].add(receiver, size_bytes)
-        return [turn for of_reader in turns.values() for turn in of_reader]
+            yield receiver.report()
+
+
+def _receiver(split: PlannedSplit, log: LogWriter, shared: SharedFile) -> Receiver:
+    # If one of a log's several splits fails, none is committed, and a file that they share with others goes, too.
+    return Receiver(log, split, shared if split.owned == split.batch else None)
+
+
+def _turns(received: Sequence[Receiver]) -> list[_Turn]:
+    """What to read together: as much as one reader can read, and is read at once."""
+    turns: dict[Reader, list[_Turn]] = {}
+    for receiver in received:
+        if receiver.wanted is None:
+            continue
+        size_bytes = receiver.log.master.size_bytes(receiver.wanted.owned) or 0
+        reader = receiver.log.reader
+        of_reader = turns.setdefault(reader, [])
+        if not of_reader or of_reader[-1].bytes + size_bytes > AT_ONCE_BYTES:
+            of_reader.append(_Turn(reader))
+        of_reader[-1].add(receiver, size_bytes)
+    return [turn for of_reader in turns.values() for turn in of_reader]
 
 
 @dataclass(slots=True)
@@ -85,4 +85,4 @@ class _Turn:
 def _at_once(turns: Sequence[_Turn]) -> int:
     """How many turns are read side by side."""
     largest = max((turn.bytes for turn in turns), default=0)
-    return max(1, min(len(turns), READ_AT_ONCE, _AT_ONCE_BYTES // max(largest, 1)))
+    return max(1, min(len(turns), READ_AT_ONCE, AT_ONCE_BYTES // max(largest, 1)))

@@ -14,8 +14,8 @@ import sinks.batch.tasks
 from sinks.batch.continuity import Link
 from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import SplitWriter
-from sources.errors import ChecksumMismatch, LogtwinError, MasterUnreachable, Rewritten
+from sinks.batch.tasks import write_splits
+from sources.errors import ChecksumMismatch, CoverageError, LogtwinError, MasterUnreachable, Rewritten
 from sources.offsets import LogId, OffsetRange
 from sources.reading import Come, Ended, Wanted
 from tests.sinks.memory_master import Failing, HoledInside, MemoryMaster, Overtaken, Rewriting
@@ -79,14 +79,12 @@ def read_together(
     warehouse: Path, masters: Sequence[MemoryMaster], reader: Together, links: Mapping[str, Link] | None = None
 ) -> list[SplitReport]:
     reader.masters.update({str(one.log_id): one for one in masters})
-    logs = {}
+    given = []
     for one in masters:
-        log_id = str(one.log_id)
-        link = (links or {}).get(log_id)
-        position = None if link is None else link.end
-        logs[log_id] = LogWriter(Shared(one, reader), 0, position, link, str(warehouse))
-    given = [split for log_id, log in logs.items() for split in splits((log.position or 0, 500), log_id=log_id)]
-    return list(SplitWriter(logs)(given))
+        link = (links or {}).get(str(one.log_id))
+        log = LogWriter(Shared(one, reader), 0, None if link is None else link.end, link, str(warehouse))
+        given += [(split, log) for split in splits((log.position or 0, 500), log_id=str(one.log_id))]
+    return list(write_splits(given))
 
 
 def named(name: str, kind: type[MemoryMaster] = MemoryMaster, **more: Any) -> MemoryMaster:
@@ -112,7 +110,7 @@ def test_logs_of_one_reader_are_read_at_once_into_one_file(warehouse: Path) -> N
 
 
 def test_what_is_large_is_read_at_several_times(warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sinks.batch.tasks, "_AT_ONCE_BYTES", 1200)
+    monkeypatch.setattr(sinks.batch.tasks, "AT_ONCE_BYTES", 1200)
     read_together(warehouse, [named(name) for name in "abcde"], reader := Together())
     assert sorted(reader.asked) == [[f"rocketmq/{name}" for name in names] for names in ("ab", "cd", "e")]
 
@@ -123,22 +121,24 @@ def test_the_error_of_one_log_leaves_the_others_as_they_are(warehouse: Path) -> 
         named("a"),
         named("damaged", Failing, at=100, error=bad),
         named("away", Failing, at=0, error=AWAY),
-        named("holed", HoledInside),
+        named("holed", HoledInside, hole=100),
         named("z"),
     ]
     found = {
         report.log_id.removeprefix("rocketmq/"): report for report in read_together(warehouse, masters, Together())
     }
     assert {name: ranges(report) for name, report in found.items()} == {
-        "a": [span(0, 500)], "damaged": [span(0, 100)], "away": [], "holed": [span(0, 500)], "z": [span(0, 500)]
+        "a": [span(0, 500)], "damaged": [span(0, 100)], "away": [], "holed": [], "z": [span(0, 500)]
     }  # fmt: skip
     assert {name: type(one.error) for name, one in found.items() if one.error is not None} == {
         "damaged": ChecksumMismatch,
         "away": MasterUnreachable,
+        "holed": CoverageError,
     }
     assert {str(one.error.log) for one in found.values() if one.error is not None} == {
         "rocketmq/damaged",
         "rocketmq/away",
+        "rocketmq/holed",
     }
 
 
