@@ -29,7 +29,6 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.split_job import discard_files, run_splits
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import SplitWriter
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.position import Move, Positions
@@ -114,9 +113,9 @@ class Group:
     def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
             return
-        write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
+        logs = {part.log_id: part.replica.log_writer(patience_s) for part in parts}
         reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
-        for report in run_splits(self._spark, [split for part in parts for split in part.splits], write):
+        for report in run_splits(self._spark, [split for part in parts for split in part.splits], logs):
             reports[report.log_id].append(report)
         for part in parts:
             part.reports = reports[part.log_id]

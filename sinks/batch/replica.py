@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 from sinks.batch.handshake import Append, Replay, decide
 from sinks.batch.master_proof import prove_master
 from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
 from sinks.batch.split_job import discard_files
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import LogWriter
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incident import Incident
 from sinks.books.ledger_row import LedgerRow
