@@ -28,7 +28,6 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.split_job import discard_files, run_splits
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import SplitWriter
 from sinks.delta.kernel import Snapshot
 from sinks.state.position import Move
 from sinks.tables import LOG, TableSpec
@@ -93,7 +92,8 @@ class Group:
         moving = _open(parts)
         if moving:
             self._step(BatchStep.FILES, clock)
-        self._land(on, moving, _replayed(parts), clock)
+        replayed = [part for part in parts if isinstance(part.outcome, BatchResult)]
+        self._land(on, moving, replayed, clock)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -110,9 +110,9 @@ class Group:
     def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
             return
-        write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
+        logs = {part.log_id: part.replica.log_writer(patience_s) for part in parts}
         reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
-        for report in run_splits(self._spark, [split for part in parts for split in part.splits], write):
+        for report in run_splits(self._spark, [split for part in parts for split in part.splits], logs):
             reports[report.log_id].append(report)
         for part in parts:
             part.reports = reports[part.log_id]
@@ -217,10 +217,6 @@ def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[
 def _open(parts: Iterable[_Part]) -> list[_Part]:
     """The parts that are not done with the batch."""
     return [part for part in parts if part.outcome is None]
-
-
-def _replayed(parts: Iterable[_Part]) -> list[_Part]:
-    return [part for part in parts if isinstance(part.outcome, BatchResult)]
 
 
 @contextmanager
