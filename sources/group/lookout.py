@@ -41,6 +41,10 @@ Found = Mapping[str, LookResult | LogtwinError]
 class Lookout(Protocol):
     """A view of one master. Its calls may block for ever, so each is made in a thread that may."""
 
+    @property
+    def master_id(self) -> str:
+        """The id of its only log, or what the ids of its logs have before their last slash."""
+
     def log(self, log_id: str) -> MasterLog | None:
         """Return the log with that id; None if it is another master's."""
 
@@ -61,6 +65,10 @@ class LogLookout:
     def __init__(self, log: MasterLog, starting_offset: StartingOffset) -> None:
         self._log = log
         self._starting_offset = starting_offset
+
+    @property
+    def master_id(self) -> str:
+        return str(self._log.log_id)
 
     def log(self, log_id: str) -> MasterLog | None:
         return self._log if log_id == str(self._log.log_id) else None

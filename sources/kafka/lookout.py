@@ -23,6 +23,10 @@ class TopicLookout:
     def __init__(self, topic: KafkaTopic) -> None:
         self._topic = topic
 
+    @property
+    def master_id(self) -> str:
+        return str(self._topic.log_id)
+
     def log(self, log_id: str) -> KafkaLog | None:
         topic, number = topic_and_number(LogId.parse(log_id))
         return KafkaLog(topic=self._topic, number=number) if topic == self._topic.log_id else None
