@@ -95,7 +95,7 @@ class Running:
                 self._end.result()
             failed = [str(one.error) for one in logs if one.phase is Phase.FAILED]
             if failed or time.monotonic() > give_up_at_s:
-                at = ", ".join(f"{one.log_id} {one.phase.value} at {one.position}" for one in logs)
+                at = ", ".join(f"{one.log_id} {one.phase} at {one.position}" for one in logs)
                 raise SystemExit(failed[0] if failed else f"the job does not get on: {at}")
             time.sleep(_LOOK_EVERY_S)
 

@@ -5,8 +5,8 @@ each committed range. ``incidents``, ``quarantine`` and ``removed`` hold what we
 were kept of it, ``epochs`` which elected master has written what, ``dister_kv`` the map that a log makes.
 ``schema_changes`` has the changes of typed tables' columns (`sinks/typed`), ``unfit`` what typed tables could not take,
 and one table for each kind of metadata has every version of its items. All are Delta tables by path. The record columns
-come from `sources.master` and `sources.master_topic`, those of metadata from `sources.metadata`; Spark's schema, with
-the comments, is derived from the Arrow one.
+come from `sources.records`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived
+from the Arrow one.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from sources.master import RECORD_SCHEMA, TIMESTAMP
-from sources.master_topic import KAFKA_SCHEMA
 from sources.metadata import KINDS, MetadataKind
 from sources.offsets import LogId
+from sources.records import KAFKA_SCHEMA, RECORD_SCHEMA, TIMESTAMP
 
 
 def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:

@@ -28,8 +28,7 @@ from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.instant import iso, moment
 from sources.loss import Condition, WayPast
-from sources.master_topic import topic_and_number
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, OffsetRange, topic_and_number
 from sources.visible import visible
 
 _HEAD_BYTES: Final = 16

@@ -12,8 +12,7 @@ from pipeline.config.configuration import Config
 from sinks.state.log_state import LogState
 from sinks.state.topic_states import topics_held
 from sources.kafka.options import ReplicatedTopicOptions
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId, Offset, partition_log
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class LogGroup:
         with self._saying:
             read = self._read()
             places = {log_id: place for one in read for log_id, place in one.places.items()}
-            most = max(one.batch_bytes for one in self._members.values())
+            most = max(one.options.max_bytes_per_trigger for one in self._members.values())
             said = Standing(places, most, self._is_stopping)
             try:
                 if said != self._said:

@@ -173,7 +173,7 @@ class _Backfill:
         read, except for the ids that are `free` there.
         """
         held, source = self._in_source, self._source
-        wanted_from = part.start if source.cuts_at_records else hole.start
+        wanted_from = part.start if source.traits.cuts_at_records else hole.start
         start, end = max(wanted_from, hole.start, held.start), min(part.end, free.start, held.end)
         if start >= end:
             return OffsetRange(hole.start, hole.start)

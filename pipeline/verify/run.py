@@ -204,7 +204,7 @@ class _Verification:
 
         Over HA a job has a single task, because connections count as replicas.
         """
-        reads_at_once = self._subject.reads_in_parallel or self.master.cuts_at_records
+        reads_at_once = self._subject.reads_in_parallel or self.master.traits.cuts_at_records
         cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(

@@ -24,7 +24,7 @@ from sinks.batch.coverage import one_batch
 from sinks.batch.handshake import Replay
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.reading_turns import entered, leave
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Replica, acknowledge
 from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.split_job import discard_files, run_splits
@@ -36,7 +36,7 @@ from sinks.state.position import Move, Positions
 from sinks.tables import LOG, TableSpec
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
-from sources.master import PlanFailed, Planned, PlannedSplit
+from sources.master import PlanFailed, Planned, PlannedSplit, Session
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -97,8 +97,9 @@ class Group:
         moving = _open(parts)
         if moving:
             self._step(BatchStep.COMMIT, clock)
-            self._follow(moving, clock)
-        elif any(isinstance(part.outcome, BatchResult) for part in parts):
+            self._follow(moving, _replayed(parts), clock)
+        elif replayed := _replayed(parts):
+            acknowledge(part.replica for part in replayed)
             self._on_step(BatchStep.ACKNOWLEDGE)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
@@ -142,10 +143,9 @@ class Group:
         for part in rest:
             part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])
 
-    def _follow(self, parts: Sequence[_Part], clock: _Clock) -> None:
-        """After the commit: acknowledge, then write what is owed to other tables."""
-        for part in parts:
-            part.replica.acknowledge()
+    def _follow(self, parts: Sequence[_Part], replayed: Sequence[_Part], clock: _Clock) -> None:
+        """After the commit: acknowledge, also what was `replayed`, then write what is owed to other tables."""
+        acknowledge(part.replica for part in (*parts, *replayed))
         self._step(BatchStep.ACKNOWLEDGE, clock)
         self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
         for part in parts:
@@ -197,12 +197,12 @@ class _Part:
         if lost is not None:
             raise lost
         if isinstance(self.replica.decide(one_batch(split.batch for split in self.splits)), Replay):
-            self.outcome = self.replica.acknowledge_again()
+            self.outcome = self.replica.stays()
 
     def prove(self) -> None:
         self.proven = self.replica.proven(self.reports)
         if self.proven is None:
-            self.outcome = self.replica.acknowledge_again()
+            self.outcome = self.replica.stays()
         else:
             self.move = self.replica.move(self.proven)
 
@@ -233,21 +233,31 @@ def _open(parts: Iterable[_Part]) -> list[_Part]:
     return [part for part in parts if part.outcome is None]
 
 
+def _replayed(parts: Iterable[_Part]) -> list[_Part]:
+    return [part for part in parts if isinstance(part.outcome, BatchResult)]
+
+
 @contextmanager
 def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
-    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked separately."""
-    turns = [part.replica.reading() for part in parts]
-    for part, failure in zip(parts, entered(turns, within_s), strict=True):
-        part.outcome = None if failure is None else of_log(failure, part.log_id)
-    inside = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked once, for all its logs."""
+    by_session: dict[Session, list[_Part]] = {}
+    for part in parts:
+        by_session.setdefault(part.replica.session, []).append(part)
+    turns = [session.reading() for session in by_session]
+    inside = []
+    for of_session, turn, failure in zip(by_session.values(), turns, entered(turns, within_s), strict=True):
+        for part in of_session:
+            part.outcome = None if failure is None else of_log(failure, part.log_id)
+        if failure is None:
+            inside.append((of_session, turn))
     try:
-        yield [part for part, _ in inside]
+        yield _open(parts)
     except BaseException as error:
         for _, turn in inside:
             leave(turn, error)
         raise
-    for part, turn in inside:
-        errors = (report.error for report in part.reports)
+    for of_session, turn in inside:
+        errors = (report.error for part in of_session for report in part.reports)
         leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -36,7 +35,7 @@ from sinks.tables import log_table
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
 from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
-from sources.master import MasterLog, PlannedSplit, Session
+from sources.master import Committed, MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
@@ -61,7 +60,7 @@ class Replica:
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._master = master
-        self._session = session
+        self.session = session  # another one from when the replica went back
         self._writer = writer or this_writer()
         path = log_table(master.log_id).path(self._warehouse)
         self._table = LogTable(spark, path, master.log_id)
@@ -77,18 +76,8 @@ class Replica:
     def master(self) -> MasterLog:
         return self._master
 
-    def speak_through(self, session: Session) -> None:
-        """Acknowledge in another session from now on: the replica went back."""
-        self._session = session
-
     def prove_master(self) -> None:
-        """See `sinks.batch.master_proof`. Makes the session give way: it connects. Once the replica is open."""
-        if self._opened().offset:
-            with self._session.reading():
-                self.prove_in_turn()
-
-    def prove_in_turn(self) -> None:
-        """The same for the session itself, whose turn it is to connect. From any thread."""
+        """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""
         state = self._opened()
         if state.offset:
             master = self._master.continuing(state.known)
@@ -148,10 +137,6 @@ class Replica:
         """That another run has the log, as far as that version of the table says."""
         return positions.lost(on, self._table, self._opened())
 
-    def reading(self) -> AbstractContextManager[None]:
-        """The turn to read, `Session.reading`."""
-        return self._session.reading()
-
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
         """What a task needs to read and write a part of this log; its master has `patience_s`."""
         mine = self._opened()
@@ -170,7 +155,7 @@ class Replica:
         """
         patience_s = doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
         slow = self._fruitless
-        with self._session.reading():
+        with self.session.reading():
             reports = [self._read(batch, patience_s)]
         try:
             proven = self.proven(reports)
@@ -178,13 +163,14 @@ class Replica:
             discard_files(self._warehouse, reports)
             raise
         if proven is None:
-            return self.acknowledge_again()
+            self._acknowledge()
+            return self.stays()
         self._fruitless = slow  # the time was right; whether that of a group is, it finds out
         move, held = self.move(proven), self._table.read()
         self._table.check(held, move.mine)
         self._table.commit(held, move.to, move.files, move.lost)
         self.moved(move)
-        self.acknowledge()
+        self._acknowledge()
         self._bookkeeping.settle({self.log_id: move.to})
         self.follow()
         self._run_hooks()
@@ -229,19 +215,21 @@ class Replica:
         self._state = move.to
         self._received = move.to.offset
 
-    def acknowledge(self) -> None:
-        """Promise the master what is committed."""
+    @property
+    def committed(self) -> Committed | None:
+        """What its master may be promised; None before anything is committed."""
         mine = self._opened()
-        if mine.offset is not None:
-            self._session.acknowledge(mine.offset, mine.mark)
+        return None if mine.offset is None else Committed(mine.offset, mine.mark)
+
+    def _acknowledge(self) -> None:
+        acknowledge([self])
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
         self._keyed_state.follow()
 
-    def acknowledge_again(self) -> BatchResult:
-        """A replay: the promise may have been lost with the job that made it."""
-        self.acknowledge()
+    def stays(self) -> BatchResult:
+        """The result of a replay. It is acknowledged: the promise may have been lost with the job that made it."""
         at = self.position() or Offset(0)
         return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
 
@@ -263,6 +251,16 @@ class Replica:
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self.log_id, hint="Open it first (open_together).")
         return self._state
+
+
+def acknowledge(replicas: Iterable[Replica]) -> None:
+    """Promise the masters of `replicas` what is committed: once in each session, for all logs that share it."""
+    promises: dict[Session, dict[LogId, Committed]] = {}
+    for one in replicas:
+        if (committed := one.committed) is not None:
+            promises.setdefault(one.session, {})[one.log_id] = committed
+    for session, positions in promises.items():
+        session.acknowledge(positions)
 
 
 def open_together(replicas: Sequence[Replica]) -> None:
@@ -290,7 +288,7 @@ def open_together(replicas: Sequence[Replica]) -> None:
     first._run_hooks()
 
 
-def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> None:
+def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str | None) -> None:
     """Let fresh replicas, which have one table and are open, begin where it says, with the log that `identity` names
     (`Known`). It is a commit: whatever happens, no later start begins elsewhere. Raises TakenOver, ReplicaError.
     """

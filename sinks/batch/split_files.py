@@ -62,7 +62,7 @@ class SplitFiles:
         self._shared = shared
         size_bytes = master.size_bytes(owned)
         self._is_large = (size_bytes or 0) > HELD_BYTES
-        most_bytes = master.split_bytes if master.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
+        most_bytes = master.split_bytes if master.traits.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
         is_one_file = (size_bytes or owned.size) <= longest(most_bytes)
         self._file_bytes = longest(most_bytes) if is_one_file else most_bytes  # offsets may count records, not bytes
         self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
@@ -145,7 +145,7 @@ class _Stretch:
 
     def __init__(self, start: Offset, file: StretchFile, master: MasterLog) -> None:
         self._lengths = master.lengths
-        self._are_joined = not master.has_free_offsets
+        self._are_joined = not master.traits.has_free_offsets
         self.bytes = 0
         self.start = start
         self.file = file

@@ -139,7 +139,7 @@ class LogWriter:
     def _read(self, owned: OffsetRange, *, is_first: bool) -> Iterator[Chunk | Damage]:
         if self.link is not None and self.link.end == owned.start:
             return self._read_linked(owned, self.link)
-        at_record = is_first or self.master.cuts_at_records
+        at_record = is_first or self.master.traits.cuts_at_records
         return self._hurried.read(owned, committed=self.position, boundary=at_record)
 
     def _read_linked(self, owned: OffsetRange, link: Link) -> Iterator[Chunk | Damage]:

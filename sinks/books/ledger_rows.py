@@ -27,8 +27,8 @@ from sinks.healing.rewrite import RowSelection, TakingOut, rows_of
 from sinks.tables import LEDGER, LOG_ID, in_numbers
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
-from sources.master import TIMESTAMP
 from sources.offsets import LogId, OffsetRange
+from sources.records import TIMESTAMP
 
 _SCHEMA = LEDGER.schema.remove_metadata()
 _IN_NUMBERS = in_numbers(_SCHEMA)

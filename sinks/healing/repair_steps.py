@@ -90,7 +90,9 @@ class RepairSteps:
         self._warehouse = warehouse
         self._log_id = master.log_id
         # a rule that does not compare all bytes may keep a last record that differs from the master's
-        self._keeps_link = (master.proves_all or not master.overrules) and not master.has_free_offsets
+        self._keeps_link = (
+            master.traits.proves_all or not master.traits.overrules
+        ) and not master.traits.has_free_offsets
         self._master = master
         self._writer = writer
         self._table = LogTable(spark, log_table(self._log_id).path(warehouse), self._log_id)

@@ -27,8 +27,7 @@ from sinks.state.log_state import LogState, Writer
 from sinks.tables import KAFKA_LOG, LEDGER
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
-from sources.master_topic import partition_log, topic_and_number
-from sources.offsets import LogId, Offset, OffsetRange, Position
+from sources.offsets import LogId, Offset, OffsetRange, Position, partition_log, topic_and_number
 
 
 def topics_held(warehouse: str) -> dict[LogId, dict[int, LogState]]:
@@ -66,7 +65,7 @@ def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
             continue
         log_id = LogId.parse(name.removeprefix(DOMAIN))
         try:
-            found.setdefault(_topic_of(log_id), {}).update(_states(log_id, text))
+            found.setdefault(log_id.master, {}).update(_states(log_id, text))
         except (KeyError, TypeError, ValueError) as error:
             raise ReplicaError(
                 f"the domain metadata {name} cannot be read",
@@ -77,17 +76,8 @@ def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
     return dict(sorted(found.items()))
 
 
-def _topic_of(log_id: LogId) -> LogId:
-    return log_id if is_whole(log_id) else topic_and_number(log_id)[0]
-
-
-def is_whole(log_id: LogId) -> bool:
-    """Whether `log_id` is a whole topic's id, as a table of an older version has a state of."""
-    return log_id.kind == "kafka" and log_id.name.count("/") == 1
-
-
 def _states(log_id: LogId, text: str) -> dict[int, LogState]:
-    if is_whole(log_id):
+    if log_id.has_partitions:
         return _Whole.from_json(log_id, text).states()
     return {topic_and_number(log_id)[1]: LogState.from_json(text)}
 

@@ -23,7 +23,6 @@ from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.spark_jobs import first_line
 from sinks.state.fence import state_texts
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import is_whole
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
@@ -95,7 +94,7 @@ def commit_owed(spark: SparkSession, warehouse: str) -> int:
 
 def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
     for log_id, text in state_texts(snapshot.domains()).items():
-        if not is_whole(log_id):
+        if not log_id.has_partitions:
             yield log_id, LogState.from_json(text)
 
 

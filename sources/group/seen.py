@@ -69,7 +69,7 @@ def _parsed(said: Mapping[str, tuple[int, int, int]]) -> Seen:
     return {log: Sighting(OffsetRange(Offset(start), Offset(end)), turn) for log, (start, end, turn) in said.items()}
 
 
-class NotedLookout:
+class NotedLookout(Lookout):
     """A lookout that remembers what was seen through it. From any thread."""
 
     def __init__(self, lookout: Lookout) -> None:

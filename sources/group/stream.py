@@ -34,12 +34,12 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from sources.errors import ConfigurationError, across_processes
-from sources.group.lookout import LogLookout, Lookout
+from sources.group.lookout import Lookout
 from sources.group.offsets import GroupOffset
 from sources.group.seen import Teller
 from sources.group.watch import GroupWatch, Pace
 from sources.options import ReadOptions, parse_options
-from sources.registry import open_log
+from sources.registry import FollowedOptions, open_master
 
 LOOK_DEADLINE_S: Final = 0.5
 SHORTEST_LOOK_DEADLINE_S: Final = 0.1
@@ -96,15 +96,18 @@ class GroupOptions(BaseModel):
     @property
     def lookouts(self) -> tuple[Lookout, ...]:
         """The lookouts of all masters. Raises ConfigurationError; connects to nothing."""
-        logs: list[Lookout] = [LogLookout(open_log(one), one.starting_offset) for one in self.logs]
+        given: list[FollowedOptions] = [*self.logs]
         if self.topics:
             # Imported here, so that readers of other logs need not: it takes 0.2 s in each of Spark's processes.
-            from sources.kafka.lookout import lookouts
+            from sources.kafka.options import ReplicatedTopicOptions
 
-            logs += lookouts(self.topics)
-        if not logs:
+            given += [
+                parse_options(ReplicatedTopicOptions, one, where=f"topics[{number}]")
+                for number, one in enumerate(self.topics)
+            ]
+        if not given:
             raise ConfigurationError("there is nothing to read", expected="logs or topics", found="neither")
-        return tuple(logs)
+        return tuple(Lookout(open_master(one), one.starting_offset) for one in given)
 
 
 def _objects(given: object) -> list[dict[str, Any]]:

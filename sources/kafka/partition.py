@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
+from sources.bounds import check_within
 from sources.errors import ConfigurationError, CorruptRecord, MasterSilent, ProtocolViolation, UnprovenEnd, naming
 from sources.kafka.bounds import bounds_at
 from sources.kafka.cluster.connection import Cluster
@@ -28,11 +29,9 @@ from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.format.batches import DecodedBatches, damage_at, decode_sound
 from sources.kafka.format.columns import canonical, located
-from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
 from sources.master import Chunk, Damage
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 
 MIB = 1024 * 1024
 
@@ -147,7 +146,7 @@ class KafkaPartition:
     def _refuse_silence(
         self, wanted: OffsetRange, fetched: FetchedBatches, cluster: Cluster, leader: Leader
     ) -> NoReturn:
-        check_held(wanted, self._bounds(cluster, leader))
+        check_within(wanted, self._bounds(cluster, leader), kind="kafka")
         raise MasterSilent(
             "the leader returns no records from here on, although its log goes on",
             offset=wanted.start,

@@ -11,13 +11,13 @@ import pyarrow as pa
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
+from sources.bounds import check_within
 from sources.errors import naming
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.cluster.connection import Cluster, connected
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, Topic, topics_named
 from sources.kafka.epochs import check_history
-from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
 from sources.kafka.partition import KafkaPartition
 from sources.offsets import Offset, OffsetRange
@@ -51,7 +51,7 @@ class AskedPartition(KafkaPartition):
 
     def _check_history(self, position: Offset, epoch: int | None, cluster: Cluster, leader: Leader) -> None:
         held = bounds_at(cluster, leader, self._tp, Isolation.READ_UNCOMMITTED)
-        check_held(OffsetRange(position, position), held)
+        check_within(OffsetRange(position, position), held, kind="kafka")
         if epoch is not None:
             check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
@@ -59,14 +59,16 @@ Verb = Callable[[SparkSession, Config], object]
 
 def verify(spark: SparkSession, config: Config) -> object:
     """For about two seconds, so that its connection is sure to be listed."""
-    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(restart=True, max_mb_per_s=0.2))
+    summary = verify_log(
+        spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(restart=True, max_mb_per_s=0.2)
+    )
     assert summary.problem is None
     return summary
 
 
 def backfill(spark: SparkSession, config: Config) -> object:
     """Of what lies before the replica's beginning."""
-    return run_backfill(spark, config, OneLog(config.logs[0]), Wanted.parse(None, None))
+    return run_backfill(spark, config, ConfiguredLog.alone(config.logs[0]), Wanted.parse(None, None))
 
 
 def repair(spark: SparkSession, config: Config) -> object:
@@ -95,7 +97,7 @@ def test_a_restart_proves_the_master_when_the_session_is_away(
         monkeypatch.setattr(Replica, "proven", failing_once)
         send_workload(broker.address, workload(5), count=100)
         wait_for_all(job, broker)
-        assert [type(one.last_failure) for one in job.progress()] == [MasterUnreachable]
+        assert [one.failures for one in job.progress()] == [{"MasterUnreachable": 1}]
         assert eventually(lambda: counts[-1:] == [1])
     assert set(counts) == ONE
 

@@ -14,9 +14,8 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.job import log_group, log_replication
+from pipeline.job import log_group, replicated_logs
 from pipeline.job.log_group import LogGroup
-from pipeline.job.log_replication import LogReplication
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchResult
@@ -74,8 +73,6 @@ class Batches:
 
 class Member:
     """What a group asks of a `Replication`; it has `logs`, by default the one that it is."""
-
-    batch_bytes = 1000
 
     def __init__(self, log_id: str, folder: Path, *logs: str) -> None:
         self.id = log_id
@@ -237,9 +234,9 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
 
 def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In between it would be listed in the turn that has failed, and its error could come a second time."""
-    monkeypatch.setattr(log_replication, "Replica", lambda *_: None)
+    monkeypatch.setattr(replicated_logs, "Replica", lambda *_: SimpleNamespace(state=None))
     config = job_config(tmp_path / "lake", path=str(tmp_path))
-    one = LogReplication(cast(SparkSession, None), config, config.logs[0], available_now=False)
+    one = Replication(cast(SparkSession, None), config, config.logs[0], available_now=False)
     one._phase = Phase.RUNNING
     seen: list[bool] = []
 
@@ -247,7 +244,7 @@ def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytes
         seen.append(one.is_read)
         return False
 
-    monkeypatch.setattr(one, "_meet", meet)
+    monkeypatch.setattr(one._logs, "meet", meet)
     one.note(MasterSilent("away"))
     assert one.poll(0.0) is Phase.WAITING
     assert seen == [False]

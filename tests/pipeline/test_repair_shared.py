@@ -8,7 +8,7 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
@@ -188,7 +188,7 @@ def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared:
 
 
 def backfilled(member: Member) -> BackfillResult:
-    subject = OneLog(member.config.logs[0])
+    subject = ConfiguredLog.alone(member.config.logs[0])
     return run_backfill(member.spark, member.config, subject, Wanted(None, None), is_alone=True)
 
 

@@ -22,8 +22,7 @@ from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.pipeline.operator_at_work import Operator
 
 pytestmark = pytest.mark.spark

@@ -47,12 +47,12 @@ def test_a_log_that_cannot_be_planned_is_an_error_beside_the_others(fixture_550:
 def test_what_kept_a_log_from_being_planned_comes_last_and_logs_that_left_are_left_out() -> None:
     away = LogtwinError("away", log=A)
     offset = GroupOffset(1, {B: span(0, 5), C: span(0, 5)}, {A: away, "rocketmq/d": away})
-    logs = {log_id: ScriptedLog(log_id).log for log_id in (A, B)}
+    logs = {log_id: ScriptedLog(log_id).master for log_id in (A, B)}
     assert planned(offset, logs, cores=1) == [PlannedSplit(B, span(0, 5), span(0, 5)), PlanFailed(A, away)]
 
 
 def test_the_cores_are_for_the_logs_with_the_most_to_read() -> None:
     batches = {A: span(0, 700), B: span(0, 200), C: span(0, 100), "dister/d": span(0, 10**9)}
-    logs = {log_id: ScriptedLog(log_id).log for log_id in batches}
+    logs = {log_id: ScriptedLog(log_id).master for log_id in batches}
     found = [one.log_id for one in planned(GroupOffset(1, batches), logs, cores=4)]
     assert {log_id: found.count(log_id) for log_id in logs} == {A: 3, B: 1, C: 1, "dister/d": 1}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sources.errors import BelowMinimum, LogtwinError, MasterUnreachable
 from sources.group import standing
-from sources.group.lookout import Found, LogLookout, LookRequest, LookResult
+from sources.group.lookout import Found, Lookout, LookRequest, LookResult
 from sources.group.seen import (
     FORGET_AFTER_S,
     LOOK_AFTER_S,
@@ -43,7 +43,7 @@ def requests(places: Mapping[str, ReadingPlace]) -> dict[str, LookRequest]:
 
 
 def teller_of(folder: Path, *logs: ScriptedLog) -> Teller:
-    return Teller([LogLookout(log.log, EARLIEST) for log in logs], folder / "standing")
+    return Teller([Lookout(log.master, EARLIEST) for log in logs], folder / "standing")
 
 
 def told(folder: Path) -> dict[str, tuple[int, int]]:
@@ -121,7 +121,7 @@ def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Pa
     planner.join()
 
 
-class Several:
+class Several(Lookout):
     """A lookout of a master with two logs and a third that nobody asks about; of the first it tells an `error`."""
 
     master_id = "rocketmq"

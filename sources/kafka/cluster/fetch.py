@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 
+from sources.bounds import check_within
 from sources.errors import MasterRefused
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.cluster.codes import check_code
@@ -20,7 +21,6 @@ from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.format.aborted import Aborted
-from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 
@@ -80,7 +80,9 @@ def fetch(
         diverging = EpochEnd(found.diverging_epoch.epoch, Offset(found.diverging_epoch.end_offset))
         check_history(last_epoch, offset, diverging, _bounds(cluster, leader, tp), None)
     if found.log_start_offset > offset:
-        check_held(OffsetRange(offset, offset), OffsetRange(found.log_start_offset, found.high_watermark))
+        check_within(
+            OffsetRange(offset, offset), OffsetRange(found.log_start_offset, found.high_watermark), kind="kafka"
+        )
     return _fetched(found)
 
 
@@ -122,7 +124,7 @@ def _refuse_out_of_range(
 ) -> NoReturn:
     """Raise the error for an `offset` out of range. If the leader holds it, the leader does not know the epoch."""
     held = _bounds(cluster, leader, tp)
-    check_held(OffsetRange(offset, offset), held)
+    check_within(OffsetRange(offset, offset), held, kind="kafka")
     if last_epoch is not None:
         check_history(last_epoch, offset, epoch_end(cluster, leader, tp, last_epoch), held, None)
     raise MasterRefused("the broker says that this offset is out of range, but holds it", offset=offset, found=held)

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 
 from sources.kafka.format.binary_columns import grouped, joined, lengths, of_fixed_size, pairs, whole_bytes
 from sources.kafka.format.time_columns import times_of
-from sources.master_topic import KAFKA_SCHEMA
+from sources.records import KAFKA_SCHEMA
 
 UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
 """The columns that a record itself provides."""

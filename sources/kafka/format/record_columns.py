@@ -16,8 +16,8 @@ from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.kafka.format.record_format import MAX_VARINT_BYTES, Records, RecordsPlace, Spans, read
 from sources.kafka.format.time_columns import time_columns
-from sources.master_topic import HEADER
 from sources.offsets import Offset
+from sources.records import HEADER
 
 NO_RECORDS: Final = pa.RecordBatch.from_pylist([], UNLOCATED_SCHEMA)
 

@@ -15,8 +15,7 @@ from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG
 from sources.errors import ReplicaError
 from sources.loss import Condition
-from sources.master_topic import partition_log
-from sources.offsets import OffsetRange
+from sources.offsets import OffsetRange, partition_log
 from tests.pipeline.repair_bench import spoil
 from tests.sinks.accounts import incident
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions

@@ -10,12 +10,11 @@ import pytest
 from sources.errors import ConfigurationError, MasterUnreachable, Recreated
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
-from sources.kafka.log import RECORD_BYTES, KafkaLog
-from sources.kafka.session import GroupSession, PartitionSession
+from sources.kafka.log import KafkaLog
+from sources.kafka.options import RECORD_BYTES
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known, MasterLog, TimeIsUp
 from sources.offsets import Offset
-from sources.silent_session import SilentTopicSession
 from tests.sources.kafka.group_answers import ALICE, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     OTHER_ID,
@@ -58,10 +57,7 @@ def epochs_asked(cluster: ScriptedCluster) -> list[tuple[int, int]]:
 def test_it_says_what_it_is_and_travels() -> None:
     log: MasterLog = a_log(2, known=Known(str(TOPIC_ID), Offset(7), 3), group="g")
     assert str(log.log_id) == "kafka/c/t/2"
-    assert (log.role, log.place) == ("consumer", "h:1")
-    assert (a_log().role, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("reader", "c")
-    assert (log.has_free_offsets, log.cuts_at_records, log.cuts_batches) == (True, True, True)
-    assert (log.is_waited_for(), log.counted_for_s(), log.proves_all, log.overrules) == (False, None, False, False)
+    assert (log.place, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("h:1", "h:1,h:2")
     assert pickle.loads(pickle.dumps(log)) == log  # noqa: S301 - our own
 
 
@@ -144,9 +140,9 @@ def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     (chunk,) = read(log, 3, 8)
     play(HERE, fetched(batch(0, 5)), fetched(batch(5, 5)))
     raw = b"".join(bytes(piece) for piece in log.raw(span(3, 8), committed=None))
-    assert raw == bytes(chunk.raw) == log.restore(chunk.records.select(list(log.restored_from)))
+    assert raw == bytes(chunk.raw) == log.restore(chunk.records.select(list(log.traits.restored_from)))
     assert raw == canonical(chunk.records)
-    assert log.lengths(chunk.records.select(list(log.measured_by))).sum() == len(raw)
+    assert log.lengths(chunk.records.select(list(log.traits.measured_by))).sum() == len(raw)
 
 
 # --- what is asked besides
@@ -156,8 +152,6 @@ def test_the_bounds_are_those_of_its_partition(play: Play) -> None:
     cluster = play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
     assert a_log(1).bounds() == span(3, 13)
     assert cluster.is_done
-    play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
-    assert a_log(1).look().bounds == span(3, 13)
 
 
 def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play: Play) -> None:
@@ -176,16 +170,4 @@ def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play)
         a_log(group="g").check()
     cluster = play()
     a_log(group="g").check(is_replica=False)
-    assert cluster.connections == 0
-
-
-def test_it_opens_a_session_of_its_own(play: Play) -> None:
-    cluster = play()
-    session = a_log(2, group="g").open_session()
-    assert isinstance(session, PartitionSession)
-    assert isinstance(session._session, GroupSession)
-    session.close()
-    silent = a_log(2).open_session()
-    assert isinstance(silent, PartitionSession)
-    assert isinstance(silent._session, SilentTopicSession)
     assert cluster.connections == 0

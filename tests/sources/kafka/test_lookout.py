@@ -14,16 +14,15 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sources.access.secrets import Secret
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Recreated
 from sources.group import standing
-from sources.group.lookout import LookRequest, LookResult
+from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
-from sources.kafka.log import RECORD_BYTES
-from sources.kafka.lookout import TopicLookout, lookouts
-from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.log import KafkaLog
+from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
-from sources.options import ReadOptions, parse_options
+from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
 from tests.spans import span
 
@@ -32,9 +31,9 @@ THREE = metadata(topic(leaders=[(1, 0)] * 3))
 HELD = (THREE, offsets(0, 3, 5), offsets(10, 13, 15))
 
 
-def a_lookout() -> TopicLookout:
+def a_lookout() -> Lookout:
     of_topic = open_topic(parse_options(ReplicatedTopicOptions, OPTIONS, where="test"))
-    return TopicLookout(replace(of_topic, patience_ms=0))
+    return Lookout(replace(of_topic, patience_ms=0), EARLIEST)
 
 
 def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, LookRequest]:
@@ -47,7 +46,7 @@ def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> d
 def test_its_logs_are_the_partitions_of_its_topic() -> None:
     lookout = a_lookout()
     log = lookout.log("kafka/c/t/2")
-    assert log is not None
+    assert isinstance(log, KafkaLog)
     assert (str(log.log_id), log.number) == ("kafka/c/t/2", 2)
     for other in ("kafka/c/u/2", "kafka/d/t/2", "kafka/c/tt/0"):
         assert lookout.log(other) is None
@@ -71,7 +70,7 @@ def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
     [
         (1, 2, BelowMinimum, "3 or more"),
         (1, 14, AboveMaximum, "13 or less"),
-        (3, 8, AboveMaximum, "no such partition any more"),
+        (3, 8, AboveMaximum, "no such log any more"),
     ],
 )
 def test_what_one_partition_does_not_hold_is_its_own(
@@ -100,13 +99,15 @@ def test_what_concerns_the_topic_is_raised_for_all(play: Play) -> None:
 
 
 def test_topics_are_given_by_their_options() -> None:
-    first, second = lookouts([OPTIONS, {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}])
+    other = {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}
+    first, second = GroupOptions.model_validate({"topics": [OPTIONS, other], "standing": "s"}).lookouts
     assert first.log("kafka/c/t/0") is not None
     log = second.log("kafka/c/u/0")
-    assert log is not None
+    assert isinstance(log, KafkaLog)
     assert log.topic.split_offsets == 7
+    wrong = GroupOptions.model_validate({"topics": [OPTIONS, {"id": "kafka/c/u", "srvers": "h:1"}], "standing": "s"})
     with pytest.raises(ConfigurationError, match=r"topics\[1\].*srvers"):
-        lookouts([OPTIONS, {"id": "kafka/c/u", "srvers": "h:1"}])
+        _ = wrong.lookouts
 
 
 def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:

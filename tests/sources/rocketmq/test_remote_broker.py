@@ -10,7 +10,6 @@ import pytest
 from sources.access.address import Address
 from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, MasterError, MasterUnreachable, ProtocolViolation
-from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
@@ -18,7 +17,7 @@ from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from sources.rocketmq.wire.security import RemotingSecurity
 from tests.patience import wait_until
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
-from tests.sources.rocketmq.sessions import stay
+from tests.sources.rocketmq.sessions import stay, up_to
 
 NOWHERE = Address("127.0.0.1", 1)
 
@@ -87,11 +86,11 @@ def test_a_master_that_moves_is_found_where_it_is() -> None:
         )
         session = open_log(options).open_session()
         stack.callback(session.close)
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         first = old.await_connection(1)
         first.await_report_of(100)
         where[0] = at_new.address
-        session.acknowledge(Offset(200))
+        session.acknowledge(up_to(200))
         first.await_report_of(200)
         assert new.connections == []
         first.reset()
