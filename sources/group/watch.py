@@ -127,7 +127,7 @@ class GroupWatch:
     def _add(self, log_id: str) -> None:
         at = self._at.get(log_id, self._at.get(log_id.rpartition("/")[0]))
         if at is not None and (log := self._lookouts[at].log(log_id)) is not None:
-            self._logs[log_id] = WatchedLog(log, self._lookouts[at].may_begin_later)
+            self._logs[log_id] = WatchedLog(log, self._lookouts[at].may_begin_later, lookout=at)
             self._of[at].append(log_id)
 
     def _ask(self, now_s: float, *, is_first: bool) -> None:
@@ -135,23 +135,28 @@ class GroupWatch:
         is_beat = now_s >= self._beat_s
         if is_beat:
             self._beat_s = now_s + self._pace.interval_s
-        for at in range(len(self._lookouts)):
-            due = [one for one in self._watched(at) if one.is_due(now_s, is_beat=is_beat)]
-            self._look(at, due, now_s, is_gathered=is_beat or is_first)
+        due = [one for one in self._listed if one.is_due(now_s, is_beat=is_beat)]
+        self._look(due, now_s, is_gathered=is_beat or is_first)
         if now_s >= self._roles_s:
             self._roles_s = now_s + ROLES_S
             for at, lookout in enumerate(self._lookouts):
                 self._asker.ask(("role", at), lookout.is_waited_for)
 
-    def _look(self, at: int, due: Sequence[WatchedLog], now_s: float, *, is_gathered: bool) -> None:
-        """Ask one master about all that is due. A batch waits for the answer, unless the last one was late."""
-        if not due or self._asker.is_asking(("look", at)):
-            return
-        wanted = {
-            str(one.log.log_id): one.looking(now_s, is_gathered=not one.is_late and (is_gathered or one.is_to_be_seen))
-            for one in due
-        }
-        self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
+    def _look(self, due: Sequence[WatchedLog], now_s: float, *, is_gathered: bool) -> None:
+        """Ask each master once about all of it that is due. A batch waits for the answer, unless the last was late."""
+        of_each: dict[int, list[WatchedLog]] = {}
+        for one in due:
+            of_each.setdefault(one.lookout, []).append(one)
+        for at, logs in of_each.items():
+            if self._asker.is_asking(("look", at)):
+                continue
+            wanted = {
+                str(one.log.log_id): one.looking(
+                    now_s, is_gathered=not one.is_late and (is_gathered or one.is_to_be_seen)
+                )
+                for one in logs
+            }
+            self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
 
     def _hear(self) -> None:
         self._take(0, self._pace.look_deadline_s)
@@ -201,9 +206,7 @@ class GroupWatch:
         now_s = time.monotonic()
         ends_s = now_s + self._pace.last_look_deadline_s
         while now_s < ends_s:
-            for at in range(len(self._lookouts)):
-                unseen = [one for one in self._watched(at) if one.is_to_be_seen]
-                self._look(at, unseen, now_s, is_gathered=True)
+            self._look([one for one in self._listed if one.is_to_be_seen], now_s, is_gathered=True)
             if all(watched.asked_s is None for watched in self._listed):
                 break
             self._take(ends_s - now_s, self._pace.last_look_deadline_s)
@@ -230,9 +233,6 @@ class GroupWatch:
         for log_id in errors:
             self._logs[log_id].told()
         return PlannedBatch(batches, errors) if batches or errors else None
-
-    def _watched(self, at: int) -> list[WatchedLog]:
-        return [self._logs[log_id] for log_id in self._of[at]]
 
 
 def _size_bytes(watched: WatchedLog, backlog: OffsetRange, budget_bytes: int) -> int:
