@@ -11,7 +11,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,7 @@ import pyarrow as pa
 from sources.errors import ConfigurationError, naming
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
 from sources.kafka.options import TopicOptions
-from sources.kafka.reader import KafkaReader
+from sources.kafka.reader import RECORD_BYTES, KafkaReader
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
@@ -28,9 +27,6 @@ from sources.master_topic import partition_log, topic_and_number
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.reading import Wanted, alone
-
-RECORD_BYTES: Final = 1024
-"""The assumed length of a record when bytes are shared; nobody knows it before the record has come."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

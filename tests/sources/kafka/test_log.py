@@ -10,7 +10,8 @@ import pytest
 from sources.errors import ConfigurationError, Recreated
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
-from sources.kafka.log import RECORD_BYTES, KafkaLog
+from sources.kafka.log import KafkaLog
+from sources.kafka.reader import RECORD_BYTES
 from sources.kafka.session import GroupSession, PartitionSession
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known, MasterLog, TimeIsUp

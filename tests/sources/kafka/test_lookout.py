@@ -18,9 +18,9 @@ from sources.group.lookout import LookRequest, LookResult
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
-from sources.kafka.log import RECORD_BYTES
 from sources.kafka.lookout import TopicLookout, lookouts
 from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.reader import RECORD_BYTES
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
 from sources.options import ReadOptions, parse_options
