@@ -30,10 +30,10 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
-from sources.group import standing
+from sources.group import seen, standing
 from sources.group.offsets import GroupOffset
 from sources.group.plan import planned
-from sources.group.seen import Seen, SeenFile, file_beside
+from sources.group.seen import Seen
 from sources.group.standing import Standing
 from sources.group.stream import logs_options
 
@@ -65,13 +65,14 @@ class LogGroup:
         patience_s = None if available_now else PATIENCE_S
         self._group = Group(spark, config.warehouse, on_step or no_step, table=table, patience_s=patience_s)
         self._folder = Path(tempfile.mkdtemp(prefix="query-", dir=process_folder()))
+        self._standing = self._folder / "standing.json"
         options = {
             **logs_options([one.options for one in members]),
-            "standing": str(self._folder / "standing.json"),
+            "standing": str(self._standing),
             "triggerIntervalS": str(config.trigger_interval_s),
         }
         self._cores = spark.sparkContext.defaultParallelism
-        self._seen = SeenFile(file_beside(options["standing"]))
+        self._seen = seen.file_at(seen.path_beside(self._standing))
         self._heard: Seen = {}
         self._hear_at_s = 0.0
         self._stream = Stream(spark, table.name, options, self._apply)
@@ -167,7 +168,7 @@ class LogGroup:
             said = Standing(places, most, self._is_stopping)
             try:
                 if said != self._said:
-                    standing.write(self._folder / "standing.json", said)
+                    standing.write(self._standing, said)
                     self._said = said
             except OSError as error:
                 self._note(
@@ -184,14 +185,14 @@ class LogGroup:
     def _hear(self, now_s: float) -> None:
         """Let the members hear what the planner has seen: when it tells something new, and every second."""
         try:
-            seen = self._seen.read()
+            found = self._seen.read()
         except OSError:
             return  # the planner finds out, too, and says so
-        if seen is self._heard and now_s < self._hear_at_s:
+        if found is self._heard and now_s < self._hear_at_s:
             return
-        self._heard, self._hear_at_s = seen, now_s + SIGHT_EVERY_S
+        self._heard, self._hear_at_s = found, now_s + SIGHT_EVERY_S
         for one in self._read():
-            one.hear(seen, now_s)
+            one.hear(found, now_s)
 
     def _apply(self, batch: GroupOffset) -> None:
         with _all_held(self._read()) as members:

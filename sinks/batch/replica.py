@@ -67,14 +67,14 @@ class Replica:
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
 
+    @property
+    def master(self) -> MasterLog:
+        return self._master
+
     @cached_property
     def _landing(self) -> Landing:
         """Made on first use: a group has its own, for all its logs."""
         return Landing(self._spark, self._warehouse, log_table(self.log_id))
-
-    @property
-    def master(self) -> MasterLog:
-        return self._master
 
     def prove_master(self) -> None:
         """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""

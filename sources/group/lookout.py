@@ -44,6 +44,11 @@ class Lookout:
         self._master = master
         self._starting_offset = starting_offset
 
+    @property
+    def master_id(self) -> str:
+        """The id of its only log, or what the ids of its logs have before their last slash."""
+        return str(self._master.id)
+
     def log(self, log_id: str) -> MasterLog | None:
         """Return the log with that id; None if it is another master's."""
         wanted = LogId.parse(log_id)

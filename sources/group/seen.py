@@ -7,9 +7,7 @@ process looks instead, and only for the job: nothing is planned from these looks
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Iterable, Mapping
@@ -21,6 +19,7 @@ from typing import Final
 from sources.group import standing
 from sources.group.asking import Asker
 from sources.group.lookout import Found, Lookout, LookRequest, LookResult
+from sources.group.told_file import ToldFile, write_whole
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
@@ -51,43 +50,23 @@ Seen = Mapping[str, Sighting]
 """The sightings by log id."""
 
 
-def file_beside(path: str | os.PathLike[str]) -> Path:
-    """Return the file for the standing at `path`."""
-    return Path(path).with_name("seen.json")
+def path_beside(standing_path: Path) -> Path:
+    """Return the file's path for the standing at `standing_path`."""
+    return standing_path.with_name("seen.json")
 
 
 def write(path: Path, seen: Seen) -> None:
     """Replace the file at `path` with `seen`, atomically. For one thread at a time. Raises OSError."""
-    said = {log: [one.held.start, one.held.end, one.turn] for log, one in seen.items()}
-    temporary = path.with_name(f"{path.name}.new")
-    temporary.write_text(json.dumps(said))
-    temporary.replace(path)
+    write_whole(path, {log: [one.held.start, one.held.end, one.turn] for log, one in seen.items()})
 
 
-class SeenFile:
-    """Reads the file at `path`, for one thread."""
+def file_at(path: Path) -> ToldFile[Seen]:
+    """Return the reader of the file at `path`; before there is one, nothing was seen."""
+    return ToldFile(path, _parsed, {})
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._text = b""
-        self._seen: Seen = {}
 
-    def read(self) -> Seen:
-        """Return what was written last, the same object as before if nothing has changed. Raises OSError, ValueError.
-
-        Without a file nothing was seen.
-        """
-        try:
-            text = self._path.read_bytes()
-        except FileNotFoundError:
-            return self._seen
-        if text != self._text:
-            self._seen = {
-                log: Sighting(OffsetRange(Offset(start), Offset(end)), turn)
-                for log, (start, end, turn) in json.loads(text).items()
-            }
-            self._text = text
-        return self._seen
+def _parsed(said: Mapping[str, tuple[int, int, int]]) -> Seen:
+    return {log: Sighting(OffsetRange(Offset(start), Offset(end)), turn) for log, (start, end, turn) in said.items()}
 
 
 class NotedLookout(Lookout):
@@ -100,6 +79,10 @@ class NotedLookout(Lookout):
         self._asking = 0
         self._asked_s = 0.0
         self._noting = threading.Lock()
+
+    @property
+    def master_id(self) -> str:
+        return self._lookout.master_id
 
     def log(self, log_id: str) -> MasterLog | None:
         return self._lookout.log(log_id)
@@ -154,8 +137,8 @@ class Teller:
 
     def __init__(self, lookouts: Iterable[Lookout], path: Path) -> None:
         self.lookouts = [NotedLookout(one) for one in lookouts]
-        self._standing = path
-        self._path = file_beside(path)
+        self._standing = standing.file_at(path)
+        self._path = path_beside(path)
         self._asker: Asker[int] = Asker()
         self._told: Seen | None = None
         self._tell_s = 0.0
@@ -183,7 +166,7 @@ class Teller:
     def tick(self, now_s: float) -> None:
         """Look where nobody has looked lately, and tell what has changed. Raises OSError, ValueError."""
         self._asker.take(0)  # an error is the planner's to report, when it looks
-        places = standing.read(self._standing).positions
+        places = self._standing.read().positions
         for at, lookout in enumerate(self.lookouts):
             if not self._asker.is_asking(at) and (wanted := lookout.due(now_s, places)):
                 self._asker.ask(at, partial(lookout.look, wanted))

@@ -30,6 +30,7 @@ class WatchedLog:
 
     log: MasterLog
     may_begin_later: bool = True  # if retention has deleted where it was to begin
+    lookout: int = 0  # the number of its master's
     place: ReadingPlace | None = None
     is_waited_for: bool = False
     is_late: bool = False

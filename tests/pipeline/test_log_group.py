@@ -23,7 +23,7 @@ from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import standing
 from sources.group.offsets import GroupOffset
-from sources.group.seen import Seen, Sighting, file_beside, write
+from sources.group.seen import Seen, Sighting, path_beside, write
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
@@ -129,7 +129,7 @@ class Made:
         self.group._apply(GroupOffset(1))
 
     def listed(self) -> dict[str, int]:
-        said = standing.read(self.query.options["standing"])
+        said = standing.file_at(self.query.options["standing"]).read()
         return {log_id: place.turn for log_id, place in said.positions.items()}
 
 
@@ -183,7 +183,7 @@ def test_the_logs_that_are_read_hear_what_the_planner_has_seen(tmp_path: Path) -
     """At once if it is new, and again every second, because a log that stands still is news for its growth."""
     made = Made(tmp_path, available_now=False)
     made.b.phase = Phase.WAITING
-    path = file_beside(made.query.options["standing"])
+    path = path_beside(Path(made.query.options["standing"]))
     for end, at_s in ((5, 100.0), (6, 100.1), (6, 100.2), (6, 101.0), (6, 101.2)):
         write(path, {"rocketmq/a": Sighting(OffsetRange(Offset(0), Offset(end)), 1)})
         made.group.poll(at_s)
@@ -224,7 +224,7 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
 
     def end_a_batch() -> None:
         made.batch(a=MasterSilent("away"))
-        seen.append(standing.read(path).is_stopping)
+        seen.append(standing.file_at(path).read().is_stopping)
 
     monkeypatch.setattr(made.query, "stop", end_a_batch)
     made.group.stop()

@@ -370,6 +370,7 @@ def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
 class Master(Lookout):
     """A lookout of `logs`, all of which it answers for at once; raises `error` instead, if there is one."""
 
+    master_id = "rocketmq"
     may_begin_later = True
 
     def __init__(self, *logs: ScriptedLog) -> None:
