@@ -90,7 +90,7 @@ def test_a_table_of_many_logs_has_no_checksums_and_is_listed_after_each_checkpoi
 def test_transaction_versions_of_many_are_those_of_each(table: KernelTable) -> None:
     names = [f"app-{number}" for number in range(30)]
     for number in range(12):
-        table.commit(table.existing(), transactions={name: number for name in names[number:]})
+        table.commit(table.existing(), transactions=dict.fromkeys(names[number:], number))
         table.run_hooks()
     on = table.existing()
     wanted = [*names, "another"]
