@@ -133,7 +133,7 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
 
 def reader(folder: Path, **more: Any) -> GroupReader:
     given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4, **more}]), "standing": str(folder / "standing")}
-    times = {"triggerIntervalS": "0.05", "lookDeadlineS": str(PATIENCE_S)}  # a machine may be busy
+    times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
     found = GroupSource.of({**given, **times}).stream_reader()
     assert isinstance(found, GroupReader)
     return found
