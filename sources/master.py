@@ -30,6 +30,7 @@ from sources.retention import MasterRetention
 
 if TYPE_CHECKING:
     from sources.metadata import FetchedMetadata
+    from sources.reading import Reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,6 +364,14 @@ class MasterLog(Protocol):
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """Cut `wanted` by `boundary_after` into consecutive pieces that tasks may read side by side on `cores`."""
+
+    @property
+    def known(self) -> Known:
+        """What the replica knows of it (`continuing`)."""
+
+    @property
+    def reader(self) -> Reader:
+        """What reads splits of this log, together with those of all logs that have an equal one."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, Self
 
 from sources.epochs import Parting
-from sources.master import EMPTY_QUERY, Holding, Known, LogQuery, Session
+from sources.master import EMPTY_QUERY, NOTHING_KNOWN, Holding, Known, LogQuery, MasterLog, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.reading import OneByOne, Reader
 from sources.silent_session import SilentSession
 
 
@@ -17,6 +18,15 @@ class PlainLog:
     reader wait."""
 
     __slots__ = ()
+
+    @property
+    def known(self) -> Known:
+        """Nothing: its past is compared by its bytes."""
+        return NOTHING_KNOWN
+
+    @property
+    def reader(self: MasterLog) -> Reader:
+        return OneByOne(self)
 
     def counted_for_s(self) -> float | None:
         """Return None: nobody counts connections."""

@@ -21,7 +21,8 @@ from pipeline.job.loss_policy import explained
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.master_watch import MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
-from sinks.batch.replica import Replica, acknowledge, begin_together
+from sinks.batch.landing import acknowledge
+from sinks.batch.replica import Replica, begin_together
 from sinks.batch.result import BatchResult
 from sinks.state.log_state import LogState
 from sinks.state.opening import Opening

@@ -16,17 +16,15 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
-import pyarrow as pa
-
 from sinks.batch.continuity import Link, written
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
-from sinks.batch.shared_file import HELD_BYTES, SharedFile, StretchFile
+from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
-from sinks.tables import QUARANTINE, with_identity
+from sinks.tables import QUARANTINE
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import condition_of
@@ -112,9 +110,10 @@ class SplitFiles:
             self._end_stretch()
         if self._stretch is None:
             start = chunk.covered.start
-            file = StretchFile(self._shared, start, self._files, self._room, large=self._is_large)
+            rows = HeldRows(self._log_id, self._epoch)
+            file = StretchFile(self._shared, rows, start, self._files, self._room, large=self._is_large)
             self._stretch = _Stretch(start, file, self._master)
-        self._stretch.add(chunk, with_identity(self._shared.table, self._log_id, self._epoch, chunk.records))
+        self._stretch.add(chunk)
 
     def _add_damage(self, damage: Damage) -> None:
         condition = condition_of(damage.error)
@@ -159,11 +158,11 @@ class _Stretch:
         self._times = ColumnRange()
         self._stored_at = file.table.stored_at
 
-    def add(self, chunk: Chunk, rows: pa.RecordBatch) -> None:
+    def add(self, chunk: Chunk) -> None:
         self._check(chunk)
         lengths = self._lengths(chunk.records)
         self._check_bytes(chunk, int(lengths.sum()))
-        self.file.write(rows)
+        self.file.write(chunk.records)
         self._digest.update(chunk.raw)
         self.bytes += len(chunk.raw)
         self._records += chunk.records.num_rows

@@ -1,4 +1,4 @@
-"""A topic's partition as a master log (`sources.master.MasterLog`), on top of `sources.kafka.partition`.
+"""A topic's partition as a master log (`sources.master.MasterLog`), read by `sources.kafka.reader`.
 
 Offsets count records, but some have none: compaction removed them, or transactions left them behind. So a range is what
 the leader was asked for and has answered. The master's own bytes cannot be rebuilt. What is compared instead are the
@@ -8,7 +8,6 @@ topic's id and the leader epoch before its position (`Known`); the leader itself
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
@@ -21,9 +20,10 @@ import pyarrow as pa
 from sources.errors import ConfigurationError
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
 from sources.kafka.options import RECORD_BYTES
-from sources.kafka.partition import KafkaPartition
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, TimeIsUp, Traits
+from sources.kafka.reader import KafkaReader
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, Traits
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.reading import Wanted, alone
 from sources.sole_log import PlainLog
 
 if TYPE_CHECKING:
@@ -98,24 +98,20 @@ class KafkaLog(PlainLog):
     def hurried(self, patience_s: float) -> KafkaLog:
         return replace(self, patience_s=patience_s)
 
+    @property
+    def reader(self) -> KafkaReader:
+        return self.topic.reader(self.patience_s)
+
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        """Implement the contract; every chunk is a fetch, and reading may end after any of them."""
-        if owned.is_empty:
-            return
-        ends_s = None if self.patience_s is None else time.monotonic() + self.patience_s
-        after = self.known.mark if self.known.offset == owned.start else None
-        for piece in self._partition().read(owned, after_epoch=after):
-            yield piece
-            if ends_s is not None and time.monotonic() >= ends_s and piece.covered.end < owned.end:
-                raise TimeIsUp
+        """Implement the contract; every chunk is of one fetch, and reading may end after any of them."""
+        return alone(self.reader, Wanted(self.log_id, owned, known=self.known))
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """Yield the canonical bytes of the records in `wanted`."""
-        if not wanted.is_empty:
-            for piece in self._partition().read(wanted):
-                if isinstance(piece, Damage):
-                    raise piece.error
-                yield piece.raw
+        for piece in alone(self.reader, Wanted(self.log_id, wanted, known=Known(self.known.identity))):
+            if isinstance(piece, Damage):
+                raise piece.error
+            yield piece.raw
 
     def drops_records(self) -> bool:
         """Whether the topic that has the name now is compacted."""
@@ -130,9 +126,3 @@ class KafkaLog(PlainLog):
     @property
     def _topic_id(self) -> uuid.UUID | None:
         return None if self.known.identity is None else uuid.UUID(self.known.identity)
-
-    def _partition(self) -> KafkaPartition:
-        """Return the partition of the known topic; if none is known, of the topic there is now."""
-        topic_id = self._topic_id or self.topic.bounds().topic_id
-        topic = self.topic if self.patience_s is None else self.topic.hurried(self.patience_s)
-        return topic.partition(self.number, topic_id)

@@ -18,16 +18,16 @@ from sources.kafka.cluster.cleanup import is_compacted
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.connection_cache import has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.leadership import check_same
 from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
+from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, topics_named
 from sources.kafka.epochs import check_history
 from sources.kafka.isolation import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
 from sources.kafka.metadata import fetched
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
-from sources.kafka.partition import MIB, KafkaPartition
+from sources.kafka.partition import KafkaPartition
+from sources.kafka.reader import MIB, KafkaReader
 from sources.kafka.session import GroupSession
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.master import Holding, Known, LogQuery, MasterView, Session, Traits
@@ -45,7 +45,7 @@ MIN_PATIENCE_MS: Final = 1000
 class KafkaTopic:
     """Topic `topic` of the cluster that the operator calls `cluster`: a `sources.master.Master`.
 
-    For the limits see `KafkaPartition`. `group` is the consumer group that is told how far a replica is; with None
+    For the limits see `KafkaReader`. `group` is the consumer group that is told how far a replica is; with None
     nobody is told.
     """
 
@@ -155,16 +155,24 @@ class KafkaTopic:
     def partition(self, number: int, topic_id: uuid.UUID) -> KafkaPartition:
         """Return partition `number` of the topic with id `topic_id`."""
         return KafkaPartition(
-            settings=self.settings,
+            reader=self.reader(),
             cluster=self.cluster,
             topic=self.topic,
             topic_id=topic_id,
             partition=number,
-            isolation=self.isolation,
-            chunk_bytes=self.chunk_bytes,
             split_offsets=self.split_offsets,
-            patience_ms=self.patience_ms,
-            past_damage=self.past_damage,
+        )
+
+    def reader(self, patience_s: float | None = None) -> KafkaReader:
+        """Return what reads its partitions, together with those of all topics that are read in the same way."""
+        here = self if patience_s is None else self.hurried(patience_s)
+        return KafkaReader(
+            settings=here.settings,
+            isolation=here.isolation,
+            chunk_bytes=here.chunk_bytes,
+            patience_ms=here.patience_ms,
+            past_damage=here.past_damage,
+            patience_s=patience_s,
         )
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:

@@ -61,7 +61,7 @@ class Topic:
         self._logs = [LogTable(spark, path, partition_log(ORDERS, number)) for number in (0, 1)]
         self._positions = Positions(KernelTable(spark, path))
         self._books = Bookkeeping(spark, str(lake))
-        self.states = self._positions.claim(self._logs, this_writer())
+        self.states = self._positions.claim(self._positions.newest(), [one.log_id for one in self._logs], this_writer())
 
     def begins(self, *starts: int) -> None:
         for number, start in enumerate(starts):

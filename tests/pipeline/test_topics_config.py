@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from pipeline.config import topics
 from pipeline.config.topics import TopicsConfig, existing_topics, expanded
 from sources.errors import ConfigurationError
+from tests.log_lines import said_by
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
 
 SERVERS = {"servers": "b:1"}
@@ -44,9 +46,9 @@ def test_brokers_are_asked_which_topics_match(
     cluster = ScriptedCluster(*[metadata(*map(topic, EXISTING))] * 2)
     monkeypatch.setattr("sources.kafka.cluster.connection.connected", cluster.connected)
     assert existing_topics(table(MATCHING)) == ["orders-eu", "orders-us"]
-    assert caplog.messages == []
+    assert said_by(topics.__name__, caplog) == []
     assert existing_topics(table(MATCHING | {"pattern": "order"})) == []
-    assert caplog.messages == ["cluster east has no topic that matches 'order'"]
+    assert said_by(topics.__name__, caplog) == ["cluster east has no topic that matches 'order'"]
 
 
 @pytest.mark.parametrize("others", [MATCHING | {"pattern": "orders"}, TWO])

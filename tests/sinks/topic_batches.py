@@ -87,7 +87,7 @@ class Twin:
 
     def version(self) -> int:
         """Of the table."""
-        table: Any = self.group._positions.newest()
+        table: Any = self.group._landing.positions.newest()
         return int(table.version)
 
     def rows(self) -> dict[int, list[int]]:

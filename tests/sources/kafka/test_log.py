@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sources.errors import ConfigurationError, MasterUnreachable, Recreated
+from sources.errors import ConfigurationError, Recreated
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
 from sources.kafka.log import KafkaLog
@@ -93,7 +93,7 @@ def test_the_known_topic_is_read_or_else_the_one_there_is(play: Play) -> None:
     with pytest.raises(Recreated) as caught:
         read(a_log(known=Known(str(OTHER_ID), Offset(0), None)), 0, 5)
     assert caught.value.log == "kafka/c/t/0"
-    cluster = play(HERE, offsets(0), offsets(5), HERE, fetched(batch(0, 5)))
+    cluster = play(HERE, fetched(batch(0, 5)))
     assert [chunk.covered for chunk in read(a_log(), 0, 5)] == [span(0, 5)]
     assert cluster.asked[-1][0].topics[0].topic_id == TOPIC_ID
     assert cluster.is_done
@@ -119,19 +119,17 @@ def test_in_a_hurry_reading_ends_after_the_late_answer(play: Play) -> None:
     assert cluster.is_done
 
 
-def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    patience: list[int] = []
-
-    def following(_settings: object, _tp: object, _topic_id: object, patience_ms: int) -> Any:
-        patience.append(patience_ms)
-        raise MasterUnreachable("away")
-
-    monkeypatch.setattr("sources.kafka.partition.following", following)
+def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that() -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
-    for one in (log, log.hurried(2.0)):
-        with pytest.raises(MasterUnreachable):
-            read(one, 0, 5)
-    assert patience == [30_000, 2000]
+    assert [one.reader.patience_ms for one in (log, log.hurried(2.0), log.hurried(60.0))] == [30_000, 2000, 30_000]
+
+
+def test_what_is_read_in_the_same_way_is_read_together() -> None:
+    orders, refunds = (a_log(topic=name).reader for name in ("orders", "refunds"))
+    assert (orders == refunds, hash(orders) == hash(refunds)) == (True, True)
+    assert a_log(1).reader == orders
+    assert a_log().hurried(2.0).reader != orders
+    assert a_log(chunk_bytes=7).reader != orders
 
 
 def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:

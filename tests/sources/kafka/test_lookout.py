@@ -23,6 +23,7 @@ from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
+from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
 from tests.spans import span
 
@@ -132,7 +133,8 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
 
 def reader(folder: Path, **more: Any) -> GroupReader:
     given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4, **more}]), "standing": str(folder / "standing")}
-    found = GroupSource.of({**given, "triggerIntervalS": "0.05"}).stream_reader()
+    times = {"triggerIntervalS": "0.05", "lookDeadlineS": str(PATIENCE_S)}  # a machine may be busy
+    found = GroupSource.of({**given, **times}).stream_reader()
     assert isinstance(found, GroupReader)
     return found
 
