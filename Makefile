@@ -109,8 +109,6 @@ bench-quick: setup ## a few minutes: fails where a main ratio is 25 % below the 
 	$(BIN)/python -m bench.quick $(ARGS)
 
 bench-more: setup ## further figures, as ratios against something in the same run
-	$(BIN)/python -m bench.columns
-	$(BIN)/python -m bench.pipeline
 	$(BIN)/python -m bench.verify
 	$(BIN)/python -m bench.layout
 

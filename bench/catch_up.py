@@ -14,7 +14,6 @@ would compress 64 KB: the cost of decompression is left out.
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
 from collections.abc import Iterator
@@ -26,10 +25,9 @@ from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
 from bench.contest import Figure, Goal, Round, Settings, warmed_by_turns
-from bench.contestants import config_of, steady_records_per_s
+from bench.contestants import config_of
 from bench.payloads import LOG_ID, delete_topic, fill_topic, rows, write_log
 from bench.peers import CORES, lone_broker, running_session
-from sinks.tables import KAFKA_LOG, LOG
 
 PARTITIONS = 6
 LOG_BATCHES = 4
@@ -114,25 +112,16 @@ class Contest:
         self.log = log
         self.lake = settings.folder / "lake"
         """The folder of the table, empty before each turn; `ended` removes it."""
-        self._spark = spark
-        self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
+        self._breakdown = Breakdown(spark, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
     def ours(self, number: int) -> float:
-        os.sync()  # so that writes of the other contestant do not count
         log = {"id": str(LOG_ID), "path": str(self.log.folder), "max_bytes_per_trigger": self.log.batch_bytes}
-        self._breakdown.replicate(self._spark, config_of(self.lake, logs=[log]))
-        records = rows(self.log.folder, self.log.records)
-        rate = steady_records_per_s(
-            Path(LOG.path(str(self.lake))), records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
-        )
+        rate = self._breakdown.ours(config_of(self.lake, logs=[log]), rows(self.log.folder, self.log.records))
         return self.ended(number, "logtwin", rate)
 
     def spark_kafka(self, number: int, server: str, topic: str) -> float:
-        os.sync()
-        batch_records = self.log.batch_records
-        self._breakdown.spark_kafka_replicate(self._spark, server, topic, self.lake, batch_records=batch_records)
-        table = Path(KAFKA_LOG.path(str(self.lake)))
-        rate = steady_records_per_s(table, self.log.topic_records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
+        log = self.log
+        rate = self._breakdown.spark_kafka(server, topic, self.lake, log.topic_records, batch_records=log.batch_records)
         return self.ended(number, "Spark's Kafka source", rate)
 
     def ended(self, number: int, name: str, rate: float) -> float:

@@ -128,7 +128,7 @@ def commits(table: Path | str) -> list[Added]:
     """The commits that added rows to the table in the folder `table`, in order, by its Delta log."""
     filesystem, folder = open_folder(str(table))
     there = filesystem.get_file_info(pafs.FileSelector(f"{folder}/_delta_log", allow_not_found=True))
-    found = (_added(filesystem, path) for path in sorted(one.path for one in there if one.path.endswith(".json")))
+    found = (added(filesystem, path) for path in sorted(one.path for one in there if one.path.endswith(".json")))
     return [one for one in found if one.rows]
 
 
@@ -156,7 +156,8 @@ def without_end(batches: Sequence[T], rows: Sequence[int], left_out: int) -> Seq
     return batches[: -left_out - is_rest]
 
 
-def _added(filesystem: pafs.FileSystem, path: str) -> Added:
+def added(filesystem: pafs.FileSystem, path: str) -> Added:
+    """What the commit in the file `path` added."""
     with filesystem.open_input_stream(path) as stream:
         actions = [json.loads(line) for line in stream.readall().splitlines()]
     at_ms = next(one["commitInfo"]["timestamp"] for one in actions if "commitInfo" in one)

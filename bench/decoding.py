@@ -97,7 +97,8 @@ def _log_file(settings: Settings, body_bytes: int) -> Path:
     return file
 
 
-def _batches(log: bytes) -> Iterator[pa.RecordBatch]:
+def batches(log: bytes) -> Iterator[pa.RecordBatch]:
+    """As a task decodes it, CHUNK_BYTES at a time."""
     view, at = memoryview(log), 0
     while at < len(log):
         decoded = codec.decode(view[at : at + CHUNK_BYTES], Offset(at), Offset(len(log)))
@@ -110,7 +111,7 @@ def _records_per_s(log: bytes, expected: int, least_s: float) -> float:
     records = passes = 0
     begun = time.perf_counter()
     while time.perf_counter() - begun < least_s:
-        records += sum(batch.num_rows for batch in _batches(log))
+        records += sum(batch.num_rows for batch in batches(log))
         passes += 1
     took_s = time.perf_counter() - begun
     if records != passes * expected:
@@ -121,7 +122,7 @@ def _records_per_s(log: bytes, expected: int, least_s: float) -> float:
 def _found(log: bytes) -> Found:
     found = [
         (batch.num_rows, _values_size(batch.column("body")), len(batch.column("properties").keys))
-        for batch in _batches(log)
+        for batch in batches(log)
     ]
     records, body_bytes, properties = (sum(one) for one in zip(*found, strict=True))
     return records, body_bytes, properties

@@ -10,23 +10,20 @@ round of each that warms up the JVM.
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
 from bench.contest import Figure, Goal, Settings, warmed_by_turns
-from bench.contestants import config_of, steady_records_per_s
+from bench.contestants import config_of
 from bench.payloads import create_topic
 from bench.peers import CORES, lone_broker, running_session
 from pipeline.demo.kafka_broker import VERSION
-from sinks.tables import KAFKA_LOG
 
 PARTITIONS = 6
 RECORDS = 432_000
@@ -79,13 +76,12 @@ def fill(server: str, topic: str, records: int) -> None:
 
 class _Contest:
     def __init__(self, spark: SparkSession, server: str, topic: str, settings: Settings, batch_records: int) -> None:
-        self._spark = spark
         self._server = server
         self._topic = topic
         self._settings = settings
         self._batch_records = batch_records
         self._lake = settings.folder / "lake"
-        self._breakdown = Breakdown(left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
+        self._breakdown = Breakdown(spark, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT)
 
     def figure(self) -> Figure:
         rounds = warmed_by_turns(self._settings.rounds, self._ours, self._spark_kafka)
@@ -109,24 +105,18 @@ class _Contest:
         )
 
     def _ours(self, number: int) -> float:
-        os.sync()  # so that writes of the other contestant do not count
         given = {"servers": self._server, "max_offsets_per_trigger": self._batch_records}
-        topic = {"id": f"kafka/bench/{self._topic}", **given}
-        self._breakdown.replicate(self._spark, config_of(self._lake, topics=[topic]))
-        return self._ended(number, "logtwin")
+        config = config_of(self._lake, topics=[{"id": f"kafka/bench/{self._topic}", **given}])
+        return self._ended(number, "logtwin", self._breakdown.ours(config, self._batch_records * BATCHES))
 
     def _spark_kafka(self, number: int) -> float:
-        os.sync()
-        self._breakdown.spark_kafka_replicate(
-            self._spark, self._server, self._topic, self._lake, batch_records=self._batch_records
-        )
-        return self._ended(number, "Spark's Kafka source")
-
-    def _ended(self, number: int, name: str) -> float:
         records = self._batch_records * BATCHES
-        rate = steady_records_per_s(
-            Path(KAFKA_LOG.path(str(self._lake))), records, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
+        rate = self._breakdown.spark_kafka(
+            self._server, self._topic, self._lake, records, batch_records=self._batch_records
         )
+        return self._ended(number, "Spark's Kafka source", rate)
+
+    def _ended(self, number: int, name: str, rate: float) -> float:
         print(f"{self._topic}, round {number + 1}: {name} {rate:,.0f} records/s", flush=True)
         shutil.rmtree(self._lake)
         return rate

@@ -1,7 +1,7 @@
-"""A process that holds masters and sends to them, and how the benchmark that started it talks with it.
+"""The process that holds masters and sends to them (`bench.sender`), and how a benchmark talks with it.
 
 It prints one line of JSON that says where its masters are, and sends from then on. A line of input ends the sending:
-then it prints how many messages each master has stored. The masters serve until the input ends.
+then it prints how many messages the masters have stored. The masters serve until the input ends.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from pipeline.system.child_process import child_process
 from tests.resident import PROJECT
+
+_END_WITHIN_S = 60.0
 
 
 class Load:
@@ -23,33 +26,43 @@ class Load:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.masters: Any = json.loads(self._said())
+        self.masters: Any = self._said()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     def stop_sending(self) -> int:
-        """Stop the producer. Returns how many messages all masters have stored."""
+        """Stop the producer. Returns how many messages the masters have stored."""
         if self._process.stdin:
             self._process.stdin.write("\n")
             self._process.stdin.flush()
-        return sum(json.loads(self._said()))
+        return int(self._said())
 
-    def _said(self) -> str:
+    def end(self) -> None:
+        """Let the masters stop in order, if they do in time."""
+        if self._process.stdin:
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_WITHIN_S)
+
+    def _said(self) -> Any:
         """The next line. Raises SystemExit if the process has ended instead."""
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             raise SystemExit("the masters have ended")
-        return line
+        return json.loads(line)
 
 
 @contextmanager
-def running_load(module: str, *arguments: object) -> Iterator[Load]:
-    """Run ``python -m module arguments`` during the `with` block."""
-    command = [sys.executable, "-m", module, *map(str, arguments)]
+def running_load(kind: str, folder: Path, count: int, rate_per_s: float, topic: str) -> Iterator[Load]:
+    """Run the process during the `with` block, with the arguments that `bench.sender` names."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "bench.sender", kind, str(folder), str(count), str(rate_per_s), topic]
     with child_process(command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Load(process)
+        load = Load(process)
+        yield load
+        load.end()
 
 
 def say(value: object) -> None:

@@ -1,194 +1,347 @@
-"""Some logs in one job, with the same number of messages a second in all.
+"""A live run: masters that get messages at a steady rate, and what replicates them, measured while it does.
 
-The masters and their producer are one process (`bench.load`). It sends 2,000 messages of 1 KB a second, to one log
-after the other. The job has its defaults, with metadata. Once every log has its first commit, some time passes. Then
-are measured: the records committed, how long after it was stored a message became visible (as in `bench.freshness`),
-and the processor time and memory of the job's processes. Then nothing is sent for 10 s, to measure the processor time
-of an idle job.
+The masters and their producer are one process (`bench.load`), which sends messages of 1 KB to one log after the other.
+Once every log has its first commit, some time passes. Then are measured: the records committed, how long after it was
+stored a message became visible, the time of batches, and the processor time and memory of the processes that replicate.
+The last measured messages are under the same load as the others. Then nothing is sent for 10 s, to measure the
+processor time of an idle job. All messages that were sent must be in the table once.
+
+A message is stored at the row's ``store_timestamp``, or at Kafka's LogAppendTime: the clock of the broker, and so of
+this machine, in ms. `bench.arrived` says when it is visible. The time until a reader notices the new version is left
+out.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import time
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
+import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from bench.contest import Settings, percentile
-from bench.freshness import TOPIC, ArrivedRows, rows
+from bench.arrived import TOPIC, Arrived, rates
+from bench.contest import Figure, Goal, Round, Settings
+from bench.contestants import config_of, spark_kafka_stream, sparks_own_files
 from bench.load import running_load
 from pipeline.config.configuration import Config
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
 from sinks.batch.result import BatchStep
-from sinks.tables import TableSpec
+from sinks.storage.place import open_folder
+from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from tests.resident import below, held_mib
 
 RATE_PER_S = 2000
+TRIGGER = "1 second"  # logtwin's default, too
 IDLE_S = 10
+AFTER_S = 3
 PATIENCE_S = 240.0
 _STOP_WITHIN_S = 120.0
 _SETTLE_S = 2.0
 _LOOK_EVERY_S = 0.05
+_SAMPLE_EVERY_S = 2.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def logs_at(addresses: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """The part of a configuration for masters with these normal and HA addresses."""
+    return {
+        "logs": [
+            {"id": f"rocketmq/log-{number}", "remoting": remoting, "master": ha}
+            for number, (remoting, ha) in enumerate(addresses)
+        ]
+    }
+
+
+def topic_at(server: str) -> dict[str, Any]:
+    """The part of a configuration for TOPIC of this broker."""
+    return {"topics": [{"id": f"kafka/bench/{TOPIC}", "servers": server}]}
+
+
+@dataclass(frozen=True, slots=True)
 class Masters:
-    """Masters for `bench.load`: `config` makes the job's configuration, of the warehouse and what `module` says.
+    """Masters of a kind of `bench.sender`: `listed` makes their part of a configuration of what the process says.
 
     `table` gets their records, whose column `stored` says when the master stored them.
     """
 
-    module: str
-    config: Callable[[Path, Any], Config]
+    kind: str
+    listed: Callable[[Any], dict[str, Any]]
     table: TableSpec
     stored: str
+
+
+EMBEDDED = Masters("embedded", logs_at, LOG, "store_timestamp")
+ROCKETMQ = Masters("broker", logs_at, LOG, "store_timestamp")
+ORDERS = Masters("orders", logs_at, LOG, "store_timestamp")
+KAFKA = Masters("partitions", topic_at, KAFKA_LOG, "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How long messages are sent, in seconds, and how many a second."""
+
     warm_up_s: int
     measured_s: int
+    rate_per_s: int = RATE_PER_S
+
+    def scaled(self, settings: Settings) -> Course:
+        warm_up_s, measured_s = settings.scaled(self.warm_up_s, least=2), settings.scaled(self.measured_s, least=4)
+        return Course(warm_up_s, measured_s, self.rate_per_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The result of one run. `first_s` is the time from the job's start until its first commit, `start_s` until each
-    log has one. `cores` are processor seconds a second by kind of the job's processes, `held_mib` is the
-    memory of all processes of a kind, without mapped files, and `processes` their number.
+    """The result of one run. `first_s` is the time from the start until the first commit, `start_s` until each log has
+    one. `records_per_s` were committed in `measured_s`, `stored_per_s` came in; `logs_in_commit` is the median.
+    `batch_ms` are medians of the parts of a batch, as Spark reports them, `step_ms` means of logtwin's steps.
+    `delta_log_bytes` are those of the commits to all tables, for a commit of records. `cores` are processor seconds a
+    second by kind of process, `held_mib` is the memory of all processes of a kind, without mapped files. `messages` are
+    all that were sent.
     """
 
+    messages: int
+    measured_s: float
     records_per_s: float
+    stored_per_s: float
     p50_ms: float
     p99_ms: float
     commits: int
+    logs_in_commit: float
     first_s: float
     start_s: float
     cores: Mapping[str, float]
     idle_cores: Mapping[str, float]
+    batch_ms: Mapping[str, float]
     step_ms: Mapping[str, float]
+    delta_log_bytes: int
     held_mib: Mapping[str, int]
-    processes: Mapping[str, int]
 
 
-class Running:
-    """A job that runs in another thread."""
+class Running(ABC):
+    """What replicates, while it runs."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raises the error that has ended it, and SystemExit if a log fails."""
+
+    @abstractmethod
+    def has_begun(self) -> bool:
+        """Whether there is a commit."""
+
+    def have_all_begun(self) -> bool:
+        """Whether each log has a commit."""
+        return self.has_begun()
+
+    def progress(self) -> list[Progress]:
+        """Of logtwin's logs."""
+        return []
+
+    def until(self, is_true: Callable[[], bool]) -> None:
+        """Wait until `is_true`. Raises what `check` raises, and SystemExit if it takes too long."""
+        give_up_at_s = time.monotonic() + PATIENCE_S
+        while not is_true():
+            self.check()
+            if time.monotonic() > give_up_at_s:
+                at = ", ".join(f"{one.log_id} {one.phase} at {one.position}" for one in self.progress())
+                raise SystemExit(f"it does not get on: {at}")
+            time.sleep(_LOOK_EVERY_S)
+
+
+class RunningJob(Running):
+    """A job of logtwin, in another thread."""
 
     def __init__(self, job: Job, end: Future[None]) -> None:
         self._job = job
         self._end = end
 
-    def until(self, is_true: Callable[[list[Progress]], bool]) -> None:
-        """Wait until `is_true` of the job's progress.
+    def check(self) -> None:
+        if self._end.done():
+            self._end.result()
+        failed = [str(one.error) for one in self.progress() if one.phase is Phase.FAILED]
+        if failed:
+            raise SystemExit(failed[0])
 
-        Raises SystemExit if a log fails or it takes too long, and the error that ended the job.
-        """
-        give_up_at_s = time.monotonic() + PATIENCE_S
-        while not is_true(logs := self.progress()):
-            if self._end.done():
-                self._end.result()
-            failed = [str(one.error) for one in logs if one.phase is Phase.FAILED]
-            if failed or time.monotonic() > give_up_at_s:
-                at = ", ".join(f"{one.log_id} {one.phase} at {one.position}" for one in logs)
-                raise SystemExit(failed[0] if failed else f"the job does not get on: {at}")
-            time.sleep(_LOOK_EVERY_S)
+    def has_begun(self) -> bool:
+        return any(one.commits for one in self.progress())
 
-    def until_at(self, ends: Sequence[int]) -> None:
-        """Wait until each log has committed up to its end in `ends`."""
-        self.until(lambda logs: all((one.position or 0) >= end for one, end in zip(logs, ends, strict=True)))
+    def have_all_begun(self) -> bool:
+        return all(
+            one.commits and all((at.position or 0) > 0 for at in one.partitions.values()) for one in self.progress()
+        )
 
     def progress(self) -> list[Progress]:
         return self._job.progress()
+
+    def until_at(self, ends: Sequence[int]) -> None:
+        """Wait until each log has committed up to its end in `ends`. Raises as `until`."""
+        self.until(lambda: all((one.position or 0) >= end for one, end in zip(self.progress(), ends, strict=True)))
+
+
+class RunningQuery(Running):
+    """A query of Spark's own."""
+
+    def __init__(self, query: StreamingQuery) -> None:
+        self._query = query
+
+    def check(self) -> None:
+        if (error := self._query.exception()) is not None:
+            raise error
+
+    def has_begun(self) -> bool:
+        return any(one.numInputRows for one in self._query.recentProgress)
 
 
 @contextmanager
 def running(
     spark: SparkSession, config: Config, on_step: Callable[[BatchStep], None] | None = None
-) -> Iterator[Running]:
+) -> Iterator[RunningJob]:
     """Run the job of `config` in the `with` block; it stops between two batches. `on_step` is as in `Job`."""
     job = Job(spark, config, available_now=False, on_step=on_step)
     job.start()
     with ThreadPoolExecutor(1) as pool:
         end = pool.submit(job.run)
         try:
-            yield Running(job, end)
+            yield RunningJob(job, end)
         finally:
             job.request_stop()
             end.result(_STOP_WITHIN_S)
 
 
-def live(spark: SparkSession, settings: Settings, masters: Masters, count: int) -> Live:
-    """Run a job of `count` logs. Raises SystemExit unless every message that was sent is in the table once."""
-    folder = settings.folder / "live"
-    folder.mkdir()
-    warm_up_s, measured_s = settings.scaled(masters.warm_up_s, least=2), settings.scaled(masters.measured_s, least=4)
-    with running_load(masters.module, folder, count, RATE_PER_S, TOPIC) as load:
-        config = masters.config(folder / "lake", load.masters)
-        table = Path(masters.table.path(config.warehouse))
+Way = Callable[[SparkSession, str, Masters, Any], AbstractContextManager[Running]]
+"""Replicates masters, of which the process says where they are, into a new warehouse, in the `with` block."""
+
+
+def with_logtwin(
+    spark: SparkSession, lake: str, masters: Masters, at: Any, on_step: Callable[[BatchStep], None] | None = None
+) -> AbstractContextManager[Running]:
+    """A job as people run it: defaults, with metadata."""
+    return running(spark, config_of(lake, metadata=True, **masters.listed(at)), on_step)
+
+
+@contextmanager
+def with_spark(spark: SparkSession, lake: str, masters: Masters, at: Any) -> Iterator[Running]:
+    """Spark's Kafka source and Delta's writer, with the same trigger."""
+    with sparks_own_files(spark):
+        query = spark_kafka_stream(spark, at, TOPIC, Path(lake), {}).trigger(processingTime=TRIGGER).start()
+        try:
+            yield RunningQuery(query)
+        finally:
+            query.stop()
+
+
+def live(
+    spark: SparkSession,
+    settings: Settings,
+    masters: Masters,
+    count: int,
+    course: Course,
+    way: Way = with_logtwin,
+    *,
+    lake: str | None = None,
+    answered: Sequence[float] | None = None,
+) -> Live:
+    """Run `count` logs, into a new warehouse of its own, or `lake`; `answered` is as in `Arrived`.
+
+    Raises SystemExit unless every message that was sent is in the table once.
+    """
+    folder, course = settings.folder / "live", course.scaled(settings)
+    lake = lake or str(folder / "lake")
+    arrived = Arrived(masters.table.path(lake), masters.stored, answered)
+    with running_load(masters.kind, folder, count, course.rate_per_s, TOPIC) as load:
         started_s = time.monotonic()
-        with running(spark, config) as run:
-            run.until(lambda logs: any(one.commits for one in logs))
+        with way(spark, lake, masters, load.masters) as run:
+            run.until(run.has_begun)
             first_s = time.monotonic() - started_s
-            run.until(_all_have_begun)
+            run.until(run.have_all_begun)
             start_s = time.monotonic() - started_s
-            time.sleep(warm_up_s)
+            time.sleep(course.warm_up_s)
             begin_ms, before = time.time() * 1000, run.progress()
-            cores = _cores_over(measured_s, load.pid)
-            held, processes = _memory(load.pid)
+            cores = _cores_over(course.measured_s, load.pid)
+            held = _memory(load.pid)
             end_ms, after = time.time() * 1000, run.progress()
+            batch_ms = _batch_ms(spark, begin_ms)
+            time.sleep(AFTER_S)
             stored = load.stop_sending()
-            run.until(lambda _: len(rows(table, masters.stored).offsets) >= stored)
+            run.until(lambda: arrived.look() >= stored)
             time.sleep(_SETTLE_S)
             idle_cores = _cores_over(settings.scaled(IDLE_S, least=2), load.pid)
-    found = rows(table, masters.stored)
-    if len(found.offsets) != stored:
-        raise SystemExit(f"many logs: {len(found.offsets):,} rows of {count} logs, {stored:,} were stored")
-    shutil.rmtree(folder)
+    found = rates(arrived.each_once(stored), begin_ms, end_ms)
     one = Live(
+        messages=stored,
         first_s=round(first_s, 1),
         start_s=round(start_s, 1),
         cores=cores,
         idle_cores=idle_cores,
+        batch_ms=batch_ms,
         step_ms=_step_ms(before, after),
+        delta_log_bytes=round(_delta_log_bytes(lake, begin_ms, end_ms) / max(found["commits"], 1)),
         held_mib=held,
-        processes=processes,
-        **rates(found, begin_ms, end_ms),
+        **found,
     )
-    print(f"many logs, live, {count}: {one}", flush=True)
+    shutil.rmtree(folder)
+    print(f"live, {masters.kind}, {count}: {one}", flush=True)
     return one
 
 
-def _all_have_begun(logs: list[Progress]) -> bool:
-    return all(one.commits and all((at.position or 0) > 0 for at in one.partitions.values()) for one in logs)
+def bound(work: str, ours: str, unit: str, value: float, most: float, **details: Any) -> Figure:
+    """The figure of a `value` that may be `most` at most."""
+    against, rounds = f"the goal of {most:g} {unit}", (Round(value, float(most)),)
+    return Figure(work=work, ours=ours, against=against, unit=unit, rounds=rounds, goal=Goal(most=1), details=details)
 
 
-def _memory(aside: int) -> tuple[dict[str, int], dict[str, int]]:
-    """The memory, in MiB, and the number of each program's processes, without the process `aside`."""
-    mib: dict[str, float] = defaultdict(float)
-    processes: dict[str, int] = defaultdict(int)
+def compared(
+    work: str, ours: str, against: str, *found: tuple[str, str, Goal, float, float], **details: Any
+) -> Iterator[Figure]:
+    """A figure for each of `found`: what it is, the unit, the goal, both values. The first has the `details`."""
+    for what, unit, goal, *both in found:
+        common: dict[str, Any] = {"ours": ours, "against": against, "unit": unit, "goal": goal}
+        yield Figure(work=f"{work}, {what}", rounds=(Round(*both),), details=details, **common)
+        details = {}
+
+
+def _delta_log_bytes(lake: str, begin_ms: float, end_ms: float) -> int:
+    """Of the commits of that time to all tables."""
+    filesystem, folder = open_folder(lake)
+    commits = (
+        one
+        for one in filesystem.get_file_info(pafs.FileSelector(folder, recursive=True))
+        if "/_delta_log/" in one.path and one.path.endswith(".json")
+    )
+    return sum(one.size for one in commits if begin_ms <= one.mtime_ns / 1e6 < end_ms)
+
+
+def _batch_ms(spark: SparkSession, begin_ms: float) -> dict[str, float]:
+    """The median of each part of a batch with data that has ended since then, for the only query that runs."""
+    batches = [
+        one.durationMs
+        for query in spark.streams.active
+        for one in query.recentProgress
+        if "addBatch" in one.durationMs
+        and datetime.fromisoformat(one.timestamp).timestamp() * 1000 + one.durationMs["triggerExecution"] >= begin_ms
+    ]
+    names = dict.fromkeys(name for one in batches for name in one)
+    return {name: statistics.median(one[name] for one in batches if name in one) for name in names}
+
+
+def _memory(aside: int) -> dict[str, int]:
+    """The memory, in MiB, of each program's processes, without the process `aside`."""
+    mib: Counter[str] = Counter()
     for program, held in held_mib(os.getpid(), aside=aside):
-        mib[program] += held
-        processes[program] += 1
-    return {program: round(held) for program, held in mib.items()}, dict(processes)
-
-
-def rates(found: ArrivedRows, begin_ms: float, end_ms: float) -> dict[str, Any]:
-    """The commits of that time and the rate of their rows, and the delays of rows stored in it."""
-    is_committed = (found.visible_ms >= begin_ms) & (found.visible_ms < end_ms)
-    is_stored = (found.stored_ms >= begin_ms) & (found.stored_ms < end_ms)
-    waited_ms = (found.visible_ms - found.stored_ms)[is_stored].tolist()
-    return {
-        "records_per_s": round(float(is_committed.sum()) / (end_ms - begin_ms) * 1000, 1),
-        "p50_ms": round(percentile(waited_ms, 0.5)),
-        "p99_ms": round(percentile(waited_ms, 0.99)),
-        "commits": len(np.unique(found.visible_ms[is_committed])),
-    }
+        mib[program] += round(held)
+    return dict(mib)
 
 
 def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
@@ -201,23 +354,52 @@ def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
     return {name: round(seconds / max(commits, 1) * 1000, 1) for name, seconds in spent_s.items()}
 
 
+class ProcessorTime:
+    """Adds up the processor time of processes that come and go, from looks at those that there are.
+
+    What a process has taken stays in the sum when it ends, as far as the last look at it saw: no sum ever goes down.
+    """
+
+    def __init__(self) -> None:
+        self._begin_s: dict[Hashable, float] | None = None
+        self._last: dict[Hashable, tuple[str, float]] = {}
+
+    def look(self, now: Mapping[Hashable, tuple[str, float]]) -> None:
+        """Take the kind of each process and the seconds that it has taken since its start.
+
+        Those of the first look count from then on, later ones from their start.
+        """
+        if self._begin_s is None:
+            self._begin_s = {process: seconds for process, (_, seconds) in now.items()}
+        self._last.update(now)
+
+    def spent_s(self) -> dict[str, float]:
+        """The seconds of each kind since the first look."""
+        spent_s: dict[str, float] = defaultdict(float)
+        for process, (kind, seconds) in self._last.items():
+            spent_s[kind] += seconds - (self._begin_s or {}).get(process, 0.0)
+        return dict(spent_s)
+
+
 def _cores_over(seconds: float, aside: int) -> dict[str, float]:
     """Wait `seconds`; the processor seconds a second that our processes took meanwhile, without the process `aside`."""
-    begin_s, before = time.monotonic(), _processor_s(aside)
-    time.sleep(seconds)
-    after, taken_s = _processor_s(aside), time.monotonic() - begin_s
-    return {name: round((after[name] - before[name]) / taken_s, 3) for name in after}
+    begin_s, spent = time.monotonic(), ProcessorTime()
+    spent.look(_processor_s(aside))
+    while (left_s := begin_s + seconds - time.monotonic()) > 0:
+        time.sleep(min(left_s, _SAMPLE_EVERY_S))
+        spent.look(_processor_s(aside))
+    taken_s = time.monotonic() - begin_s
+    cores = {kind: round(spent_s / taken_s, 3) for kind, spent_s in spent.spent_s().items()}
+    return dict.fromkeys(("driver", "jvm", "workers"), 0.0) | cores
 
 
-def _processor_s(aside: int) -> dict[str, float]:
-    """The processor seconds of the driver's Python, the JVM, and Spark's Python processes, including ended ones."""
+def _processor_s(aside: int) -> dict[Hashable, tuple[str, float]]:
+    """The kind of each process, and its own processor seconds: driver's Python, JVM, and Spark's Python processes."""
     ours = psutil.Process()
-    times = ours.cpu_times()
-    spent_s = {"driver": times.user + times.system, "jvm": 0.0, "workers": 0.0}
-    for process in below(ours, aside):
+    found: dict[Hashable, tuple[str, float]] = {}
+    for process in (ours, *below(ours, aside)):
         with suppress(psutil.Error):
             times = process.cpu_times()
-            name = "jvm" if Path(process.exe()).name == "java" else "workers"
-            spent_s[name] += times.user + times.system
-            spent_s["workers"] += times.children_user + times.children_system
-    return spent_s
+            kind = "driver" if process == ours else "jvm" if Path(process.exe()).name == "java" else "workers"
+            found[process] = kind, times.user + times.system
+    return found

@@ -1,4 +1,4 @@
-"""The cost of more logs: one, sixteen and 64 logs in one job, with the same work in all.
+"""The cost of more logs: one, sixteen, 64 and a thousand logs in one job, with the same work in all.
 
 *Catch-up*, by path: the job waits at the end of its logs; then 1 GB appears in them at once, in 1, 16 or 64 equal
 parts. It compares records/s from that moment to the last commit, which includes up to a second of waiting for the
@@ -7,7 +7,9 @@ different ids.
 
 *Live*, over HA from embedded masters, in one round, because it takes minutes: see `bench.many_live`. It compares the
 rate, the freshness of records, the time until all logs have their first commit, and the memory of all processes. The
-processor time of an idle job has a fixed bound.
+processor time of an idle job has a fixed bound. A thousand logs have fixed bounds alone; each of their batches has
+something of each log. What its bytes take, at the speed of the catch-up of one log, is not counted; nor is Spark's
+latestOffset, in which logtwin waits for the next second: whether a commit comes each second is in the details.
 """
 
 from __future__ import annotations
@@ -15,17 +17,17 @@ from __future__ import annotations
 import shutil
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
 from bench.contestants import commits, config_of
-from bench.many_live import RATE_PER_S, Masters, live, running
+from bench.many_live import EMBEDDED, RATE_PER_S, Course, Live, bound, compared, live, running
 from bench.peers import plain_session
-from pipeline.config.configuration import Config
 from sinks.tables import LOG
 from tests.large_log import write_large_log
 from tests.resident import MIB
@@ -41,13 +43,21 @@ FRESH = Goal(most=1.3)
 STARTED = Goal(most=1.5)
 HELD = Goal(most=1.5)
 IDLE_CORES = 0.15
+COURSE = Course(warm_up_s=30, measured_s=60)
+THOUSAND = 1000
+THOUSAND_BATCH_MS = 2000
+THOUSAND_START_S = 15
+THOUSAND_IDLE_CORES = 0.5
 _BOOKKEEPING_S = 1.0  # for the bookkeeping of a batch after its commit
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
     with plain_session(settings.folder, {}) as spark:
-        yield from _catch_up(spark, settings)
-        yield from _live(spark, settings)
+        records_per_s = yield from _catch_up(spark, settings)
+        taken = {count: live(spark, settings, EMBEDDED, count, COURSE) for count in _counts(settings)}
+        yield from _live(taken)
+        count = settings.scaled(THOUSAND, least=FEWER)
+        yield from _thousand(live(spark, settings, EMBEDDED, count, COURSE), count, records_per_s)
 
 
 def _counts(settings: Settings) -> tuple[int, ...]:
@@ -64,7 +74,8 @@ class CaughtUp:
     records_per_s: float
 
 
-def _catch_up(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
+def _catch_up(spark: SparkSession, settings: Settings) -> Generator[Figure, None, float]:
+    """Returns the records/s of one log."""
     counts = _counts(settings)
     files = counts[-1] * settings.scaled(FILES_EACH)
     log = settings.folder / "log"
@@ -88,6 +99,7 @@ def _catch_up(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
             goal=CATCH_UP.get(count, CATCH_UP[MOST]),
             details={"backlog_bytes": files * FILE_BYTES, "start_s": _starts_s(taken)},
         )
+    return statistics.median(one.records_per_s for one in taken[1])
 
 
 def _starts_s(taken: dict[int, list[CaughtUp]]) -> dict[str, float]:
@@ -122,44 +134,44 @@ def _caught_up(spark: SparkSession, log: Path, files: int, count: int) -> Caught
     return CaughtUp(start_s, rows / (backlog[-1].at_ms - appeared_ms) * 1000)
 
 
-def _config(lake: Path, addresses: list[tuple[str, str]]) -> Config:
-    logs = [
-        {"id": f"rocketmq/log-{number}", "remoting": remoting, "master": ha}
-        for number, (remoting, ha) in enumerate(addresses)
-    ]
-    return config_of(lake, metadata=True, logs=logs)
-
-
-MASTERS = Masters(
-    module="bench.masters", config=_config, table=LOG, stored="store_timestamp", warm_up_s=30, measured_s=60
-)
-
-
-def _live(spark: SparkSession, settings: Settings) -> Iterator[Figure]:
-    taken = {count: live(spark, settings, MASTERS, count) for count in _counts(settings)}
+def _live(taken: Mapping[int, Live]) -> Iterator[Figure]:
     details = {f"{number} logs": asdict(one) for number, one in taken.items()}
     for count in list(taken)[1:]:
         many, one = taken[count], taken[1]
-        for what, unit, goal, both in (
-            ("records", "records/s in all", KEPT_UP, (many.records_per_s, one.records_per_s)),
-            ("freshness p99", "ms", FRESH, (many.p99_ms, one.p99_ms)),
-            ("first commit of all", "s", STARTED, (many.start_s, one.start_s)),
-            ("memory", "MiB, all processes", HELD, (sum(many.held_mib.values()), sum(one.held_mib.values()))),
-        ):
-            yield Figure(
-                work=f"{RATE_PER_S:,} messages/s over HA, {count} logs in one job, {what}",
-                ours=f"{count} logs",
-                against="1 log",
-                unit=unit,
-                rounds=(Round(*both),),
-                goal=goal,
-                details=details if what == "records" else {},
-            )
-        yield Figure(
-            work=f"{count} quiet logs in one job",
-            ours=f"{count} logs",
-            against=f"the goal of {IDLE_CORES} cores",
-            unit="cores",
-            rounds=(Round(sum(many.idle_cores.values()), IDLE_CORES),),
-            goal=Goal(most=1.0),
+        yield from compared(
+            f"{RATE_PER_S:,} messages/s over HA, {count} logs in one job",
+            f"{count} logs",
+            "1 log",
+            ("records", "records/s in all", KEPT_UP, many.records_per_s, one.records_per_s),
+            ("freshness p99", "ms", FRESH, many.p99_ms, one.p99_ms),
+            ("first commit of all", "s", STARTED, many.start_s, one.start_s),
+            ("memory", "MiB, all processes", HELD, sum(many.held_mib.values()), sum(one.held_mib.values())),
+            **details,
         )
+        idle_cores = sum(many.idle_cores.values())
+        yield bound(f"{count} quiet logs in one job", f"{count} logs", "cores", idle_cores, IDLE_CORES)
+
+
+def _thousand(one: Live, count: int, records_per_s: float) -> Iterator[Figure]:
+    """The bounds of a thousand logs; `records_per_s` is what the bytes of a batch are counted by.
+
+    Raises SystemExit if no batch has ended.
+    """
+    if not one.batch_ms:
+        raise SystemExit(f"many logs: no batch of {count:,} logs has ended in {one.measured_s} s")
+    batch_ms = one.batch_ms["triggerExecution"] - one.batch_ms["latestOffset"]  # which waits for the second
+    from_commit_to_commit_s = one.measured_s / max(one.commits, 1)
+    bytes_ms = one.records_per_s * from_commit_to_commit_s / records_per_s * 1000
+    details: dict[str, Any] = {
+        f"{count} logs": asdict(one),
+        "a batch, ms": batch_ms,
+        "of it for bytes, ms": round(bytes_ms, 1),
+        "from commit to commit, s": round(from_commit_to_commit_s, 2),
+    }
+    for what, unit, value, most in (
+        ("a batch beside its bytes", "ms", batch_ms - bytes_ms, THOUSAND_BATCH_MS),
+        ("first commit of all", "s", one.start_s, THOUSAND_START_S),
+        ("cores when idle", "cores", sum(one.idle_cores.values()), THOUSAND_IDLE_CORES),
+    ):
+        yield bound(f"{THOUSAND:,} logs in one job, {what}", f"{count:,} logs", unit, value, most, **details)
+        details = {}

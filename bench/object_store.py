@@ -16,46 +16,32 @@ from __future__ import annotations
 
 import os
 import shutil
-import statistics
-import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from bench.breakdown import Breakdown
 from bench.catch_up import LOG_BATCHES, SIZES, Log
-from bench.contest import Figure, Goal, Round, Settings, by_turns, percentile, warmed_by_turns
-from bench.contestants import Added, commits, config_of, steady_records_per_s
-from bench.freshness import (
-    AFTER_S,
-    LARGE_FILES,
-    MEASURED_S,
-    ROCKETMQ_VERSION,
-    TOPIC,
-    WARM_UP_S,
-    Course,
-)
-from bench.many_live import running
+from bench.contest import Figure, Goal, Round, Settings, by_turns, warmed_by_turns
+from bench.contestants import Added, commits, config_of
+from bench.freshness import COURSE
+from bench.many_live import ROCKETMQ, Live, live, with_logtwin
 from bench.payloads import LOG_ID, rows
 from bench.peers import CORES, ON_CORES, plain_session
-from bench.steady_load import RATE_PER_S, sent, steady_load
+from bench.sender import ROCKETMQ_VERSION
 from pipeline.demo.s3_server import S3Server, running_server
 from sinks.batch.result import BatchStep
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import use
 from sinks.tables import LOG
-from sources.registry import open_log
 from tests.objectstore.server import PlainClient, at
-from tests.peers.rocketmq import Broker
 
 LEFT_OUT = 1  # batches
 CATCH_UP_GOAL = Goal(least=0.8)
@@ -70,7 +56,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
         places = Places(f"s3a://{server.bucket}/lake", str(settings.folder / "lake"))
         with plain_session(settings.folder, ON_CORES, placed(places.s3)) as spark:
             yield CatchUp(spark, settings, server, places).figure()
-            yield Fresh(spark, settings, places).figure()
+            yield _freshness(spark, settings, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +81,8 @@ class CatchUp:
         self._server = server
         self._places = places
         self._log = Log.written(settings, SIZES[0])
-        self._on_s3 = Breakdown(left_out=LEFT_OUT, end_left_out=0)
-        self._on_disk = Breakdown(left_out=LEFT_OUT, end_left_out=0)
+        self._on_s3 = Breakdown(spark, left_out=LEFT_OUT, end_left_out=0)
+        self._on_disk = Breakdown(spark, left_out=LEFT_OUT, end_left_out=0)
         self._uploads: dict[int, _Uploads] = {}
         self._served_s: list[float] = []  # the server's processor time in each turn on S3
 
@@ -160,11 +146,8 @@ class CatchUp:
         return rate
 
     def _turn(self, number: int, lake: str, breakdown: Breakdown, *, is_kept: bool = False) -> float:
-        os.sync()  # so that writes of the other turn do not count
         log = {"id": str(LOG_ID), "path": str(self._log.folder), "max_bytes_per_trigger": self._log.batch_bytes}
-        breakdown.replicate(self._spark, config_of(lake, logs=[log]))
-        records = rows(self._log.folder, self._log.records)
-        rate = steady_records_per_s(LOG.path(lake), records, left_out=LEFT_OUT)
+        rate = breakdown.ours(config_of(lake, logs=[log]), rows(self._log.folder, self._log.records))
         print(f"round {number + 1}: {placed(lake).scheme or 'disk'} {rate:,.0f} records/s", flush=True)
         if not is_kept:
             _empty(lake)
@@ -202,101 +185,34 @@ def _processor_s(server: S3Server) -> float:
     return float(times.user + times.system)
 
 
-@dataclass
-class _Turn:
-    """One turn: when each commit of the job was answered, in ms since 1970, the delays of messages, and the steps."""
+def _freshness(spark: SparkSession, settings: Settings, places: Places) -> Figure:
+    """The p50 of turns, each with its own broker and table."""
+    turns: dict[str, list[Live]] = {places.s3: [], places.disk: []}
 
-    visible_ms: list[float] = field(default_factory=list)
-    waited_ms: list[float] = field(default_factory=list)
-    step_ms: dict[str, float] = field(default_factory=dict)
+    def p50_ms(lake: str) -> float:
+        answered: list[float] = []
 
-    def on_step(self, step: BatchStep) -> None:
-        if step is BatchStep.COMMIT:
-            self.visible_ms.append(time.time() * 1000)
+        def on_step(step: BatchStep) -> None:
+            if step is BatchStep.COMMIT:
+                answered.append(time.time() * 1000)
 
-
-class Fresh:
-    """The freshness: the p50 of turns, each with its own broker and table."""
-
-    def __init__(self, spark: SparkSession, settings: Settings, places: Places) -> None:
-        self._spark = spark
-        self._settings = settings
-        self._places = places
-        self._course = Course(settings.scaled(WARM_UP_S, least=3), settings.scaled(MEASURED_S, least=4))
-        self._turns: dict[str, list[_Turn]] = {places.s3: [], places.disk: []}
-
-    def figure(self) -> Figure:
-        places = self._places
-        rounds = by_turns(self._settings.rounds, lambda _: self._p50_ms(places.s3), lambda _: self._p50_ms(places.disk))
-        return Figure(
-            work=f"freshness p50 on S3, {RATE_PER_S:,} messages/s",
-            ours="RocketMQ over HA → log on S3",
-            against=f"the same, on the local disk, and {ALLOWANCE_MS} ms",
-            unit="ms",
-            rounds=tuple(Round(one.ours, one.against + ALLOWANCE_MS) for one in rounds),
-            goal=FRESHNESS_GOAL,
-            details={
-                "warm_up_s": self._course.warm_up_s,
-                "measured_s": self._course.measured_s,
-                "RocketMQ": ROCKETMQ_VERSION,
-                "on S3": self._found(places.s3),
-                "on disk": self._found(places.disk),
-            },
-        )
-
-    def _found(self, lake: str) -> dict[str, Any]:
-        turns = self._turns[lake]
-        return {
-            "p50_ms": [round(percentile(one.waited_ms, 0.5)) for one in turns],
-            "p99_ms": [round(percentile(one.waited_ms, 0.99)) for one in turns],
-            "commits": [len(one.visible_ms) for one in turns],
-            "step_ms": turns[-1].step_ms,
-        }
-
-    def _p50_ms(self, lake: str) -> float:
-        folder = self._settings.folder / "broker"
-        turn = _Turn()
-        with Broker(ROCKETMQ_VERSION, folder, LARGE_FILES) as broker:
-            remoting = f"127.0.0.1:{broker.port}"
-            log = {"id": "rocketmq/bench", "master": f"127.0.0.1:{broker.ha_port}", "remoting": remoting}
-            config = config_of(lake, metadata=True, logs=[log])
-            with (
-                steady_load("rocketmq", remoting, TOPIC, self._course.seconds) as load,
-                running(self._spark, config, turn.on_step) as run,
-            ):
-                _await_end(load, self._course)
-                run.until_at([open_log(config.logs[0]).bounds().end])
-                progress = run.progress()[0]
-        turn.step_ms = {step.value: round(s / progress.commits * 1000, 1) for step, s in progress.stage_s.items()}
-        turn.waited_ms = _waited_ms(lake, turn.visible_ms, self._course, sent(load))
-        self._turns[lake].append(turn)
+        way = partial(with_logtwin, on_step=on_step)
+        turns[lake].append(live(spark, settings, ROCKETMQ, 1, COURSE, way, lake=lake, answered=answered))
         _empty(lake)
-        shutil.rmtree(folder)
-        median = statistics.median(turn.waited_ms)
-        print(f"freshness on {placed(lake).scheme or 'disk'}: p50 {median:,.0f} ms, {turn.step_ms}", flush=True)
-        return percentile(turn.waited_ms, 0.5)
+        return turns[lake][-1].p50_ms
 
+    def found(lake: str) -> dict[str, Any]:
+        names = ("p50_ms", "p99_ms", "commits", "step_ms")
+        return {name: [getattr(one, name) for one in turns[lake]] for name in names}
 
-def _await_end(load: subprocess.Popen[str], course: Course) -> None:
-    load.wait(course.seconds + AFTER_S + _PATIENCE_S)
-
-
-def _waited_ms(lake: str, visible_ms: list[float], course: Course, count: int) -> list[float]:
-    """The delays of the messages of the measured time. Raises SystemExit unless all `count` messages are there once."""
-    filesystem, folder = open_folder(LOG.path(lake))
-    stored, offsets, seen = [], [], []
-    for added, at_ms in zip(commits(LOG.path(lake)), visible_ms, strict=True):
-        for name in added.files:
-            read = pq.read_table(
-                f"{folder}/{name}", columns=["topic", "offset", "store_timestamp"], filesystem=filesystem
-            )
-            read = read.filter(pc.equal(read["topic"], TOPIC))
-            ms = pc.cast(read["store_timestamp"], pa.timestamp("ms", read["store_timestamp"].type.tz), safe=False)
-            stored += pc.cast(ms, pa.int64()).to_pylist()
-            offsets += read["offset"].to_pylist()
-            seen += [at_ms] * len(read)
-    if not len(offsets) == len(set(offsets)) == count:
-        raise SystemExit(f"{lake} has {len(offsets):,} rows, not {count:,}, each once")
-    begin_ms = min(stored) + course.warm_up_s * 1000
-    end_ms = begin_ms + course.measured_s * 1000
-    return [at_ms - one for one, at_ms in zip(stored, seen, strict=True) if begin_ms <= one < end_ms]
+    rounds = by_turns(settings.rounds, lambda _: p50_ms(places.s3), lambda _: p50_ms(places.disk))
+    course = asdict(COURSE.scaled(settings))
+    return Figure(
+        work=f"freshness p50 on S3, {COURSE.rate_per_s:,} messages/s",
+        ours="RocketMQ over HA → log on S3",
+        against=f"the same, on the local disk, and {ALLOWANCE_MS} ms",
+        unit="ms",
+        rounds=tuple(Round(one.ours, one.against + ALLOWANCE_MS) for one in rounds),
+        goal=FRESHNESS_GOAL,
+        details={**course, "RocketMQ": ROCKETMQ_VERSION, "on S3": found(places.s3), "on disk": found(places.disk)},
+    )

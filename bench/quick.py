@@ -16,6 +16,7 @@ import gc
 import json
 import shutil
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -26,14 +27,16 @@ from typing import Annotated, Any
 import typer
 from pyspark.sql import SparkSession
 
-from bench import columns, contestants, payloads
+from bench import columns, payloads
+from bench.breakdown import Breakdown
+from bench.contestants import config_of
+from bench.decoding import batches
 from bench.guard import ALLOWED, fallen, settled
 from bench.machine import commit, machine
 from bench.peers import lone_broker, running_session
 from bench.results import FOLDER
 from bench.scratch import scratch_folder
 from pipeline.system.atomic_file import replacing
-from sinks.tables import KAFKA_LOG, LOG, TableSpec
 
 RECORDED = FOLDER / "quick.json"
 
@@ -127,12 +130,16 @@ def decode_ratio() -> dict[str, float]:
     log = columns.make_log(DECODED_RECORDS, BODY_BYTES)
 
     def one(_: int) -> dict[str, float]:
-        ours_s = _cpu_s(columns.decode_columns, log, DECODES_A_TURN)
+        ours_s = _cpu_s(_decoded, log, DECODES_A_TURN)
         return {"decode": _cpu_s(columns.decode_records, log, 1) / ours_s}
 
     one(-1)  # warm
     least, most = DECODE_ROUNDS
     return settled(one, least=least, most=most)
+
+
+def _decoded(log: bytes) -> None:
+    deque(batches(log), maxlen=0)
 
 
 def _cpu_s(decoder: Callable[[bytes], None], log: bytes, times: int) -> float:
@@ -150,9 +157,12 @@ def _cpu_s(decoder: Callable[[bytes], None], log: bytes, times: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The same messages as a commit log that ends at `log_end`, and in the topic of a Kafka broker."""
+    """The same messages as a commit log that ends at `log_end`, and in the topic of a Kafka broker.
 
-    folder: Path
+    `lake` is for the table, and empty before each turn.
+    """
+
+    lake: Path
     log: Path
     log_end: int
     server: str
@@ -164,49 +174,31 @@ def _inputs(folder: Path) -> Iterator[_Inputs]:
     log_end = payloads.write_log(log, BODY_BYTES, RECORDS)
     with lone_broker(folder) as server:
         payloads.fill_topic(server, _TOPIC, log, PARTITIONS)
-        yield _Inputs(folder, log, log_end, server)
+        yield _Inputs(folder / "lake", log, log_end, server)
 
 
 def _round(number: int, spark: SparkSession, inputs: _Inputs) -> dict[str, float]:
     """The ratios to Spark's own way; the first one in a round is the last in the next."""
-    order = list(WAYS)[:: -1 if number % 2 else 1]
-    rates = {name: _records_per_s(name, spark, inputs) for name in order}
-    print(", ".join(f"{name} {rates[name]:,.0f} records/s" for name in WAYS), flush=True)
+    ways = _ways(Breakdown(spark, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT), inputs)
+    rates = {}
+    for name in list(ways)[:: -1 if number % 2 else 1]:
+        rates[name] = ways[name]()
+        shutil.rmtree(inputs.lake)
+    print(", ".join(f"{name} {rates[name]:,.0f} records/s" for name in ways), flush=True)
     return {name: rates[name] / rates["Spark"] for name in ("catch-up", "Kafka")}
 
 
-def _records_per_s(name: str, spark: SparkSession, inputs: _Inputs) -> float:
-    lake = inputs.folder / "lake"
-    way, table = WAYS[name]
-    way(spark, inputs, lake)
-    expected = payloads.rows(inputs.log, RECORDS) if table is LOG else RECORDS
-    rate = contestants.steady_records_per_s(
-        Path(table.path(str(lake))), expected, left_out=LEFT_OUT, end_left_out=END_LEFT_OUT
-    )
-    shutil.rmtree(lake)
-    return rate
-
-
-def _by_path(spark: SparkSession, inputs: _Inputs, lake: Path) -> None:
+def _ways(run: Breakdown, inputs: _Inputs) -> dict[str, Callable[[], float]]:
+    """The three ways into Delta; each returns its steady records/s."""
     batch_bytes = inputs.log_end * BATCH_RECORDS // RECORDS
     log = {"id": str(payloads.LOG_ID), "path": str(inputs.log), "max_bytes_per_trigger": batch_bytes}
-    contestants.replicate(spark, contestants.config_of(lake, logs=[log]))
-
-
-def _from_kafka(spark: SparkSession, inputs: _Inputs, lake: Path) -> None:
     topic = {"id": f"kafka/bench/{_TOPIC}", "servers": inputs.server, "max_offsets_per_trigger": BATCH_RECORDS}
-    contestants.replicate(spark, contestants.config_of(lake, topics=[topic]))
-
-
-def _with_spark(spark: SparkSession, inputs: _Inputs, lake: Path) -> None:
-    contestants.spark_kafka_replicate(spark, inputs.server, _TOPIC, lake, batch_records=BATCH_RECORDS)
-
-
-WAYS: dict[str, tuple[Callable[[SparkSession, _Inputs, Path], None], TableSpec]] = {
-    "catch-up": (_by_path, LOG),
-    "Kafka": (_from_kafka, KAFKA_LOG),
-    "Spark": (_with_spark, KAFKA_LOG),
-}
+    lake, rows = inputs.lake, payloads.rows(inputs.log, RECORDS)
+    return {
+        "catch-up": lambda: run.ours(config_of(lake, logs=[log]), rows),
+        "Kafka": lambda: run.ours(config_of(lake, topics=[topic]), RECORDS),
+        "Spark": lambda: run.spark_kafka(inputs.server, _TOPIC, lake, RECORDS, batch_records=BATCH_RECORDS),
+    }
 
 
 if __name__ == "__main__":

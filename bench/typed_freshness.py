@@ -14,36 +14,29 @@ import shutil
 import statistics
 from bisect import bisect_left
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
 
+from bench.arrived import TOPIC
 from bench.contest import Figure, Goal, Round, Settings, percentile
 from bench.contestants import config_of, replicate
-from bench.freshness import (
-    LARGE_FILES,
-    MEASURED_S,
-    ROCKETMQ_VERSION,
-    TOPIC,
-    TRIGGER,
-    WARM_UP_S,
-    Course,
-    Watch,
-    run_job,
-)
+from bench.freshness import COURSE
+from bench.many_live import ORDERS, TRIGGER, Course, Masters, Running, live, running
 from bench.payloads import ORDER_KEYS, orders
 from bench.peers import running_session
-from bench.steady_load import RATE_PER_S, steady_load
+from bench.sender import ROCKETMQ_VERSION
 from pipeline.spark.session import NEEDED
 from sinks.tables import LOG
 from sinks.typed.state import DOMAIN
-from tests.peers.rocketmq import Broker
 
 GOAL = Goal(most=1.0)
-LOG_ID = "rocketmq/bench"
+LOG_ID = "rocketmq/log-0"
 MODES: dict[str, dict[str, Any]] = {"append": {}, "upsert": {"mode": "upsert", "key": ["order_id"]}}
 
 
@@ -59,12 +52,12 @@ class RoundTurn:
 
 
 def measure(settings: Settings) -> Iterator[Figure]:
-    course = Course(settings.scaled(WARM_UP_S, least=3), settings.scaled(MEASURED_S, least=4))
+    course = COURSE.scaled(settings)
     with running_session(settings.folder, heap=NEEDED["spark.driver.memory"]) as spark:
         for mode in MODES:
-            turns = [_turn(spark, course, settings.folder / mode, mode) for _ in range(settings.rounds)]
+            turns = [_turn(spark, settings, mode) for _ in range(settings.rounds)]
             yield Figure(
-                work=f"typed table, {mode}: behind its log, {RATE_PER_S:,} messages/s",
+                work=f"typed table, {mode}: behind its log, {course.rate_per_s:,} messages/s",
                 ours="from a commit of log to that of the typed table",
                 against="from one commit of log to the next",
                 unit="ms",
@@ -80,27 +73,27 @@ def measure(settings: Settings) -> Iterator[Figure]:
             )  # fmt: skip
 
 
-def _turn(spark: SparkSession, course: Course, folder: Path, mode: str) -> RoundTurn:
-    lake = folder / "lake"
-    with Broker(ROCKETMQ_VERSION, folder / "broker", LARGE_FILES) as broker:
-        server = f"127.0.0.1:{broker.port}"
-        log = {"id": LOG_ID, "master": f"127.0.0.1:{broker.ha_port}", "remoting": server}
-        table = {"name": "orders", "from": [TOPIC], **MODES[mode]}
-        with steady_load("orders", server, TOPIC, course.seconds) as load:
-            watch = Watch(spark, load, Path(LOG.path(str(lake))), "store_timestamp")
-            config = config_of(lake, metadata=True, logs=[log], tables=[table])
-            run_job(spark, config, watch)
-        replicate(spark, config)  # the job may have ended before the last step of the table
-    watch.freshness(course)  # raises if the log is not what was sent, or if that was sent too slowly
-    _check(spark, lake, course, mode)
+def _turn(spark: SparkSession, settings: Settings, mode: str) -> RoundTurn:
+    lake, course = settings.folder / mode, COURSE.scaled(settings)
+    one = live(spark, settings, ORDERS, 1, COURSE, partial(_with_table, mode), lake=str(lake))
+    _check(spark, lake, one.messages, mode)
     found = _measured(lake, course)
     print(
         f"{mode}: p50 {found.delay_p50_ms:,.0f} ms, p99 {found.delay_p99_ms:,.0f} ms behind, "
         f"{found.batch_ms:,.0f} ms a batch, {found.commits} commits, {found.steps} steps",
         flush=True,
     )
-    shutil.rmtree(folder)
+    shutil.rmtree(lake)
     return found
+
+
+@contextmanager
+def _with_table(mode: str, spark: SparkSession, lake: str, masters: Masters, at: Any) -> Iterator[Running]:
+    table = {"name": "orders", "from": [TOPIC], **MODES[mode]}
+    config = config_of(lake, metadata=True, tables=[table], **masters.listed(at))
+    with running(spark, config) as run:
+        yield run
+    replicate(spark, config)  # the job may have ended before the last step of the table
 
 
 def _measured(lake: Path, course: Course) -> RoundTurn:
@@ -132,9 +125,8 @@ def _positions(table: Path, domain: str, position_of: Any) -> list[tuple[float, 
     return found
 
 
-def _check(spark: SparkSession, lake: Path, course: Course, mode: str) -> None:
+def _check(spark: SparkSession, lake: Path, sent: int, mode: str) -> None:
     """Raises SystemExit unless the table has what was sent."""
-    sent = RATE_PER_S * course.seconds
     expected = sent if mode == "append" else len({order for order, _ in orders(sent)})
     rows = spark.read.format("delta").load(str(lake / "tables" / "orders")).count()
     if rows != expected:

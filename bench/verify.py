@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from bench.contest import warmed_by_turns
 from bench.contestants import config_of, replicate
 from bench.payloads import LOG_ID
 from bench.peers import ON_CORES, plain_session
@@ -25,44 +26,38 @@ from tests.large_log import write_large_log
 _PIECE_BYTES = 8 * 1024 * 1024
 
 
-def read_and_hash(folder: Path) -> None:
-    digest = hashlib.sha256()
+def read_and_hash(folder: Path) -> float:
+    """The seconds that it takes."""
+    digest, started = hashlib.sha256(), time.perf_counter()
     buffer = memoryview(bytearray(_PIECE_BYTES))
     for path in sorted(folder.iterdir()):
         with path.open("rb", buffering=0) as file:
             while count := file.readinto(buffer):
                 digest.update(buffer[:count])
+    return time.perf_counter() - started
 
 
 def main(megabytes: int = 1000, rounds: int = 3) -> None:
     with scratch_folder() as folder, plain_session(folder, ON_CORES) as spark:
-        size_bytes = write_large_log(folder / "log", megabytes * 1_000_000)
+        mb = write_large_log(folder / "log", megabytes * 1_000_000) / 1e6
         config = config_of(folder / "lake", logs=[{"id": str(LOG_ID), "path": str(folder / "log")}])
         replicate(spark, config)
-        hashing: list[float] = []
-        verifying: list[float] = []
-        proving_queues: list[float] = []
-        for number in range(rounds + 1):
+
+        def verified(number: int) -> float:
             started = time.perf_counter()
-            read_and_hash(folder / "log")
-            hashed = time.perf_counter()
             summary = verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
-            if summary.problem is not None or summary.bytes != size_bytes:
+            if summary.problem is not None or summary.bytes != mb * 1e6:
                 raise SystemExit(f"not equal: {summary.as_json()}")
-            if number:
-                hashing.append(hashed - started)
-                verifying.append(summary.seconds)
-                proving_queues.append(time.perf_counter() - hashed - summary.seconds)
-        _print("read and sha256", size_bytes, hashing)
-        _print("verify", size_bytes, verifying)
-        print(f"queue proof, beside it: {statistics.median(proving_queues):.2f} s")
-        ratios = [plain / ours for plain, ours in zip(hashing, verifying, strict=True)]
-        print(f"ratio, round by round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}")
+            print(f"round {number}: queue proof, beside it: {time.perf_counter() - started - summary.seconds:.2f} s")
+            return mb / summary.seconds
 
-
-def _print(what: str, size_bytes: int, seconds: list[float]) -> None:
-    middle = statistics.median(seconds)
-    print(f"{what}: {middle:.2f} s, {size_bytes / 1e6 / middle:,.0f} MB/s (median of {len(seconds)})")
+        taken = warmed_by_turns(rounds, verified, lambda _: mb / read_and_hash(folder / "log"))
+        for name, values in (
+            ("verify", [one.ours for one in taken]),
+            ("read and sha256", [one.against for one in taken]),
+        ):
+            print(f"{name}: {statistics.median(values):,.0f} MB/s (median of {rounds})")
+        print(f"ratio, round by round: {', '.join(f'{one.ratio:.2f}' for one in taken)}")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from typing import Final
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.asked import MasterAnswer, Subject
+from sinks.books.topic_states import topics_held
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import topics_held
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched, held_back

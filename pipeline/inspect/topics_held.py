@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline.config.configuration import Config
+from sinks.books.topic_states import topics_held
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import topics_held
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId, Offset, partition_log
 

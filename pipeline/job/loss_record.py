@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from pipeline.job.loss_policy import Mend, Skip, StopAndReport, decide
 from sinks.batch.replica import Replica
-from sinks.books.incident import Action, Incident
 from sinks.books.quarantine import cause_of
+from sinks.values.incident import Action, Incident
 from sources.errors import LogtwinError
 from sources.loss import Condition, OnLoss, condition_of
 from sources.offsets import OffsetRange

@@ -19,8 +19,8 @@ from pipeline.job.replication import Replication
 from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.system.open_file_limit import prepare_for_many_files
+from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
-from sinks.state.opening import Opening
 from sinks.tables import TableSpec, log_table
 from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
 from sources.registry import FollowedOptions

@@ -29,11 +29,11 @@ from pipeline.verify.queues import Jump, has_queues, jumps
 from pipeline.verify.state import Asked, VerifyFile, VerifyState
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
 from pipeline.verify.task import SectionComparer
-from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sinks.proof.proven_log import proven_log
 from sinks.proof.verdicts import Compared, Verdict
+from sinks.values.incident import State
 from sources.errors import ConfigurationError, LogError
 from sources.loss import Condition
 from sources.offsets import END, Offset, OffsetRange

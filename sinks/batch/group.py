@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.coverage import one_batch
 from sinks.batch.handshake import Replay, decide
-from sinks.batch.landing import Landing, Moving, acknowledge
+from sinks.batch.landing import Landing, Moving
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.reading_turns import entered, leave
 from sinks.batch.replica import Replica
@@ -89,13 +89,10 @@ class Group:
         out = [part for part in parts if part.outcome is not None]
         self._free(_open(parts), out)
         discard_files(self._warehouse, [report for part in out for report in part.reports])
-        replayed = [part for part in parts if isinstance(part.outcome, BatchResult)]
-        acknowledge(part.replica for part in replayed)
-        if moving := _open(parts):
+        moving = _open(parts)
+        if moving:
             self._step(BatchStep.FILES, clock)
-            self._land(on, moving, clock)
-        elif replayed:
-            self._on_step(BatchStep.ACKNOWLEDGE)
+        self._land(on, moving, _replayed(parts), clock)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -119,7 +116,7 @@ class Group:
         for part in parts:
             part.reports = reports[part.log_id]
 
-    def _land(self, on: Snapshot, parts: Sequence[_Part], clock: _Clock) -> None:
+    def _land(self, on: Snapshot, parts: Sequence[_Part], replayed: Sequence[_Part], clock: _Clock) -> None:
         def without(taken: Mapping[LogId, LogtwinError]) -> Moving:
             out = [part for part in _open(parts) if part.replica.log_id in taken]
             for part in out:
@@ -129,7 +126,8 @@ class Group:
             return {part.replica: part.moved for part in left}
 
         moving: Moving = {part.replica: part.moved for part in parts}
-        failed = self._landing.land(on, moving, without, lambda step: self._step(step, clock))
+        replays = [part.replica for part in replayed]
+        failed = self._landing.land(on, moving, without, replays, lambda step: self._step(step, clock))
         for part in _open(parts):
             part.outcome = failed.get(part.replica.log_id)
 
@@ -218,6 +216,10 @@ def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[
 def _open(parts: Iterable[_Part]) -> list[_Part]:
     """The parts that are not done with the batch."""
     return [part for part in parts if part.outcome is None]
+
+
+def _replayed(parts: Iterable[_Part]) -> list[_Part]:
+    return [part for part in parts if isinstance(part.outcome, BatchResult)]
 
 
 @contextmanager

@@ -8,7 +8,7 @@ acknowledgement is in the commit's metadata, from which the next start can write
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from pyspark.sql import SparkSession
@@ -29,15 +29,16 @@ class Mover(Protocol):
     @property
     def log_id(self) -> LogId: ...
 
-    def moved(self, move: Move) -> None:
-        """Note that `move` has landed."""
-
     @property
-    def session(self) -> Session: ...
+    def session(self) -> Session:
+        """Through which its master is promised what is committed."""
 
     @property
     def committed(self) -> Committed | None:
         """What its master may be promised; None before anything is committed."""
+
+    def moved(self, move: Move) -> None:
+        """Note that `move` has landed."""
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
@@ -58,23 +59,27 @@ class Landing:
         on: Snapshot,
         moving: Moving,
         without: Callable[[Mapping[LogId, LogtwinError]], Moving],
+        replayed: Sequence[Mover] = (),
         on_step: Callable[[BatchStep], None] = no_step,
     ) -> dict[LogId, LogtwinError]:
         """Commit `moving` on version `on`, where each was found as its move says, and do what follows.
 
+        What is `replayed` is acknowledged with it: the promise may have been lost with the job that made it.
         `without` gets the logs that are lost since then, of which nothing is in the table, and gives what moves
         without them. Returns what a log met behind the commit. Raises ReplicaError for all.
         """
         while moving and (taken := self.positions.commit(on, list(moving.values()))):
             moving = without(taken)
             on = self.positions.newest()
-        if not moving:
-            return {}
         for mover, move in moving.items():
             mover.moved(move)
-        on_step(BatchStep.COMMIT)
-        acknowledge(moving)
-        on_step(BatchStep.ACKNOWLEDGE)
+        if moving:
+            on_step(BatchStep.COMMIT)
+        if promised := [*moving, *replayed]:
+            acknowledge(promised)
+            on_step(BatchStep.ACKNOWLEDGE)
+        if not moving:
+            return {}
         self.books.settle({mover.log_id: move.to for mover, move in moving.items()})
         failed = _followed(moving)
         on_step(BatchStep.LEDGER)
@@ -101,9 +106,9 @@ class Landing:
 def acknowledge(movers: Iterable[Mover]) -> None:
     """Promise the masters of `movers` what is committed: once in each session, for all logs that share it."""
     promises: dict[Session, dict[LogId, Committed]] = {}
-    for mover in movers:
-        if (committed := mover.committed) is not None:
-            promises.setdefault(mover.session, {})[mover.log_id] = committed
+    for one in movers:
+        if (committed := one.committed) is not None:
+            promises.setdefault(one.session, {})[one.log_id] = committed
     for session, positions in promises.items():
         session.acknowledge(positions)
 

@@ -15,8 +15,8 @@ import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 
-from sinks.batch.continuity import Link, written
-from sinks.books.ledger_row import LedgerRow
+from sinks.values.continuity import Link, written
+from sinks.values.ledger_row import LedgerRow
 from sources.bounds import check_within
 from sources.errors import BelowMinimum, Recreated, Rewritten, naming
 from sources.loss import Condition

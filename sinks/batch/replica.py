@@ -21,8 +21,6 @@ from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
 from sinks.batch.split_job import discard_files
 from sinks.batch.split_report import SplitReport
-from sinks.books.incident import Incident
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower
@@ -31,6 +29,8 @@ from sinks.state.log_state import LogState, Writer
 from sinks.state.position import LogTable, Move
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
+from sinks.values.incident import Incident
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
 from sources.errors import LogtwinError, MasterError, ReplicaError, naming

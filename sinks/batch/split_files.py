@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
-from sinks.batch.continuity import Link, written
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
 from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
@@ -25,6 +24,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
 from sinks.tables import QUARANTINE
+from sinks.values.continuity import Link, written
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import condition_of

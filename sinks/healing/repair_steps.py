@@ -28,24 +28,24 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence
 from sinks.healing.owed import settle_holes
 from sinks.healing.removed import Removed
-from sinks.healing.rewrite import RowSelection
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer, new_id
 from sinks.state.position import Held, LogTable
+from sinks.state.rewrite import RowSelection
 from sinks.tables import LEDGER, log_table
+from sinks.values.continuity import Link
+from sinks.values.incident import Action, Incident, IncidentRow, State
+from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epochs, below
 from sources.loss import Condition, WayPast
 from sources.master import MasterLog

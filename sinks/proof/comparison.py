@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sinks.batch.continuity import written
 from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.master_bytes import MasterBytes
 from sinks.proof.rows_in_order import RowsInOrder
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, DifferenceKind, Verdict
+from sinks.values.continuity import written
 from sources.errors import CorruptRecord
 from sources.master import Traits
 from sources.offsets import LogId, Offset, OffsetRange

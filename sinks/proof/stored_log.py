@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link, written
-from sinks.books.ledger_row import REPAIR, LedgerRow
 from sinks.delta.kernel import KernelTable
 from sinks.proof.stored import Part, parts, read
 from sinks.tables import log_table
+from sinks.values.continuity import Link, written
+from sinks.values.ledger_row import REPAIR, LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import LogError, ReplicaError, StorageUnreachable
 from sources.master import MasterLog

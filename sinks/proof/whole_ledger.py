@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.delta.file_statistics import holds_only, may_hold
 from sinks.delta.files import dataset_of
 from sinks.proof.completeness import COLUMNS
 from sinks.storage.errors import failed_by
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
 from sources.offsets import LogId, OffsetRange
 

@@ -42,12 +42,12 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, with_config
 
-from sinks.batch.continuity import Link
-from sinks.books.incident import Incident
-from sinks.books.ledger_row import LedgerRow, from_values, values_of
 from sinks.delta.data_file import DataFile
 from sinks.state.holes import TakenOut
 from sinks.state.stored_json import StoredJson
+from sinks.values.continuity import Link
+from sinks.values.incident import Incident
+from sinks.values.ledger_row import LedgerRow, from_values, values_of
 from sources.epochs import Epochs
 from sources.loss import Condition
 from sources.master import Known

@@ -15,17 +15,17 @@ from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, Version
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
 from sinks.state.fence import checked, contradiction, ended_runs, position_app, said_at, state_at, state_in, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
+from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.tables import log_table
+from sinks.values.ledger_row import LedgerRow
 from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPending
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position

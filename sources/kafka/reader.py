@@ -9,9 +9,11 @@ Leader epochs go along with offsets, so that a log that was cut and grew again i
 offset is that of the batch before it or, if the leader has none there any more, that of the batch behind it. What was
 read before the hole would not do: if its epoch ended inside the hole, that would look like a cut.
 
-Reading goes round by round. In a round each broker is asked once, and all of them before any has answered. An answer
-has room for `chunk_bytes`, which those take that come first; so a partition that got something goes behind all others,
-and one that got nothing is said to have nothing only if nothing came of those before it, either.
+Reading goes round by round. In a round each broker is asked once, and all of them before any has answered. The answers
+together have room for `chunk_bytes`, which those take that come first; so a partition that got something goes behind
+all others, and one that got nothing is said to have nothing only if nothing came of those before it, either. A range of
+a few offsets asks for a few bytes: the rest of a long log would come for nothing. If that is too little, it is more the
+next time.
 
 After an error that a retry can help, a partition is asked for again until it has not got on for `patience_ms`; others
 do not wait for it. What is known of its topic is forgotten, so leader and topic id are looked up again.
@@ -38,11 +40,16 @@ from sources.kafka.cluster.topics import Topic, TopicPartition, learn_topics, to
 from sources.kafka.format.batches import damage_at, decode_sound
 from sources.kafka.format.chunks import Answer, DecodedAnswer, decoded_together
 from sources.kafka.isolation import Isolation
+from sources.kafka.options import RECORD_BYTES
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, topic_and_number
 from sources.reading import Come, Ended, Wanted
 
 MIB: Final = 1024 * 1024
+
+_LEAST_BYTES: Final = 16 * 1024
+_FOR_LONGER: Final = 4  # records may be so many times longer than assumed before a range needs several rounds
+_MORE: Final = 8
 _FIRST_WAIT_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 2.0
 
@@ -101,6 +108,7 @@ class _Reading:
     wanted: OffsetRange
     epoch: int | None
     since_s: float
+    max_bytes: int
     has_come: bool = False
     trouble: LogtwinError | None = None
     tries: int = 0
@@ -113,14 +121,15 @@ class _Reading:
         known = wanted.known
         topic_id = None if known.identity is None else uuid.UUID(known.identity)
         epoch = known.mark if known.offset == wanted.owned.start else None
-        return cls(number, wanted.log_id, tp, topic_id, wanted.owned, epoch, now_s)
+        max_bytes = max(wanted.owned.size * RECORD_BYTES * _FOR_LONGER, _LEAST_BYTES)
+        return cls(number, wanted.log_id, tp, topic_id, wanted.owned, epoch, now_s, max_bytes)
 
     def got_on(self, reached: Offset, epoch: int | None, now_s: float) -> None:
         self.wanted, self.epoch, self.since_s = self.wanted.starting_at(reached), epoch, now_s
         self.has_come, self.trouble, self.tries = True, None, 0
 
     def put_off(self, error: LogtwinError, now_s: float) -> None:
-        """Note an error that may pass, and when to ask again: the later, the more often there was none."""
+        """Note an error that may pass, and when to ask again: the later, the more often there was one."""
         longest_s = min(_FIRST_WAIT_S * 2**self.tries, _LONGEST_WAIT_S)
         self.trouble, self.tries = error, min(self.tries + 1, 10)
         self.again_at_s = now_s + random.uniform(0, longest_s)  # noqa: S311 - nothing secret
@@ -148,7 +157,11 @@ class _Rounds:
         """Wait until somebody is to be asked. Returns whether anything is left to be read."""
         if not self._left:
             return False
-        wait_s = min(one.again_at_s for one in self._left.values()) - time.monotonic()
+        again_at_s = min(one.again_at_s for one in self._left.values())
+        now_s = time.monotonic()
+        if self._ends_s is not None and now_s < self._ends_s < again_at_s:
+            again_at_s = self._ends_s
+        wait_s = again_at_s - now_s
         if wait_s > 0:
             time.sleep(wait_s)
         return True
@@ -158,12 +171,11 @@ class _Rounds:
         while self.go_on():
             is_broken = False
             asked = yield from self._questions(cluster)
-            sent = [(questions, self._sent(cluster, node_id, questions)) for node_id, questions in asked.items()]
-            for questions, answers in sent:
-                try:
-                    found = answers()
-                except LogtwinError as error:
-                    yield from self._failed(cluster, [(reading, error) for reading, _ in questions])
+            room_bytes = max(self._reader.chunk_bytes // max(len(asked), 1), 1)
+            sent = [(of, self._sent(cluster, node_id, of, room_bytes)) for node_id, of in asked.items()]
+            for questions, found in [(questions, _come(answers)) for questions, answers in sent]:
+                if isinstance(found, LogtwinError):
+                    yield from self._failed(cluster, [(reading, found) for reading, _ in questions])
                     is_broken = True
                 else:
                     yield from self._take(cluster, questions, found)
@@ -200,19 +212,16 @@ class _Rounds:
     @staticmethod
     def _question(one: _Reading, topic: Topic) -> Question:
         one.topic_id = topic.id
-        return Question(one.tp, topic.id, topic.leader(one.tp.partition), one.wanted.start, one.epoch)
+        return Question(one.tp, topic.id, topic.leader(one.tp.partition), one.wanted.start, one.max_bytes, one.epoch)
 
-    def _sent(self, cluster: Cluster, node_id: int, asked: Sequence[Asked]) -> Callable[[], list[Fetched]]:
-        questions, reader = [question for _, question in asked], self._reader
+    def _sent(
+        self, cluster: Cluster, node_id: int, asked: Sequence[Asked], max_bytes: int
+    ) -> Callable[[], list[Fetched]] | LogtwinError:
+        questions = [question for _, question in asked]
         try:
-            return fetch(cluster, node_id, questions, max_bytes=reader.chunk_bytes, isolation=reader.isolation)
+            return fetch(cluster, node_id, questions, max_bytes=max_bytes, isolation=self._reader.isolation)
         except LogtwinError as error:
-            failure = error
-
-        def fail() -> list[Fetched]:
-            raise failure
-
-        return fail
+            return error
 
     def _take(self, cluster: Cluster, asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Come]:
         """Take a broker's answers: decode what came, and find out about those of which nothing did."""
@@ -226,6 +235,8 @@ class _Rounds:
                 came.append((reading, question, answer))
             elif not came:
                 silent.append((reading, question, answer))
+            else:
+                reading.max_bytes *= _MORE  # there was no room, perhaps for want of this
         failed += self._silent(cluster, silent)
         yield from self._failed(cluster, failed)
         answers = [
@@ -275,8 +286,8 @@ class _Rounds:
     def _goes_on(self, cluster: Cluster, question: Question, log_end: Offset) -> bool:
         """Whether the newest batch is sound: what is damaged before it is no end of the log."""
         newest, isolation = OffsetRange(Offset(log_end - 1), log_end), Isolation.READ_UNCOMMITTED
-        last = Question(question.tp, question.topic_id, question.leader, newest.start)
-        fetched = fetch_one(cluster, last, max_bytes=self._reader.chunk_bytes, isolation=isolation)
+        last = Question(question.tp, question.topic_id, question.leader, newest.start, self._reader.chunk_bytes)
+        fetched = fetch_one(cluster, last, isolation)
         decoded = decode_sound(fetched.records, newest, (), isolation, log_end=fetched.high_watermark)
         return decoded.error is None and decoded.reached > newest.start
 
@@ -320,6 +331,16 @@ class _Rounds:
     def _end(self, reading: _Reading, error: Exception | None) -> Come:
         del self._left[reading.number]
         return reading.number, Ended(error.at(reading.log_id) if isinstance(error, LogtwinError) else error)
+
+
+def _come(answers: Callable[[], list[Fetched]] | LogtwinError) -> list[Fetched] | LogtwinError:
+    """Wait for what a broker answers: for every one, before any is decoded, so that none seems to be late."""
+    if isinstance(answers, LogtwinError):
+        return answers
+    try:
+        return answers()
+    except LogtwinError as error:
+        return error
 
 
 def _silence(wanted: OffsetRange, held: OffsetRange | LogtwinError, answer: FetchedBatches) -> LogtwinError:

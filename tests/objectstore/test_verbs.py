@@ -26,12 +26,12 @@ from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
 from pipeline.verify import plan
 from pipeline.verify import run as verify
-from sinks.books.incident import State
 from sinks.healing.repair import Repair
 from sinks.proof.verdicts import Verdict
 from sinks.storage.hadoop import reach
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import VARIABLE
+from sinks.values.incident import State
 from sources.options import ReadOptions
 from sources.registry import open_log
 from tests.objectstore.fault_proxy import FaultProxy

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
+from sinks.books.topic_states import topics_held
 from sinks.state.position import LogTable
-from sinks.state.topic_states import topics_held
 from sinks.tables import KAFKA_LOG
 from sources.kafka.isolation import Isolation
 from sources.offsets import LogId, Offset, OffsetRange, partition_log

@@ -17,11 +17,11 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
-from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.hole_filler import FillStep, no_step
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import Held, LogTable
+from sinks.values.incident import State
 from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import parse
 from pipeline.inspect.incidents import Explanation, Listed, named, way_out
 from pipeline.inspect.selection import ConfiguredLog
-from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import _FOR_A_PERSON
+from sinks.values.incident import Action, Incident, IncidentRow, State
 from sources.errors import ConfigurationError
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange

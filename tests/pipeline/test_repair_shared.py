@@ -12,8 +12,8 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
-from sinks.books.incident import Action
 from sinks.healing.repair_steps import RepairStep
+from sinks.values.incident import Action
 from sources.errors import RepairPending, ReplicaError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange

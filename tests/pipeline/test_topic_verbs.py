@@ -13,13 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action, Incident
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
+from sinks.values.incident import Action, Incident
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, partition_log

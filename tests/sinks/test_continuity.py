@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sinks.batch.continuity import Link, behind, checksum_of, nothing_of
+from sinks.values.continuity import Link, behind, checksum_of, nothing_of
 from sources.epochs import Epoch
 from sources.errors import CorruptRecord, Rewritten
 from sources.loss import Condition

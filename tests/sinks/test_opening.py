@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.batch import opening as module
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica, open_together
 from sinks.delta.kernel import Snapshot
-from sinks.state import opening as module
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.opening import Opening
 from sinks.state.position import LogTable, Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link
-from sinks.books.incident import Incident
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
@@ -21,6 +19,8 @@ from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
 from sinks.state.position import Held, LogTable, Move, Positions, holes_at
 from sinks.tables import LOG
+from sinks.values.continuity import Link
+from sinks.values.incident import Incident
 from sinks.warehouse import ensure_tables
 from sources.epochs import Epoch
 from sources.errors import ReplicaError, TakenOver

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sinks.batch.tasks
-from sinks.batch.continuity import Link
 from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport
 from sinks.batch.tasks import write_splits
+from sinks.values.continuity import Link
 from sources.errors import ChecksumMismatch, CoverageError, LogtwinError, MasterUnreachable, Rewritten
 from sources.offsets import LogId, OffsetRange
 from sources.reading import Come, Ended, Wanted

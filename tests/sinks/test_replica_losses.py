@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import Replica, open_together
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
@@ -21,6 +20,7 @@ from sinks.state.holes import Holes
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import LogTable
 from sinks.tables import LOG
+from sinks.values.incident import Action
 from sources.errors import RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange

@@ -8,13 +8,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult
+from sinks.books.topic_states import topics_held
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.opening import Opening
 from sinks.state.position import LogTable
-from sinks.state.topic_states import topics_held
 from sinks.tables import KAFKA_LOG, LOG
 from sources.errors import TakenOver
 from sources.master import PlannedSplit

@@ -3,8 +3,9 @@
 Topics are requested by their ids, so no answer is of another topic with the same name. The request names the leader's
 epoch (KIP-320) and, if known, the epoch of what was read last: a leader whose log diverged says so.
 
-A broker fills its answer in the order of the request, up to a limit for all partitions together. The first of them that
-has anything gets at least one whole batch; those behind it may get nothing, however much they have (KIP-74).
+A broker fills its answer in the order of the request, up to a limit for each partition and one for all together. The
+first of them that has anything gets at least one whole batch; those behind it may get nothing, however much they have
+(KIP-74).
 """
 
 from __future__ import annotations
@@ -37,15 +38,17 @@ _NO_EPOCH: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to fetch of one partition: from `offset` on. `last_epoch` is the leader epoch of what lies before, if known.
+    """What to fetch of one partition: from `offset` on, about `max_bytes`.
 
-    No two questions of a request may be of one partition.
+    `last_epoch` is the leader epoch of what lies before, if known. No two questions of a request may be of one
+    partition.
     """
 
     tp: TopicPartition
     topic_id: uuid.UUID
     leader: Leader
     offset: Offset
+    max_bytes: int
     last_epoch: int | None = None
 
 
@@ -95,9 +98,10 @@ def fetch(
     return answers
 
 
-def fetch_one(cluster: Cluster, question: Question, *, max_bytes: int, isolation: Isolation) -> FetchedBatches:
+def fetch_one(cluster: Cluster, question: Question, isolation: Isolation) -> FetchedBatches:
     """Return the answer to one question. Raises it if it is an error, and as waiting for `fetch` does."""
-    (found,) = fetch(cluster, question.leader.node_id, [question], max_bytes=max_bytes, isolation=isolation)()
+    most = question.max_bytes
+    (found,) = fetch(cluster, question.leader.node_id, [question], max_bytes=most, isolation=isolation)()
     if isinstance(found, LogtwinError):
         raise found
     return found
@@ -111,7 +115,7 @@ def _request(questions: Sequence[Question], max_bytes: int, isolation: Isolation
             current_leader_epoch=one.leader.epoch,
             fetch_offset=one.offset,
             last_fetched_epoch=_NO_EPOCH if one.last_epoch is None else one.last_epoch,
-            partition_max_bytes=max_bytes,
+            partition_max_bytes=min(one.max_bytes, max_bytes),
         )
         topics.setdefault(one.topic_id, []).append(asked)
     return FetchRequest(

@@ -150,6 +150,22 @@ def test_topics_are_looked_up_at_once_and_asked_for_one_after_the_other(play: Pl
     ]
 
 
+def test_a_short_range_asks_for_little_until_there_is_no_room_for_it(play: Play) -> None:
+    """Of a long log the rest would come for nothing; all brokers together send no more than `chunk_bytes`."""
+    whole, mib = fetched_part(batch(0, 4)), 1024 * 1024
+    cluster = play(
+        led_by(1, 1, 2, 1),
+        fetched_of({0: whole, 1: NOTHING(), 3: NOTHING()}),
+        fetched_of({2: fetched_part(batch(0, 4))}),
+        fetched_of({1: fetched_part(batch(0, 4)), 3: fetched_part(batch(0, 1000), end=1000)}),
+    )
+    read(*(wanted(number, 0, 4) for number in range(3)), wanted(3, 0, 1000), chunk_bytes=8 * mib)
+    fetches = [request for request, _ in cluster.asked if request.name == "FetchRequest"]
+    assert [one.max_bytes for one in fetches] == [4 * mib, 4 * mib, 8 * mib]
+    limits = [[one.partition_max_bytes for of in request.topics for one in of.partitions] for request in fetches]
+    assert limits == [[16 * 1024, 16 * 1024, 4000 * 1024], [16 * 1024], [128 * 1024, 8 * mib]]
+
+
 def test_of_empty_ranges_nobody_is_asked(play: Play) -> None:
     cluster = play(led_by(1, 1), fetched_of({1: fetched_part(batch(5, 1))}))
     assert read(wanted(0, 5, 5), wanted(1, 5, 6)) == {0: [None], 1: [span(5, 6), None]}

@@ -13,16 +13,16 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import LedgerEntry, LedgerRow
 from sinks.delta.delta_log import Version, newest
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import retrying
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import DOMAIN, LogState, Writer, new_id
 from sinks.tables import KAFKA_LOG, LEDGER
+from sinks.values.incident import Incident
+from sinks.values.ledger_row import LedgerEntry, LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position, partition_log, topic_and_number
