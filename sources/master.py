@@ -26,7 +26,7 @@ from sources.retention import MasterRetention
 
 if TYPE_CHECKING:
     from sources.metadata import FetchedMetadata
-    from sources.reading import Reader
+    from sources.reading import LogReader
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 MESSAGE = "message"
@@ -333,7 +333,7 @@ class MasterLog(Protocol):
         """What the replica knows of it (`continuing`)."""
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> LogReader:
         """What reads splits of this log, together with those of all logs that have an equal one."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:

@@ -26,7 +26,7 @@ from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Sess
 from sources.master_topic import partition_log, topic_and_number
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.reading import Wanted, alone
+from sources.reading import WantedSplit, alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,11 +120,11 @@ class KafkaLog:
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Implement the contract; every chunk is of one fetch, and reading may end after any of them."""
-        return alone(self.reader, Wanted(self.log_id, owned, known=self.known))
+        return alone(self.reader, WantedSplit(self.log_id, owned, known=self.known))
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """Yield the canonical bytes of the records in `wanted`."""
-        for piece in alone(self.reader, Wanted(self.log_id, wanted, known=Known(self.known.identity))):
+        for piece in alone(self.reader, WantedSplit(self.log_id, wanted, known=Known(self.known.identity))):
             if isinstance(piece, Damage):
                 raise piece.error
             yield piece.raw
