@@ -25,10 +25,10 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from sources.errors import CorruptRecord, LogtwinError, MasterSilent, ProtocolViolation, UnprovenEnd
+from sources.errors import CorruptRecord, LogtwinError, MasterRefused, MasterSilent, ProtocolViolation, UnprovenEnd
 from sources.kafka.bounds import bounds_of
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.connection_cache import kept
@@ -101,7 +101,7 @@ class _Broken(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Reading:
-    """One range, how far it has got, and since when it has not got on. `wanted` is what is still to come of it."""
+    """One range. `wanted` is what is still to come of it, and is asked for in vain since `since_s`."""
 
     number: int
     log_id: LogId
@@ -126,8 +126,8 @@ class _Reading:
         max_bytes = max(wanted.owned.size * RECORD_BYTES * _FOR_LONGER, _LEAST_BYTES)
         return cls(number, wanted.log_id, tp, topic_id, wanted.owned, epoch, now_s, max_bytes)
 
-    def got_on(self, reached: Offset, epoch: int | None, now_s: float) -> None:
-        self.wanted, self.epoch, self.since_s = self.wanted.starting_at(reached), epoch, now_s
+    def got_on(self, reached: Offset, epoch: int | None) -> None:
+        self.wanted, self.epoch = self.wanted.starting_at(reached), epoch
         self.has_come, self.trouble, self.tries = True, None, 0
 
     def put_off(self, error: LogtwinError, now_s: float) -> None:
@@ -201,6 +201,8 @@ class _Rounds:
         asked: dict[int, list[Asked]] = {}
         failed: list[tuple[_Reading, LogtwinError]] = []
         for one in due.values():
+            if one.trouble is None:
+                one.since_s = now_s
             try:
                 topic = topic_known(cluster, one.tp.topic, one.topic_id)
                 question = self._question(one, topic)
@@ -270,7 +272,7 @@ class _Rounds:
                 yield from self._failed(cluster, [(reading, error)])
                 return
         mark = piece.mark if isinstance(piece, Chunk) else None
-        reading.got_on(piece.covered.end, mark, time.monotonic())
+        reading.got_on(piece.covered.end, mark)
         self._left[reading.number] = self._left.pop(reading.number)  # behind all others
         yield reading.number, piece
         if reading.wanted.is_empty:
@@ -278,16 +280,25 @@ class _Rounds:
 
     def _damage(self, cluster: Cluster, reading: _Reading, question: FetchQuestion, answer: FetchedBatches) -> Damage:
         """Return the damage at the start of what is wanted, if reading is to go on behind it. Raises what is wrong."""
-        wanted, log_end = reading.wanted, answer.high_watermark
+        error, damage = self._damaged(reading.wanted, answer)
+        if damage is None:  # the answer may have been cut short, for the sake of others
+            answer = fetch_one(cluster, replace(question, max_bytes=self._reader.chunk_bytes), self._reader.isolation)
+            error, damage = self._damaged(reading.wanted, answer)
+        if damage is None and not self._goes_on(cluster, question, answer.high_watermark):
+            raise _unproven(error)
+        if damage is None or not self._reader.past_damage:
+            raise error
+        return damage
+
+    def _damaged(self, wanted: OffsetRange, answer: FetchedBatches) -> tuple[CorruptRecord, Damage | None]:
+        """Return what is wrong at the start of an answer, and how far it reaches, if the answer says so."""
+        log_end = answer.high_watermark
         decoded = decode_sound(answer.records, wanted, answer.aborted, self._reader.isolation, log_end=log_end)
+        if decoded.reached > wanted.start:
+            raise MasterRefused("what was damaged is sound when it is asked for again", offset=wanted.start)
         if decoded.error is None:
             raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
-        damage = damage_at(answer.records, wanted, decoded, log_end)
-        if damage is None and not self._goes_on(cluster, question, log_end):
-            raise _unproven(decoded.error)
-        if damage is None or not self._reader.past_damage:
-            raise decoded.error
-        return damage
+        return decoded.error, damage_at(answer.records, wanted, decoded, log_end)
 
     def _goes_on(self, cluster: Cluster, question: FetchQuestion, log_end: Offset) -> bool:
         """Whether the newest batch is sound: what is damaged before it is no end of the log."""

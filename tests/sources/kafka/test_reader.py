@@ -229,7 +229,7 @@ def test_the_unproven_end_of_one_is_not_asked_for_again(play: Play) -> None:
     cluster = play(
         led_by(1, 1),
         fetched_of({0: fetched_part(bad, end=4), 1: fetched_part(batch(0, 4))}),
-        fetched_of({0: fetched_part(bad, end=4)}),
+        *(fetched_of({0: fetched_part(bad, end=4)}) for _ in range(2)),  # how far it reaches, and what is the newest
     )
     found = read(wanted(0, 0, 4), wanted(1, 0, 4), patience_ms=LONG_MS)
     assert (type(found[0][0]), found[1]) == (UnprovenEnd, [span(0, 4), None])
