@@ -155,7 +155,7 @@ class Running(ABC):
         while not is_true():
             self.check()
             if time.monotonic() > give_up_at_s:
-                at = ", ".join(f"{one.log_id} {one.phase.value} at {one.position}" for one in self.progress())
+                at = ", ".join(f"{one.log_id} {one.phase} at {one.position}" for one in self.progress())
                 raise SystemExit(f"it does not get on: {at}")
             time.sleep(_LOOK_EVERY_S)
 

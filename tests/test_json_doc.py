@@ -11,9 +11,10 @@ import pytest
 
 from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
-from pipeline.inspect.status import LogStatus, PartitionStatus
 from pipeline.inspect.tables import ColumnInfo, Relation
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
+from pipeline.monitoring.facts import documented as rows_of
+from pipeline.monitoring.progress import PartitionProgress, Progress
 from pipeline.operate.backfill import BackfillResult
 from pipeline.operate.maintain import MaintenanceStep
 from pipeline.operate.typed_tables import TypedVerdict
@@ -102,7 +103,6 @@ def named(*kinds: type) -> dict[str, Any]:
 
 
 SAID: dict[str, dict[str, Any]] = {
-    "status": named(LogStatus) | {"partitions": [named(PartitionStatus)]},
     "coverage": coverage(),
     "verify": verification() | {"jumps": [named(Jump)]},
     "backfill": BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(RANGE,), remaining=(RANGE,)).as_json(),
@@ -111,12 +111,16 @@ SAID: dict[str, dict[str, Any]] = {
     "maintain": named(MaintenanceStep),
 }
 VALUES = {
-    "slave", "consumer", "reader",  # roles
     "retention", "incident", "unexplained",  # reasons
     "view", "table",  # kinds
     "merge", "vacuum", "log", "retain",  # steps
 }  # fmt: skip
 """What the explanations name beside keys."""
+
+
+def test_the_status_is_documented_where_it_is_declared() -> None:
+    found = [line for line in section("status").splitlines() if line.startswith("| `")]
+    assert found == [*rows_of(Progress), *rows_of(PartitionProgress, ("offsets",))]
 
 
 @pytest.mark.parametrize("verb", SAID)

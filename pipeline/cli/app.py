@@ -102,7 +102,7 @@ def replicate(
             job.run(look)
     for one in job.progress():
         out.print(
-            f"{one.log_id}: {one.phase.value} at {_place(one)}, {one.records:,} records in this run, "
+            f"{one.log_id}: {one.phase} at {_place(one)}, {one.records:,} records in this run, "
             f"acknowledged {_known(one.acknowledged)}",
             highlight=False,
             soft_wrap=True,
@@ -122,27 +122,23 @@ def status(
     It shows which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until
     the master deletes what is not replicated. Then it shows how far the typed tables are.
     """
-    from pipeline.inspect.status import log_statuses, status_blocks, troubles
+    from pipeline.inspect.status import statuses, troubles
+    from pipeline.inspect.status_text import status_blocks
     from pipeline.inspect.typed_status import status_lines, typed_statuses
     from pipeline.spark.session import without_session
 
     settings = without_session(configuration.load(config).with_logs(str(config)))
-    statuses = log_statuses(settings)
-    if settings.topics:
-        # Imported here, so that only jobs with topics load the Kafka client.
-        from pipeline.inspect.topic_status import topic_statuses
-
-        statuses += topic_statuses(settings)
+    logs = statuses(settings)
     tables = typed_statuses(settings)
     now = datetime.now(UTC)
     if as_json:
-        told = {"logs": [one.as_json() for one in statuses], "tables": [one.as_json() for one in tables]}
+        told = {"logs": [one.as_json() for one in logs], "tables": [one.as_json() for one in tables]}
         out.print_json(json.dumps(told))
     else:
-        out.print(status_blocks(statuses, now))
+        out.print(status_blocks(logs, now))
         for line in status_lines(tables) if tables else ():
             out.print(line, markup=False, highlight=False, soft_wrap=True)
-    found = [one for status in statuses for one in troubles(status, now)] if check else []
+    found = [one for log in logs for one in troubles(log, now)] if check else []
     for error in found:
         err.print(str(error), highlight=False, soft_wrap=True, markup=False)
     if found:

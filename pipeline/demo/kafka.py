@@ -161,7 +161,7 @@ def _summary(console: Console, progress: Progress, outcome: KafkaOutcome) -> Non
         "records": f"{progress.records:,} in {progress.commits:,} commits, {outcome.seconds:,.0f} s",
         "partitions": number(len(progress.partitions)),
         "position": f"{number(progress.position)}, the sum over the partitions",
-        "lag": f"{number(progress.lag_offsets)} offsets",
+        "lag": f"{number(progress.lag)} offsets",
         "acknowledged": f"{number(progress.acknowledged)}, as committed offsets of a consumer group",
         "producer": outcome.producer or "cut short",
     }.items():

@@ -153,7 +153,7 @@ def _summary(console: Console, progress: Progress, outcome: RocketMQOutcome) -> 
         "range": f"[{number(start)}, {number(progress.position)})".replace("[", "\\[", 1),
         "records": f"{progress.records:,} in {progress.commits:,} commits",
         "throughput": f"{progress.bytes / 1e6 / max(outcome.seconds, 1e-9):,.1f} MB/s over {outcome.seconds:,.0f} s",
-        "lag": f"{size(progress.lag_bytes)}, {duration(progress.lag_s)}",
+        "lag": f"{size(progress.lag)}, {duration(progress.lag_s)}",
         "acknowledged": f"{number(outcome.acknowledged)}, as the master counts it",
         "producer": outcome.producer or "cut short",
     }.items():

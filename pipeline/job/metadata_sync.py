@@ -113,7 +113,7 @@ class MetadataSync:
         progress = self._progress()
         log.info(
             "%s: the master is at %s, the replica at %s, %s %s behind; acknowledged %s",
-            self._log_id, *map(_known, (progress.master_maximum, progress.position, progress.lag_offsets)),
+            self._log_id, *map(_known, (progress.master_maximum, progress.position, progress.lag)),
             self._log_id.unit, _known(progress.acknowledged),
         )  # fmt: skip
 

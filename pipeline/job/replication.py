@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.metadata_sync import MetadataSync
-from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress
+from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.run_state import Publisher, RunFile
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
@@ -303,7 +303,7 @@ class Replication(ABC):
     def _progress(self, **place: Any) -> Progress:
         """The progress: the fields that all kinds share, and those in `place`."""
         totals = self._totals
-        return Progress(
+        return of_job(
             log_id=str(self._log_id),
             phase=self._phase,
             started_at=self._first,

@@ -281,10 +281,10 @@ def _partitions(
     known = {} if held is None else held.held
     return {
         number: PartitionProgress(
-            minimum=known[number].start if number in known else None,
+            master_minimum=known[number].start if number in known else None,
             position=offsets.get(number),
             acknowledged=acknowledged.get(number),
-            maximum=known[number].end if number in known else None,
+            master_maximum=known[number].end if number in known else None,
         )
         for number in sorted({*known, *offsets})
     }

@@ -79,7 +79,7 @@ class Display:
         records_s, bytes_s = rate.add(now_s, progress.records, progress.bytes)
         return {
             "log": progress.log_id,
-            "phase": progress.phase.value,
+            "phase": str(progress.phase),
             "offset": number(progress.position),
             "lag": _lag(progress),
             "records/s": f"{records_s:,.0f}",
@@ -142,15 +142,15 @@ def duration(seconds: float | None) -> str:
 
 def _lag(progress: Progress) -> str:
     seconds = round(progress.lag_s or 0)
-    behind = extent(progress.lag_offsets, LogId.parse(progress.log_id))
+    behind = in_unit(progress.lag, progress.unit)
     return behind + (f", {duration(seconds)}" if seconds else "")
 
 
 def _exceptions(progress: Progress) -> dict[str, str]:
     """The columns that are shown only if they have something to show."""
     shown = {}
-    if progress.session.reconnects:
-        shown["reconnects"] = number(progress.session.reconnects)
+    if progress.reconnects:
+        shown["reconnects"] = number(progress.reconnects)
     if progress.error and progress.phase is Phase.WAITING:
         shown["error"] = str(progress.error)
     return shown

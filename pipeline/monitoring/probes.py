@@ -42,7 +42,7 @@ def not_ready(seen: LastLook) -> list[str]:
     if not seen.logs:
         return ["the job starts"]
     late = (one for one in seen.logs if one.phase not in _THERE and one.phase is not Phase.FAILED)
-    return [*unhealthy(seen), *(f"{one.log_id}: {one.phase.value}{_because(one)}" for one in late)]
+    return [*unhealthy(seen), *(f"{one.log_id}: {one.phase}{_because(one)}" for one in late)]
 
 
 def _because(one: Progress) -> str:

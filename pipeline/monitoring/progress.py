@@ -1,19 +1,26 @@
-"""The progress of one log's replication: a value that the job makes, and that display, status file and metrics read."""
+"""The facts of one log's replication: what a job, the table and the master say, and what all readers are told.
+
+`Progress` declares each once (see `pipeline/monitoring/facts.py`). Adding a field there adds it to the run file, to
+``logtwin status`` and to the metrics, and a test then wants its row in docs/json.md or docs/metrics.md.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, Any, Final
 
+from pipeline.monitoring.facts import UNIT, Fact, Metric, Readers, as_json
 from sinks.batch.result import BatchStep
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, error_types
+from sources.loss import Condition
 from sources.master import SessionState
-from sources.offsets import LogId, Offset, Unit
+from sources.offsets import UNITS, LogId, Offset, Unit
 from sources.retention import UntilLoss
 
 
-class Phase(enum.Enum):
+class Phase(enum.StrEnum):
     """The phase of a log's life cycle. `LEADS_TO` has the allowed changes; `pipeline.job.replication` explains them."""
 
     STARTING = "starting"
@@ -37,80 +44,252 @@ LEADS_TO: Mapping[Phase, frozenset[Phase]] = {
 ENDED = frozenset(phase for phase, following in LEADS_TO.items() if not following)
 
 
+_OFFSETS: Final[tuple[Unit, ...]] = ("bytes", "ids")  # a topic has its lag alone: its offsets are its partitions'
+
+Epoch = Annotated[int | None, Fact("of the table: which history of the log", Readers.STATUS)]
+First = Annotated[Offset | None, Fact("of the table: where the replica begins", Readers.STATUS)]
+Position = Annotated[
+    Offset | None, Fact("up to where the log is in the table: the position"), Metric("committed_offset", units=_OFFSETS)
+]
+Acknowledged = Annotated[
+    Offset | None,
+    Fact(
+        "up to where the master has been sent word that the log is durable, or the consumer group has confirmed it: "
+        "producers that wait for the replica wait for this"
+    ),
+    Metric("acknowledged_offset", units=_OFFSETS),
+]
+AcknowledgedByMaster = Annotated[
+    Offset | None,
+    Fact(
+        "up to where the master counts a slave's acknowledgement (5.x), or the consumer group has committed",
+        Readers.STATUS,
+    ),
+]
+MasterMinimum = Annotated[
+    Offset | None,
+    Fact("where the oldest record that the master holds begins"),
+    Metric("master_minimum_offset", units=_OFFSETS),
+]
+MasterMaximum = Annotated[
+    Offset | None,
+    Fact("where the newest record that the master holds ends"),
+    Metric("master_maximum_offset", units=_OFFSETS),
+]
+Lag = Annotated[
+    int | None, Fact("what the master holds and the table does not", key=f"lag_{UNIT}"), Metric("lag", units=UNITS)
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """The progress of one partition of a topic. Offsets are None before they are known."""
+    """The facts of one partition of a topic. Offsets are None before they are known."""
 
-    minimum: Offset | None  # the first offset that the master still has
-    position: Offset | None
-    acknowledged: Offset | None
-    maximum: Offset | None  # where the partition ends at the master
+    epoch: Epoch = None
+    first: First = None
+    position: Position = None
+    acknowledged: Acknowledged = None
+    acknowledged_by_master: AcknowledgedByMaster = None
+    master_minimum: MasterMinimum = None
+    master_maximum: MasterMaximum = None
+    lag: Lag = field(init=False)
+    held_back_offsets: Annotated[
+        int | None, Fact("what waits for an open transaction to end, behind `master_maximum`", Readers.STATUS)
+    ] = None
 
-    @property
-    def lag_offsets(self) -> int | None:
-        """How many offsets the replica is behind the master; None before the master was asked."""
-        return _behind(self.position, self.minimum, self.maximum)
+    def __post_init__(self) -> None:
+        lag = _behind(self.position, self.master_minimum, self.master_maximum)
+        object.__setattr__(self, "lag", lag)
+
+
+def _connected(progress: Progress) -> float | None:
+    # A reader of files has no connection.
+    return None if progress.role == "reader" else float(progress.connected_since is not None)
+
+
+def _phases(progress: Progress) -> Mapping[str, float]:
+    return {phase.value: float(phase is progress.phase) for phase in Phase}
+
+
+def _stages(progress: Progress) -> Mapping[str, float]:
+    return {step.value: progress.stage_s.get(step, 0.0) for step in BatchStep}
+
+
+def _incidents(progress: Progress) -> Mapping[str, float]:
+    return {condition.value: progress.incidents.get(condition.value, 0) for condition in Condition}
+
+
+def _failures(progress: Progress) -> Mapping[str, float]:
+    return {kind: progress.failures.get(kind, 0) for kind in error_types()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of one log or topic; the offsets of a topic are the sums over its `partitions`.
+    """All facts of one log or topic, each declared here and nowhere else. Unknown ones are None.
 
-    Totals (records to failures) are those of this run. Offsets are None before they are known.
+    A job fills in what it knows, publishes it in the file of its run and as metrics; `pipeline/inspect/status.py` adds
+    what the table and the master say. Totals (records to failures) are those of a run. Offsets of a topic are the sums
+    over its `partitions`, of which a log has none.
 
         started_at <= position <= received          received: read and proven by tasks; position: committed
-        session.acknowledged <= position
+        acknowledged <= position
     """
 
-    log_id: str
-    phase: Phase
-    role: str  # slave, consumer (Kafka), or reader, which the master does not know about
-    master: str  # its HA address, or the directory
-    master_role: str | None  # as it says: ASYNC_MASTER, SYNC_MASTER, SLAVE; None for files, and before it was asked
-    started_at: Offset | None
-    received: Offset | None
-    position: Offset | None
-    session: SessionState
-    master_minimum: Offset | None
-    master_maximum: Offset | None
-    lag_s: float | None  # how long ago the first byte that is not committed was first seen at the master; 0 without one
-    until_loss: UntilLoss | None  # None if nothing is at risk, or the master does not tell
-    master_epoch: int | None = None  # number of the election that it won; None if it was not elected
-    confirmed: Offset | None = None  # no fail-over takes back anything below it, as the master said last
-    records: int = 0
-    bytes: int = 0
-    batches: int = 0  # including replays of what was committed before
-    commits: int = 0  # batches that committed data
-    stage_s: Mapping[BatchStep, float] = field(default_factory=dict)  # seconds spent up to each step of a batch
-    incidents: Mapping[str, int] = field(default_factory=dict)  # condition -> how many were recorded or stopped at
-    failures: Mapping[str, int] = field(default_factory=dict)  # error type -> how often one ended the query
+    log_id: Annotated[str, Fact("the log or topic", key="id")]
+    role: Annotated[str, Fact("`slave`, `consumer` (a group is told), or `reader`, of which the master knows nothing")]
+    master: Annotated[str, Fact("the HA address, the directory or the servers")]
+    master_role: Annotated[
+        str | None, Fact("what the master calls itself: ASYNC_MASTER, SYNC_MASTER, SLAVE; null for files")
+    ] = None
+    master_epoch: Annotated[
+        int | None,
+        Fact("of a group that elects its master: number of the election that it won"),
+        Metric("master_epoch"),
+    ] = None
+    confirmed: Annotated[
+        Offset | None,
+        Fact("of such a group: up to where no fail-over takes anything back, as the master said last"),
+        Metric("confirmed_offset_bytes"),
+    ] = None
+    running: Annotated[bool, Fact("whether a job is alive", Readers.STATUS)] = False
+    phase: Annotated[
+        Phase | None,
+        Fact("the last known phase of the last job: starting, running, waiting, done, stopped, failed", Readers.STATUS),
+        Metric("phase", "1 for the phase that the log is in, 0 for every other one", label="phase", value=_phases),
+    ] = None
+    run: Annotated[str | None, Fact("the last job", Readers.STATUS)] = None
+    host: Annotated[str | None, Fact("where it runs or ran", Readers.STATUS)] = None
+    pid: Annotated[int | None, Fact("its process there", Readers.STATUS)] = None
+    since: Annotated[str | None, Fact("when it started", Readers.STATUS)] = None
+    updated_at: Annotated[str | None, Fact("when it last reported", Readers.STATUS)] = None
+    connected_since: Annotated[
+        str | None,
+        Fact("since when the job's session with the master is connected; it is null unless the job runs"),
+        Metric("connected", "1 while the session with the master is connected, else 0", value=_connected),
+    ] = None
+    reconnects: Annotated[
+        int | None,
+        Fact("connections to the master that the job's session had to make again"),
+        Metric("reconnects_total"),
+    ] = None
+    epoch: Epoch = None
+    first: First = None
+    started_at: Annotated[Offset | None, Fact("where the run began", Readers.RUN_FILE)] = None
+    received: Annotated[
+        Offset | None, Fact("up to where the log was read and proven"), Metric("received_offset", units=_OFFSETS)
+    ] = None
+    position: Position = None
+    acknowledged: Acknowledged = None
+    acknowledged_by_master: AcknowledgedByMaster = None
+    master_minimum: MasterMinimum = None
+    master_maximum: MasterMaximum = None
+    lag: Lag = field(init=False)
+    lag_s: Annotated[
+        float | None,
+        Fact(
+            "how long ago the first byte that is not committed was first seen at the master, at the most; 0 "
+            "without one; only a running job knows"
+        ),
+        Metric("lag_seconds"),
+    ] = None
+    until_loss_bytes: Annotated[
+        int | None,
+        Fact("what the master may still delete before it reaches a byte that is not committed"),
+        Metric("until_loss_bytes"),
+    ] = None
+    until_loss_s: Annotated[
+        float | None,
+        Fact("estimate of when the master deletes a byte that is not committed, at the earliest; 0: it may happen now"),
+        Metric("until_loss_seconds"),
+    ] = None
+    writer: Annotated[str | None, Fact("of the table: which run owns the log", Readers.STATUS)] = None
+    last_error: Annotated[str | None, Fact("the last error of the last job, healed or not")] = None
+    master_error: Annotated[str | None, Fact("why the master could not be asked just now", Readers.STATUS)] = None
+    partitions: Annotated[
+        Mapping[int, PartitionProgress], Fact("of a topic, one object a partition; empty for a log")
+    ] = field(default_factory=dict)
+    batches: Annotated[
+        int,
+        Fact("batches that Spark brought, replays of what was committed before among them", Readers.RUN_FILE),
+        Metric("batches_total"),
+    ] = 0
+    commits: Annotated[
+        int,
+        Fact("batches that committed data, each in one commit to the log table", Readers.RUN_FILE),
+        Metric("commits_total"),
+    ] = 0
+    records: Annotated[int, Fact("records committed", Readers.RUN_FILE), Metric("records_total")] = 0
+    bytes: Annotated[int, Fact("bytes of the master's log committed", Readers.RUN_FILE), Metric("bytes_total")] = 0
+    stage_s: Annotated[
+        Mapping[BatchStep, float],
+        Metric(
+            "stage_seconds_total",
+            "time that batches took up to the end of each stage, from the end of the one before",
+            label="stage",
+            value=_stages,
+        ),
+    ] = field(default_factory=dict)
+    incidents: Annotated[
+        Mapping[str, int],
+        Metric(
+            "incidents_total",
+            "losses, damage and differences that this run put on record or stopped at, healed or not",
+            label="condition",
+            value=_incidents,
+        ),
+    ] = field(default_factory=dict)
+    failures: Annotated[
+        Mapping[str, int],
+        Metric(
+            "failures_total",
+            "errors that ended the log's query or kept it from starting, healed or not, by their type",
+            label="error",
+            value=_failures,
+        ),
+    ] = field(default_factory=dict)
     error: LogtwinError | None = None  # what ended it, or what it waits out
-    last_failure: LogtwinError | None = None  # the last error that ended the query, healed or not
-    partitions: Mapping[int, PartitionProgress] = field(default_factory=dict)  # empty for a log
+
+    def __post_init__(self) -> None:
+        lag = _behind(self.position, self.master_minimum, self.master_maximum)
+        if self.partitions:
+            lag = total(one.lag for one in self.partitions.values())
+        object.__setattr__(self, "lag", lag)
 
     @property
-    def lag_offsets(self) -> int | None:
-        """How many offsets the replica is behind the master; None before the master was asked."""
-        return _behind(self.position, self.master_minimum, self.master_maximum)
+    def unit(self) -> Unit:
+        """What its offsets count."""
+        return LogId.parse(self.log_id).unit
 
-    @property
-    def lag_bytes(self) -> int | None:
-        """The lag of a log whose offsets count bytes; None for any other."""
-        return self.lag_in("bytes")
+    def as_json(self, readers: Readers = Readers.STATUS) -> dict[str, Any]:
+        """What `readers` are told, by key."""
+        each = sorted(self.partitions.items())
+        parts = [{"partition": number} | as_json(one, readers, "offsets", ("offsets",)) for number, one in each]
+        return as_json(self, readers, self.unit) | {"partitions": parts}
 
-    def lag_in(self, unit: Unit) -> int | None:
-        """The lag of a log whose offsets count `unit`; None for any other."""
-        return self.lag_offsets if LogId.parse(self.log_id).unit == unit else None
 
-    @property
-    def acknowledged(self) -> Offset | None:
-        """The last offset that was sent to the master as durable here; a consumer group has confirmed it."""
-        return self.session.acknowledged
+def of_job(
+    *, session: SessionState, until_loss: UntilLoss | None, last_failure: LogtwinError | None, **facts: Any
+) -> Progress:
+    """What a job says of a log: `facts`, and those in the state of its session and in what threatens it.
 
-    @property
-    def last_error(self) -> str | None:
-        """The last error of the query or else of the session, healed or not."""
-        return self.session.last_error if self.last_failure is None else str(self.last_failure)
+    `last_failure` is the last error that ended the log's query, healed or not.
+    """
+    since = session.connected_since
+    return Progress(
+        connected_since=None if since is None else since.isoformat(timespec="seconds"),
+        reconnects=session.reconnects,
+        acknowledged=session.acknowledged,
+        last_error=session.last_error if last_failure is None else str(last_failure),
+        until_loss_bytes=None if until_loss is None else until_loss.bytes,
+        until_loss_s=None if until_loss is None else until_loss.seconds,
+        **facts,
+    )
+
+
+def total(offsets: Iterable[int | None]) -> Offset | None:
+    """The sum over partitions; None if one of them is unknown, or there are none."""
+    known = list(offsets)
+    return Offset(sum(one for one in known if one is not None)) if known and None not in known else None
 
 
 def _behind(position: Offset | None, minimum: Offset | None, maximum: Offset | None) -> int | None:
@@ -119,12 +298,22 @@ def _behind(position: Offset | None, minimum: Offset | None, maximum: Offset | N
     return None if reached is None or maximum is None else max(0, maximum - reached)
 
 
+def _failing(table: TableProgress) -> float:
+    return float(table.error is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """The progress of a typed table in this run: rows made, seconds since it was up to date, and its error if any."""
+    """The progress of a typed table in this run."""
 
-    name: str
-    rows: int
-    unfit: int
-    lag_s: float
-    error: LogtwinError | None
+    table: str
+    rows: Annotated[int, Metric("table_rows_total", "rows that messages became in a typed table")]
+    unfit: Annotated[int, Metric("table_unfit_total", "what a typed table could not take, in unfit")]
+    lag_s: Annotated[
+        float,
+        Metric("table_lag_seconds", "how long ago a typed table last stood where its logs stood, or the run began"),
+    ]
+    error: Annotated[
+        LogtwinError | None,
+        Metric("table_failing", "1 while a typed table cannot be updated, else 0; its logs go on", value=_failing),
+    ]

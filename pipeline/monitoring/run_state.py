@@ -28,11 +28,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
+from pipeline.monitoring.facts import Readers
+from pipeline.monitoring.progress import ENDED, Phase, Progress
 from sinks.state.log_state import Writer
 from sinks.storage.small_file import SmallFile
 from sources.errors import AlreadyRunning, TakenOver, of_log
-from sources.offsets import UNITS
 
 PUBLISH_EVERY_S = 5.0
 FRESH_S = 15.0
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """The state that a run published last. `facts`: its progress, with the names of ``logtwin status --json``."""
+    """The state that a run published last. `facts`: what a job says of its log (`Progress.as_json`)."""
 
     writer: Writer
     process_space: str
@@ -93,47 +93,6 @@ class RunState:
         if self.phase in ENDED or abs(self.age_s(now)) > FRESH_S:
             return False
         return not (self.is_of_this_host and is_gone(self.writer.pid))
-
-
-def facts_of(progress: Progress) -> dict[str, Any]:
-    """The published part of `progress`, ready for JSON; units are in the names."""
-    until_loss, since = progress.until_loss, progress.session.connected_since
-    return {
-        "role": progress.role,
-        "master": progress.master,
-        "master_role": progress.master_role,
-        "master_epoch": progress.master_epoch,
-        "confirmed": progress.confirmed,
-        "connected_since": None if since is None else since.isoformat(timespec="seconds"),
-        "reconnects": progress.session.reconnects,
-        "started_at": progress.started_at,
-        "received": progress.received,
-        "position": progress.position,
-        "acknowledged": progress.acknowledged,
-        "master_minimum": progress.master_minimum,
-        "master_maximum": progress.master_maximum,
-        **{f"lag_{unit}": progress.lag_in(unit) for unit in UNITS},
-        "lag_s": progress.lag_s,
-        "until_loss_bytes": None if until_loss is None else until_loss.bytes,
-        "until_loss_s": None if until_loss is None else until_loss.seconds,
-        "records": progress.records,
-        "bytes": progress.bytes,
-        "batches": progress.batches,
-        "commits": progress.commits,
-        "last_error": progress.last_error,
-        "partitions": [_partition_facts(number, one) for number, one in sorted(progress.partitions.items())],
-    }
-
-
-def _partition_facts(number: int, one: PartitionProgress) -> dict[str, Any]:
-    return {
-        "partition": number,
-        "position": one.position,
-        "acknowledged": one.acknowledged,
-        "master_minimum": one.minimum,
-        "master_maximum": one.maximum,
-        "lag_offsets": one.lag_offsets,
-    }
 
 
 def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
@@ -236,6 +195,7 @@ class Publisher:
 
     def _publish(self) -> Phase:
         progress = self._progress()
+        phase = progress.phase or Phase.STARTING
         now = datetime.now(UTC)
         found = self._read()
         if not self._is_anothers(found, now) and not self._has_lost(progress, found):
@@ -244,11 +204,11 @@ class Publisher:
                     writer=self._writer,
                     process_space=process_space(),
                     updated_at=now,
-                    phase=progress.phase,
-                    facts=facts_of(progress),
+                    phase=phase,
+                    facts=progress.as_json(Readers.RUN_FILE),
                 )
             )
-        return progress.phase
+        return phase
 
     def _is_anothers(self, found: RunState | None, now: datetime) -> bool:
         """Whether a newer run uses the file: it owns the log, or will in a moment."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.status import log_statuses
+from pipeline.inspect.status import statuses
 from sinks.delta.kernel import KernelTable
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
@@ -35,8 +35,8 @@ def twin(spark: SparkSession, azure: Azurite, tmp_path_factory: pytest.TempPathF
 
 
 def test_every_byte_is_there(twin: Twin) -> None:
-    (status,) = log_statuses(twin.config())
-    assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
+    (status,) = statuses(twin.config())
+    assert (status.position, status.lag, status.phase) == (twin.log.end, 0, "done")
     summary = twin.verify()
     assert (summary.problem, summary.bytes) == (None, twin.log.end)
 

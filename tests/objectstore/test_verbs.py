@@ -20,7 +20,7 @@ from pipeline.demo.s3_server import S3Server
 from pipeline.inspect.coverage import LogCoverage, coverages
 from pipeline.inspect.incidents import Incidents, Listed
 from pipeline.inspect.selection import OneLog
-from pipeline.inspect.status import log_statuses
+from pipeline.inspect.status import statuses
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
@@ -89,8 +89,8 @@ def test_a_hole_is_seen_and_filled(twin: Healed) -> None:
     assert (seen.problem, seen.complete and seen.complete.missing) == (None, ())
     assert Incidents(twin.config(), "").open() == []
     with twin.link.counted() as asked:
-        (status,) = log_statuses(twin.config())
-    assert (status.position, status.lag_bytes, status.phase) == (twin.log.end, 0, "done")
+        (status,) = statuses(twin.config())
+    assert (status.position, status.lag, status.phase) == (twin.log.end, 0, "done")
     assert len(asked) <= STATUS, asked.table()
 
 
@@ -157,7 +157,7 @@ def test_back_to_what_another_master_shares_and_tidied_up(twin: Healed) -> None:
     assert done.back is not None
     assert (done.back.found.common, done.back.bytes) == (common, end - common)
     replicate_now(twin.spark, config)
-    assert (twin.verify().problem, log_statuses(config)[0].epoch) == (None, 1)
+    assert (twin.verify().problem, statuses(config)[0].epoch) == (None, 1)
 
     with twin.link.counted() as asked:
         tidied = twin.maintain()

@@ -95,7 +95,7 @@ def test_a_restart_proves_the_master_when_the_session_is_away(
         monkeypatch.setattr(Replica, "proven", failing_once)
         send_workload(broker.address, workload(5), count=100)
         wait_for_all(job, broker)
-        assert [type(one.last_failure) for one in job.progress()] == [MasterUnreachable]
+        assert [one.failures for one in job.progress()] == [{"MasterUnreachable": 1}]
         assert eventually(lambda: counts[-1:] == [1])
     assert set(counts) == ONE
 

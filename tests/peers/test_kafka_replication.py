@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.topic_status import topic_statuses
+from pipeline.inspect.status import statuses
 from pipeline.job.replicate import Job
 from sources.errors import BelowMinimum
 from sources.kafka.topic import open_topic
@@ -120,7 +120,7 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
     config = parse({"warehouse": str(lake), "topics": [given]}, where="test")
     with caplog.at_level("DEBUG"):
         replicate_now(spark, config)
-        said = [caplog.text, *(str(one.as_json()) for one in topic_statuses(config))]
+        said = [caplog.text, *(str(one.as_json()) for one in statuses(config))]
     assert_replicated(lake, newest_kafka, "secure-a", "secure-b")
     assert len(said) == 3
     written = [file.read_bytes() for file in lake.rglob("*") if file.is_file()]

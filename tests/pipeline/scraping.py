@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
-from sources.master import SessionState
 from sources.offsets import Offset
 from tests.pipeline.sample_progress import PROGRESS
 
@@ -36,15 +35,7 @@ UNKNOWN = Progress(
     phase=Phase.STARTING,
     role="slave",
     master="10.0.0.6:10912",
-    master_role=None,
-    started_at=None,
-    received=None,
-    position=None,
-    session=SessionState(acknowledged=None, connected_since=None, reconnects=0, last_error=None),
-    master_minimum=None,
-    master_maximum=None,
-    lag_s=None,
-    until_loss=None,
+    reconnects=0,
 )
 TABLE = TableProgress("orders", rows=30, unfit=2, lag_s=1.5, error=None)
 

@@ -188,6 +188,5 @@ def test_send_is_told_who_sends_as_a_log_is(
 def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:
     nothing = replace(PROGRESS, position=None)
     assert _place(nothing) == "offset none"
-    unknown = PartitionProgress(minimum=None, position=None, acknowledged=None, maximum=None)
-    partitions = {0: unknown, 1: replace(unknown, position=Offset(7))}
+    partitions = {0: PartitionProgress(), 1: PartitionProgress(position=Offset(7))}
     assert _place(replace(nothing, partitions=partitions)) == "offsets 0: none, 1: 7"

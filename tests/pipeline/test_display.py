@@ -11,8 +11,6 @@ from rich.console import Console
 from pipeline.monitoring.display import Display, duration, size
 from pipeline.monitoring.progress import Phase, Progress
 from sources.errors import MasterUnreachable
-from sources.master import SessionState
-from sources.offsets import Offset
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 
 
@@ -43,7 +41,7 @@ def test_a_size_for_people() -> None:
 
 def line(progress: Progress = PROGRESS, **changes: object) -> str:
     console = Console(file=io.StringIO(), width=80)
-    quiet = replace(progress, session=SessionState(Offset(400), None, reconnects=0, last_error=None))
+    quiet = replace(progress, reconnects=0)
     with Display(console, clock=lambda: 0.0) as display:
         assert display([replace(quiet, **changes)])  # type: ignore[arg-type]  # the caller's own field names
     return str(console.file.getvalue()).strip()  # type: ignore[attr-defined]  # a StringIO
@@ -58,7 +56,7 @@ def test_a_line_says_where_it_is_and_how_far_behind() -> None:
 def test_a_lag_is_in_what_offsets_count() -> None:
     assert "lag 400 offsets, records/s" in line(TOPIC_PROGRESS, lag_s=0.2)
     assert "lag 400 ids, records/s" in line(log_id="dister/a", lag_s=0.2)
-    assert "lag –, records/s" in line(TOPIC_PROGRESS, master_maximum=None, lag_s=None)
+    assert "lag –, records/s" in line(master_maximum=None, lag_s=None)
 
 
 def test_what_is_as_it_should_be_takes_no_room() -> None:
@@ -69,8 +67,7 @@ def test_what_is_as_it_should_be_takes_no_room() -> None:
 
 
 def test_reconnects_and_what_is_waited_out_are_shown() -> None:
-    session = SessionState(Offset(400), None, reconnects=3, last_error="cut")
-    said = line(session=session, phase=Phase.WAITING, error=MasterUnreachable("no connection"))
+    said = line(reconnects=3, phase=Phase.WAITING, error=MasterUnreachable("no connection"))
     assert "reconnects 3" in said
     assert "error no connection" in said
 

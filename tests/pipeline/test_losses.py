@@ -57,4 +57,4 @@ def test_a_new_connection_to_another_log_ends_the_job(bench: Bench, served: Serv
             ended = run_until(job, lambda now: now.phase is Phase.FAILED)
     assert isinstance(ended.error, Rewritten)
     assert ended.incidents == {"rewritten": 1}
-    assert ended.session.connected_since is None
+    assert ended.connected_since is None

@@ -26,7 +26,6 @@ from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
 from sources.datasource import register
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ReplicaError
-from sources.master import SessionState
 from sources.metadata import (
     CONSUMER_OFFSETS,
     DELAY_OFFSETS,
@@ -51,7 +50,7 @@ RUNNING = replace(
     PROGRESS,
     received=Offset(700),
     position=Offset(700),
-    session=SessionState(Offset(600), None, 0, None),
+    acknowledged=Offset(600),
     master_maximum=Offset(1000),
 )
 

@@ -19,7 +19,6 @@ from pipeline.monitoring.probes import LastLook, unhealthy
 from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, MasterUnreachable
-from sources.retention import UntilLoss
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
 from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, UNKNOWN, Endpoint, probed, scrape, values
@@ -131,7 +130,7 @@ def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
 
 
 def test_a_loss_whose_time_nobody_can_tell_has_bytes_only(endpoint: Endpoint) -> None:
-    found = endpoint.values(dataclasses.replace(KNOWN, until_loss=UntilLoss(bytes=9, seconds=None)))
+    found = endpoint.values(dataclasses.replace(KNOWN, until_loss_bytes=9, until_loss_s=None))
     assert found["logtwin_until_loss_bytes", "rocketmq/a"] == 9
     assert ("logtwin_until_loss_seconds", "rocketmq/a") not in found
 
@@ -148,7 +147,7 @@ def test_a_log_is_in_one_phase(endpoint: Endpoint, phase: Phase) -> None:
 
 
 def test_a_typed_table_says_what_it_has_made_and_what_keeps_it(endpoint: Endpoint) -> None:
-    failing = dataclasses.replace(TABLE, name="strict", error=ConfigurationError("another definition"))
+    failing = dataclasses.replace(TABLE, table="strict", error=ConfigurationError("another definition"))
     found = endpoint.values(KNOWN, tables=[TABLE, failing])
     assert {key[:1] + key[2:]: value for key, value in found.items() if key[0].startswith("logtwin_table_")} == {
         ("logtwin_table_rows_total", "orders"): 30,

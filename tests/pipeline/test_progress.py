@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sources.errors import MasterUnreachable
+from pipeline.monitoring.progress import PartitionProgress, of_job
+from sources.errors import LogtwinError, MasterUnreachable
+from sources.master import SessionState
 from sources.offsets import UNITS, Offset, Unit
-from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 
 
 @pytest.mark.parametrize(
@@ -26,20 +28,29 @@ def test_the_lag_is_what_the_master_has_and_the_replica_has_not(
 ) -> None:
     offsets = [None if one is None else Offset(one) for one in (position, minimum, maximum)]
     now = replace(PROGRESS, position=offsets[0], master_minimum=offsets[1], master_maximum=offsets[2])
-    assert now.lag_bytes == lag_bytes
+    assert now.lag == lag_bytes
 
 
 @pytest.mark.parametrize(
     ("log_id", "unit"), [("rocketmq/a", "bytes"), ("dister/a", "ids"), ("kafka/east/orders", "offsets")]
 )
 def test_a_lag_is_in_what_offsets_count(log_id: str, unit: Unit) -> None:
-    progress = replace(PROGRESS, log_id=log_id)
-    assert {one: progress.lag_in(one) for one in UNITS} == {one: 400 if one == unit else None for one in UNITS}
-    assert progress.lag_bytes == (400 if unit == "bytes" else None)
+    said = replace(PROGRESS, log_id=log_id).as_json()
+    assert {one: said[f"lag_{one}"] for one in UNITS} == dict.fromkeys(UNITS) | {unit: 400}
 
 
-def test_the_last_error_stays_when_it_has_healed() -> None:
-    assert PROGRESS.last_error == "it broke"
-    failure = MasterUnreachable("no connection")
-    assert replace(PROGRESS, error=failure, last_failure=failure).last_error == "no connection"
-    assert replace(PROGRESS, error=None, last_failure=failure).last_error == "no connection"
+def test_a_topic_lags_by_the_sum_of_its_partitions() -> None:
+    """A partition that is ahead, because its master was asked before the commit, makes up for no other one."""
+    ahead = replace(TOPIC_PROGRESS.partitions[2], position=Offset(350))
+    partitions = {**TOPIC_PROGRESS.partitions, 2: ahead}
+    assert replace(TOPIC_PROGRESS, partitions=partitions).lag == 300
+    assert replace(TOPIC_PROGRESS, partitions={**partitions, 10: PartitionProgress()}).lag is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"), [(None, "no answer"), (MasterUnreachable("no connection"), "no connection")]
+)
+def test_the_last_error_is_that_of_the_query_or_else_of_the_session(failure: LogtwinError | None, said: str) -> None:
+    session = SessionState(Offset(400), None, 0, "no answer")
+    now = of_job(session=session, until_loss=None, last_failure=failure, log_id="rocketmq/a", role="slave", master="m")
+    assert (now.last_error, now.acknowledged, now.until_loss_bytes) == (said, 400, None)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.status import log_statuses
+from pipeline.inspect.status import statuses
 from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
@@ -96,7 +96,7 @@ def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path
 
 
 def is_caught_up(progress: Progress) -> bool:
-    return progress.lag_bytes == 0 and (progress.position or 0) > 0
+    return progress.lag == 0 and (progress.position or 0) > 0
 
 
 def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
@@ -183,19 +183,19 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
         send_workload(master.master.address, workload(3), count=50)
         job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False)
         job.start()
-        run_until(job, lambda now: now.batches > 0 and now.session.connected_since is not None)
+        run_until(job, lambda now: now.batches > 0 and now.connected_since is not None)
         caught_up = run_until(job, lambda now: is_caught_up(now) and now.acknowledged == now.position)
         end = master.end
         file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
         assert eventually(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
-        (told,) = log_statuses(job_config(tmp_path / "lake", **master.options))
+        (told,) = statuses(job_config(tmp_path / "lake", **master.options))
         job.close()
     assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])
     assert caught_up.master_role == "ASYNC_MASTER"
     assert (caught_up.started_at, caught_up.received, caught_up.position) == (0, end, end)
     assert (caught_up.master_minimum, caught_up.master_maximum) == (0, end)
-    assert (caught_up.acknowledged, caught_up.session.reconnects) == (end, 0)
-    assert caught_up.until_loss is None  # nothing is missing
+    assert (caught_up.acknowledged, caught_up.reconnects) == (end, 0)
+    assert caught_up.until_loss_bytes is None  # nothing is missing
     assert caught_up.bytes == end
     assert list(caught_up.stage_s) == list(BatchStep)
     assert all(spent_s > 0 for spent_s in caught_up.stage_s.values())
@@ -203,7 +203,7 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
     # and what others are told is the same
     assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
     assert (told.received, told.position, told.acknowledged) == (end, end, end)
-    assert (told.lag_bytes, told.lag_s, told.until_loss_bytes) == (0, 0, None)
+    assert (told.lag, told.lag_s, told.until_loss_bytes) == (0, 0, None)
 
 
 def test_a_job_without_anything_to_replicate_says_so(spark: SparkSession, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_an_idle_job_that_lost_its_log_stops_reporting(
             [failure] = failures
             assert "another job writes this log" in str(failure)
             gone = older.progress()[0]
-            assert (gone.phase, gone.batches, gone.session.connected_since) == (Phase.FAILED, batches, None)
+            assert (gone.phase, gone.batches, gone.connected_since) == (Phase.FAILED, batches, None)
             assert (gone.incidents, gone.failures) == ({}, {"TakenOver": 1})
             assert eventually(lambda: slaves(master) == 1)
             send(master, 100, seed=2)

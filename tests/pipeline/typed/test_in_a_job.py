@@ -234,7 +234,7 @@ def _has_rows(job: Job, count: int) -> bool:
 
 def _look(job: Job) -> dict[str, Any]:
     job.poll()
-    return {one.name: one for one in job.tables.progress()}
+    return {one.table: one for one in job.tables.progress()}
 
 
 UNMATCHED = """

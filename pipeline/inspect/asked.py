@@ -1,0 +1,82 @@
+"""The logs whose status is wanted, and what their masters answer.
+
+A log is asked about as a topic of one partition is, so that there is one way to tell the status of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pipeline.config.configuration import Config
+from sinks.delta.delta_log import newest
+from sinks.state.fence import state_at
+from sinks.state.log_state import LogState
+from sinks.tables import LOG
+from sinks.warehouse import absolute
+from sources.errors import LogError, MasterError
+from sources.master import MasterLog, MasterView
+from sources.offsets import LogId, Offset, OffsetRange
+from sources.registry import open_log
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAnswer:
+    """What a master answered about each partition, by number, or why it did not.
+
+    `acknowledged` is up to where it counts a replica, `held_back` how many offsets behind `held` wait for an open
+    transaction, `identity` the id of the topic that it has. `view` is what the master of a log says of itself.
+    """
+
+    held: Mapping[int, OffsetRange] = field(default_factory=dict)
+    acknowledged: Mapping[int, Offset] = field(default_factory=dict)
+    held_back: Mapping[int, int] = field(default_factory=dict)
+    identity: str | None = None
+    view: MasterView | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A log or a topic: what the configuration says, the state of each partition in the table, and whom to ask.
+
+    A log is its own partition 0. `ask` raises nothing that belongs into an answer.
+    """
+
+    log_id: LogId
+    role: str
+    master: str
+    states: Mapping[int, LogState]
+    ask: Callable[[], MasterAnswer]
+    has_partitions: bool = False
+
+    @property
+    def identity(self) -> str | None:
+        """The id of the replicated topic; None of a log, and before the replication begins."""
+        return next((one.identity for one in self.states.values() if one.identity is not None), None)
+
+
+def logs_to_ask(config: Config) -> list[Subject]:
+    """The logs of a configuration, with their states in the table now. Raises ConfigurationError, ReplicaError."""
+    version = newest(LOG.path(absolute(config.warehouse))) if config.logs else None
+    masters = [open_log(options) for options in config.logs]
+    states = [None if version is None else state_at(version, one.log_id) for one in masters]
+    return [subject(master, state) for master, state in zip(masters, states, strict=True)]
+
+
+def subject(master: MasterLog, state: LogState | None) -> Subject:
+    """The subject that a log is."""
+    states = {} if state is None else {0: state}
+    return Subject(master.log_id, master.role, master.place, states, lambda: _ask(master))
+
+
+def _ask(master: MasterLog) -> MasterAnswer:
+    try:
+        return answered(master.look(), master.acknowledged_by_master())
+    except (MasterError, LogError) as error:
+        return MasterAnswer(error=str(error))
+
+
+def answered(view: MasterView, acknowledged: Offset | None) -> MasterAnswer:
+    """The answer of the master of a log."""
+    return MasterAnswer({0: view.bounds}, {} if acknowledged is None else {0: acknowledged}, view=view)

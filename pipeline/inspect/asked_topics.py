@@ -1,0 +1,63 @@
+"""The Kafka topics whose status is wanted, and what their brokers answer. Importing it loads the Kafka client."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from pipeline.config.configuration import Config
+from pipeline.inspect.asked import MasterAnswer, Subject
+from sinks.state.log_state import LogState
+from sinks.state.topic_states import topics_held
+from sources.errors import LogtwinError, MasterError
+from sources.kafka.isolation import Isolation
+from sources.kafka.metadata import fetched, held_back
+from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.topic import KafkaTopic, open_topic
+from sources.offsets import LogId, OffsetRange
+
+log = logging.getLogger(__name__)
+
+_PATIENCE_MS: Final = 2000  # somebody waits for the answer
+
+
+def known_topics(config: Config) -> list[ReplicatedTopicOptions]:
+    """The topics that exist now, and those that the replica has.
+
+    Raises ConfigurationError if a topic is in two tables, ReplicaError if the table contradicts itself.
+    """
+    replicated = config.topics_among(topics_held(config.warehouse))
+    try:
+        existing = config.asked_topics()
+    except MasterError as error:
+        log.warning("cannot list the topics, only replicated ones are shown: %s", error)
+        existing = ()
+    return list({options.id: options for options in (*replicated, *existing)}.values())
+
+
+def topics_to_ask(config: Config, topics: Iterable[ReplicatedTopicOptions]) -> list[Subject]:
+    """`topics`, with the states of their partitions in the table now. Raises ReplicaError."""
+    held = topics_held(config.warehouse)
+    return [subject(options, held.get(LogId.parse(options.id), {})) for options in topics]
+
+
+def subject(options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> Subject:
+    """The subject that a topic is."""
+    topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
+    return Subject(topic.log_id, options.role, options.servers, states, lambda: _ask(topic), has_partitions=True)
+
+
+def _ask(topic: KafkaTopic) -> MasterAnswer:
+    (found,) = fetched(topic)
+    if found.items is None or isinstance(found.items, LogtwinError):
+        return MasterAnswer(error=str(found.items))
+    end = "last_stable" if topic.isolation is Isolation.READ_COMMITTED else "log_end"
+    rows = {row["partition"]: row for row in found.items.to_pylist()}
+    return MasterAnswer(
+        held={at: OffsetRange(row["log_start"], row[end]) for at, row in rows.items() if row["leader"] is not None},
+        acknowledged={at: row["group_offset"] for at, row in rows.items() if row["group_offset"] is not None},
+        held_back=held_back(found.items, topic.isolation),
+        identity=next((row["topic_id"] for row in rows.values()), None),
+    )

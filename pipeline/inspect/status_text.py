@@ -1,0 +1,99 @@
+"""The status of logs and topics as text for a person."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from pipeline.monitoring.display import duration, held_back_by_transaction, in_unit, moment, number, size
+from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
+from sources.visible import visible
+
+
+def status_blocks(statuses: list[Progress], now: datetime) -> Group:
+    """The statuses as text for a person: one block for each log."""
+    return Group(*(part for one in statuses for part in (Text(one.log_id, style="bold"), _block(one, now), Text())))
+
+
+def _elected(one: Progress) -> dict[str, str]:
+    """The line about an elected master; empty for any other."""
+    if one.master_epoch is None:
+        return {}
+    return {"elected": f"epoch {one.master_epoch}, confirmed up to {number(one.confirmed)}"}
+
+
+def _block(one: Progress, now: datetime) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in _lines(one, now).items():
+        table.add_row(f"  {name}", Text(visible(value)))
+    return table
+
+
+def _lines(one: Progress, now: datetime) -> dict[str, str]:
+    held = one.master_maximum
+    lines = {
+        "running": running(one, now),
+        "process": "–" if one.pid is None else f"{one.pid} on {one.host}",
+        "role": f"{one.role} of {one.master}" + (f", {one.master_role}" if one.master_role else ""),
+        **_elected(one),
+        "connected": _connected(one, now),
+        "received": number(one.received),
+        "committed": number(one.position) + _began(one),
+        "acknowledged": number(one.acknowledged),
+        "  as master counts": number(one.acknowledged_by_master),
+        "master holds": "–" if held is None else f"{number(one.master_minimum)} to {number(held)}",
+        "lag": in_unit(one.lag, one.unit) + ("" if one.lag_s is None else f", {duration(one.lag_s)}"),
+        "until loss": _loss(one),
+    }
+    lines |= {f"  partition {at}": _partition(each) for at, each in sorted(one.partitions.items())}
+    errors = {"last error": one.last_error, "master says": one.master_error}
+    return lines | {name: text for name, text in errors.items() if text is not None}
+
+
+def _partition(one: PartitionProgress) -> str:
+    held = "–" if one.master_maximum is None else f"{number(one.master_minimum)} to {number(one.master_maximum)}"
+    behind = in_unit(one.lag, "offsets")
+    waits = f"; {held_back_by_transaction(one.held_back_offsets)}" if one.held_back_offsets else ""
+    return f"{number(one.position)} of {held}, acknowledged {number(one.acknowledged)}, lag {behind}{waits}"
+
+
+def running(one: Progress, now: datetime) -> str:
+    """Whether a job runs and since when, or how and when the last one ended."""
+    if one.phase is None:
+        return "no"
+    if not one.running:
+        how = one.phase if one.phase in ENDED else "last seen"
+        return f"no, {how} {_moment(one.updated_at, now)}"
+    phase = "" if one.phase is Phase.RUNNING else f", {one.phase}"
+    return f"yes{phase}, since {_moment(one.since, now)}"
+
+
+def _connected(one: Progress, now: datetime) -> str:
+    reconnects = f", {one.reconnects:,} reconnects" if one.reconnects else ""
+    return ("–" if one.connected_since is None else f"since {_moment(one.connected_since, now)}") + reconnects
+
+
+def _began(one: Progress) -> str:
+    if one.first is None:
+        return ""
+    return f", from {number(one.first)}" + (f", epoch {one.epoch}" if one.epoch else "")
+
+
+def _loss(one: Progress) -> str:
+    if one.until_loss_bytes is None:
+        return "–"
+    when = "" if one.until_loss_s is None else f", {duration(one.until_loss_s)} at the earliest"
+    return f"{size(one.until_loss_bytes)}{when}"
+
+
+def _moment(iso: str | None, now: datetime) -> str:
+    """ISO 8601 -> ``2026-11-21 14:02:11 UTC (3 min ago)``."""
+    if iso is None:
+        return "–"
+    at = datetime.fromisoformat(iso)
+    return f"{moment(at)} ({duration(max(0.0, (now - at).total_seconds()))} ago)"
