@@ -30,7 +30,7 @@ from sources.retention import MasterRetention
 
 if TYPE_CHECKING:
     from sources.metadata import FetchedMetadata
-    from sources.reading import Reader
+    from sources.reading import LogReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class MasterLog(Protocol):
         """What the replica knows of it (`continuing`)."""
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> LogReader:
         """What reads splits of this log, together with those of all logs that have an equal one."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:

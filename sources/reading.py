@@ -1,7 +1,7 @@
 """Reading many logs at once: what is wanted of each, and what comes of it.
 
-A master may answer for many logs at once, so a task hands all splits of such logs to one `Reader`. Pieces of different
-splits come in any order; those of one split come in the order of its log, and the last thing that comes is `Ended`.
+A master may answer for many logs at once, so a task hands all splits of such logs to one `LogReader`. Pieces of
+different splits come in any order; those of one split come in the order of its log, and the last that comes is `Ended`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedSplit:
     """What is to be read of one log. For `committed` and `boundary` see `MasterLog.read`, for `known` `Known`."""
 
     log_id: LogId
@@ -36,10 +36,10 @@ Come = tuple[int, Chunk | Damage | Ended]
 """What has come, and of which: an index into what was wanted."""
 
 
-class Reader(Protocol):
+class LogReader(Protocol):
     """Reads any number of splits of some logs. Hashable; equal for all logs that are to be read together. Picklable."""
 
-    def read(self, wanted: Sequence[Wanted]) -> Iterator[Come]:
+    def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
         """Yield the records of each of `wanted`, checked, and how it ended.
 
         Raises nothing that concerns only some of the logs: that is how these ended. For what comes of each see
@@ -53,8 +53,8 @@ class OneByOne:
 
     log: MasterLog
 
-    def read(self, wanted: Sequence[Wanted]) -> Iterator[Come]:
-        """Implement `Reader`. What `log` knows counts, not what `wanted` does."""
+    def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
+        """Implement `LogReader`. What `log` knows counts, not what `wanted` does."""
         for number, one in enumerate(wanted):
             error: Exception | None = None
             try:
@@ -65,7 +65,7 @@ class OneByOne:
             yield number, Ended(error)
 
 
-def alone(reader: Reader, wanted: Wanted) -> Iterator[Chunk | Damage]:
+def alone(reader: LogReader, wanted: WantedSplit) -> Iterator[Chunk | Damage]:
     """Yield what comes of one split by itself. Raises what it ended with."""
     for _, piece in reader.read([wanted]):
         if not isinstance(piece, Ended):

@@ -9,7 +9,7 @@ from sources.epochs import Parting
 from sources.master import EMPTY_QUERY, NOTHING_KNOWN, Holding, Known, LogQuery, MasterLog, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.reading import OneByOne, Reader
+from sources.reading import LogReader, OneByOne
 from sources.silent_session import SilentSession
 
 
@@ -25,7 +25,7 @@ class PlainLog:
         return NOTHING_KNOWN
 
     @property
-    def reader(self: MasterLog) -> Reader:
+    def reader(self: MasterLog) -> LogReader:
         return OneByOne(self)
 
     def counted_for_s(self) -> float | None:

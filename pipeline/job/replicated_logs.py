@@ -32,7 +32,7 @@ from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import Holding, LogQuery
-from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
 from sources.starting import resolved
@@ -65,9 +65,10 @@ class ReplicatedLogs:
         """What is committed of each log that is open. From any thread."""
         return {one.log_id: one.state for one in self.replicas.values() if one.state is not None}
 
-    def offsets(self) -> dict[LogId, Offset]:
-        """The position of each log that has one."""
-        return {log_id: state.offset for log_id, state in self.states.items() if state.offset is not None}
+    def offsets(self) -> dict[str, Offset]:
+        """The position of each log that has one, by log id."""
+        states = {log_id: one.state for log_id, one in self.replicas.items()}
+        return {at: state.offset for at, state in states.items() if state is not None and state.offset is not None}
 
     def position(self) -> Offset | None:
         """The sum of the positions; None before the logs are open, and before the first commit."""
@@ -80,22 +81,23 @@ class ReplicatedLogs:
 
     def newest_stored_us(self) -> int | None:
         """When the master stored the newest committed record of the log that is furthest behind, µs since 1970."""
-        found = (state.newest_stored_us for state in self.states.values())
+        states = (one.state for one in self.replicas.values())
+        found = (state.newest_stored_us for state in states if state is not None)
         return min((at_us for at_us in found if at_us is not None), default=None)
 
-    def partitions(self, offsets: Mapping[LogId, Offset], told: Mapping[LogId, Offset]) -> dict[int, PartitionProgress]:
+    def partitions(self, offsets: Mapping[str, Offset], told: Mapping[LogId, Offset]) -> dict[int, PartitionProgress]:
         """The progress of each partition that the master or the replica has, at `offsets`; none of a log of its own."""
         if not self._gains_logs:
             return {}
-        held = {LogId.parse(log_id): one for log_id, one in self.watch.held.items()}
+        held, replicas = self.watch.held, self.replicas
         return {
             number: PartitionProgress(
                 master_minimum=held[log_id].start if log_id in held else None,
                 position=offsets.get(log_id),
-                acknowledged=told.get(log_id),
+                acknowledged=told.get(replicas[log_id].log_id) if log_id in replicas else None,
                 master_maximum=held[log_id].end if log_id in held else None,
             )
-            for number, log_id in sorted((topic_and_number(log_id)[1], log_id) for log_id in {*held, *offsets})
+            for number, log_id in sorted((int(log_id.rpartition("/")[2]), log_id) for log_id in {*held, *offsets})
         }
 
     # What its master holds
@@ -273,9 +275,9 @@ class ReplicatedLogs:
     def _not_held(self) -> Iterator[tuple[Replica, LogtwinError]]:
         for log_id, offset in self.offsets().items():
             try:
-                held_from(offset, self.watch.held.get(str(log_id)), log=log_id)
+                held_from(offset, self.watch.held.get(log_id), log=log_id)
             except OffsetOutOfRange as error:
-                yield self.replicas[str(log_id)], error
+                yield self.replicas[log_id], error
 
     def _held_of(self, replica: Replica, error: LogtwinError) -> OffsetRange | None:
         """What its master holds of the log, by the last answer; nothing if another log has the name now."""

@@ -28,7 +28,7 @@ from sources.errors import BelowMinimum, LogtwinError, MasterSilent, of_log
 from sources.loss import leaves_what_is_before
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
-from sources.reading import Come, Ended, Reader, Wanted
+from sources.reading import Come, Ended, LogReader, WantedSplit
 
 NOTHING: Final = OffsetRange(Offset(0), Offset(0))
 
@@ -60,7 +60,7 @@ class LogWriter:
             return receiver.report()
 
     @property
-    def reader(self) -> Reader:
+    def reader(self) -> LogReader:
         """What reads this log, no longer than its patience lasts."""
         return (self.master if self.patience_s is None else self.master.hurried(self.patience_s)).reader
 
@@ -82,7 +82,7 @@ class Receiver:
         self._files: SplitFiles | None = None
         self._owned = NOTHING
         self._is_first = False
-        self.wanted: Wanted | None = None
+        self.wanted: WantedSplit | None = None
         try:
             self._begin(shared)
         except LogtwinError as error:
@@ -134,7 +134,7 @@ class Receiver:
     def _want(self, read: OffsetRange) -> None:
         master = self.log.master
         at_record = self._is_first or master.traits.cuts_at_records
-        self.wanted = Wanted(master.log_id, read, self.log.position, at_record, master.known)
+        self.wanted = WantedSplit(master.log_id, read, self.log.position, at_record, master.known)
 
     def _unlinked(self, piece: Chunk | Damage) -> Chunk | Damage:
         if self._link is None:
@@ -178,7 +178,7 @@ class Receiver:
         self._files = self.wanted = None
 
 
-def receive(reader: Reader, receivers: Sequence[Receiver]) -> None:
+def receive(reader: LogReader, receivers: Sequence[Receiver]) -> None:
     """Read what `receivers` want until none of them wants any more.
 
     Raises OSError or ArrowException if the tables' storage fails.
@@ -194,7 +194,7 @@ def receive(reader: Reader, receivers: Sequence[Receiver]) -> None:
                         return
 
 
-def _come(reader: Reader, wanted: Sequence[Wanted]) -> Generator[Come]:
+def _come(reader: LogReader, wanted: Sequence[WantedSplit]) -> Generator[Come]:
     """What `reader` yields; should it fail itself, then that is how all that is left has ended."""
     left = dict.fromkeys(range(len(wanted)))
     failure: Exception = ValueError("the reader does not say how reading has ended")

@@ -20,7 +20,7 @@ from sinks.batch.shared_file import SharedFile
 from sinks.batch.split_report import SplitReport
 from sources.errors import across_processes
 from sources.master import PlannedSplit
-from sources.reading import Reader
+from sources.reading import LogReader
 from sources.splits import WORTH_A_TASK_BYTES
 
 READ_AT_ONCE: Final = 8
@@ -56,7 +56,7 @@ def _receiver(split: PlannedSplit, log: LogWriter, shared: SharedFile) -> Receiv
 
 def _turns(received: Sequence[Receiver]) -> list[_Turn]:
     """What to read together: as much as one reader can read, and is read at once."""
-    turns: dict[Reader, list[_Turn]] = {}
+    turns: dict[LogReader, list[_Turn]] = {}
     for receiver in received:
         if receiver.wanted is None:
             continue
@@ -73,7 +73,7 @@ def _turns(received: Sequence[Receiver]) -> list[_Turn]:
 class _Turn:
     """Splits that one reader reads together."""
 
-    reader: Reader
+    reader: LogReader
     received: list[Receiver] = field(default_factory=list)
     bytes: int = 0
 

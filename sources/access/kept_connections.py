@@ -23,7 +23,7 @@ IDLE_S: Final = 10.0
 that are idle for minutes."""
 
 _SWEEP_S: Final = 1.0
-_PART_OF_FILES: Final = 4
+_PART_OF_FILES: Final = 8
 """Kept connections take no more than this part of the files that the process may have open."""
 
 

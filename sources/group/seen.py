@@ -106,14 +106,18 @@ class NotedLookout(Lookout):
                 self._asking -= 1
         now_s = time.monotonic()
         turns = {log_id: one.place.turn for log_id, one in wanted.items()}
-        noted = {
-            log_id: (Sighting(one.held, turns.get(log_id, UNLISTED)), now_s)
-            for log_id, one in found.items()
-            if isinstance(one, LookResult)
-        }
         with self._noting:
-            self._seen |= noted
+            for log_id, one in found.items():
+                if isinstance(one, LookResult):
+                    self._seen[log_id] = (self._noted(log_id, one.held, turns.get(log_id, UNLISTED)), now_s)
         return found
+
+    def _noted(self, log_id: str, held: OffsetRange, turn: int) -> Sighting:
+        """Return the sighting, the same object as before if it is the same: then what is told is compared at once."""
+        before = self._seen.get(log_id)
+        if before is not None and before[0].turn == turn and before[0].held == held:
+            return before[0]
+        return Sighting(held, turn)
 
     def seen_since(self, then_s: float) -> dict[str, Sighting]:
         """Return what was seen since `then_s` of `time.monotonic`."""

@@ -23,7 +23,7 @@ from sources.kafka.options import RECORD_BYTES
 from sources.kafka.reader import KafkaReader
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, Traits
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
-from sources.reading import Wanted, alone
+from sources.reading import WantedSplit, alone
 from sources.sole_log import PlainLog
 
 if TYPE_CHECKING:
@@ -104,11 +104,11 @@ class KafkaLog(PlainLog):
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Implement the contract; every chunk is of one fetch, and reading may end after any of them."""
-        return alone(self.reader, Wanted(self.log_id, owned, known=self.known))
+        return alone(self.reader, WantedSplit(self.log_id, owned, known=self.known))
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """Yield the canonical bytes of the records in `wanted`."""
-        for piece in alone(self.reader, Wanted(self.log_id, wanted, known=Known(self.known.identity))):
+        for piece in alone(self.reader, WantedSplit(self.log_id, wanted, known=Known(self.known.identity))):
             if isinstance(piece, Damage):
                 raise piece.error
             yield piece.raw

@@ -31,11 +31,16 @@ _logger = logging.getLogger(__name__)
 
 def fetched(topic: KafkaTopic) -> Iterator[FetchedMetadata]:
     """Yield the only kind that a topic has, its partitions. An error is in the result."""
-    found = _partitions(topic)
-    if isinstance(found, pa.Table):
-        for number, offsets in held_back(found, topic.isolation).items():
-            _logger.info("%s/%d: %d offsets wait for an open transaction to end", topic.id, number, offsets)
-    yield FetchedMetadata(KAFKA_PARTITIONS, found)
+    yield FetchedMetadata(KAFKA_PARTITIONS, _partitions(topic))
+
+
+def fetched_and_told(topic: KafkaTopic) -> Iterator[FetchedMetadata]:
+    """Yield the same, and log which partitions wait for a transaction."""
+    for found in fetched(topic):
+        if isinstance(found.items, pa.Table):
+            for number, offsets in held_back(found.items, topic.isolation).items():
+                _logger.info("%s/%d: %d offsets wait for an open transaction to end", topic.id, number, offsets)
+        yield found
 
 
 def held_back(partitions: pa.Table, isolation: Isolation) -> dict[int, int]:

@@ -10,7 +10,7 @@ from sources.errors import ConfigurationError
 from sources.kafka.reader import KafkaReader
 from sources.master import Chunk, Damage, Known
 from sources.offsets import LogId, OffsetRange, partition_log
-from sources.reading import Wanted, alone
+from sources.reading import WantedSplit, alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,4 +51,4 @@ class KafkaPartition:
         `after_epoch` is the leader epoch of what lies before `owned`, if known. Raises what the range ends with.
         """
         known = Known(str(self.topic_id), owned.start, after_epoch)
-        return alone(self.reader, Wanted(self.log_id, owned, known=known))
+        return alone(self.reader, WantedSplit(self.log_id, owned, known=known))

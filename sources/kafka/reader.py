@@ -25,25 +25,25 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sources.bounds import check_within
-from sources.errors import CorruptRecord, LogtwinError, MasterSilent, ProtocolViolation, UnprovenEnd
+from sources.errors import CorruptRecord, LogtwinError, MasterRefused, MasterSilent, ProtocolViolation, UnprovenEnd
 from sources.kafka.bounds import bounds_of
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.connection_cache import kept
-from sources.kafka.cluster.fetch import Fetched, FetchedBatches, Question, fetch, fetch_one, in_order
+from sources.kafka.cluster.fetch import Fetched, FetchedBatches, FetchQuestion, fetch, fetch_one, in_order
 from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, learn_topics, topic_known
 from sources.kafka.format.batches import damage_at, decode_sound
-from sources.kafka.format.chunks import Answer, DecodedAnswer, decoded_together
+from sources.kafka.format.chunks import DecodedAnswer, FetchAnswer, decoded_together
 from sources.kafka.isolation import Isolation
 from sources.kafka.options import RECORD_BYTES
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, topic_and_number
-from sources.reading import Come, Ended, Wanted
+from sources.reading import Come, Ended, WantedSplit
 
 MIB: Final = 1024 * 1024
 
@@ -56,7 +56,7 @@ _LONGEST_WAIT_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaReader:
-    """The `sources.reading.Reader` of all partitions of a cluster that are read in the same way.
+    """The `sources.reading.LogReader` of all partitions of a cluster that are read in the same way.
 
     `chunk_bytes` is how much is requested of a broker at once; a larger batch comes whole. An absent leader is waited
     for `patience_ms`. With `past_damage`, reading goes on behind a damaged batch. For `patience_s` see
@@ -70,7 +70,7 @@ class KafkaReader:
     past_damage: bool = False
     patience_s: float | None = None
 
-    def read(self, wanted: Sequence[Wanted]) -> Iterator[Come]:
+    def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
         """Yield of each range chunks that join and cover exactly that. Chunks of holes have no records.
 
         If it is not known which of the topics of its name is meant (`Known.identity`), it is the one that there is. The
@@ -99,7 +99,7 @@ class _Broken(Exception):
 
 @dataclass(slots=True, eq=False)
 class _Reading:
-    """One range, how far it has got, and since when it has not got on. `wanted` is what is still to come of it."""
+    """One range. `wanted` is what is still to come of it, and is asked for in vain since `since_s`."""
 
     number: int
     log_id: LogId
@@ -115,7 +115,7 @@ class _Reading:
     again_at_s: float = 0.0
 
     @classmethod
-    def of(cls, number: int, wanted: Wanted, now_s: float) -> _Reading:
+    def of(cls, number: int, wanted: WantedSplit, now_s: float) -> _Reading:
         topic, partition = topic_and_number(wanted.log_id)
         tp = TopicPartition(topic.name.rpartition("/")[2], partition)
         known = wanted.known
@@ -124,8 +124,8 @@ class _Reading:
         max_bytes = max(wanted.owned.size * RECORD_BYTES * _FOR_LONGER, _LEAST_BYTES)
         return cls(number, wanted.log_id, tp, topic_id, wanted.owned, epoch, now_s, max_bytes)
 
-    def got_on(self, reached: Offset, epoch: int | None, now_s: float) -> None:
-        self.wanted, self.epoch, self.since_s = self.wanted.starting_at(reached), epoch, now_s
+    def got_on(self, reached: Offset, epoch: int | None) -> None:
+        self.wanted, self.epoch = self.wanted.starting_at(reached), epoch
         self.has_come, self.trouble, self.tries = True, None, 0
 
     def put_off(self, error: LogtwinError, now_s: float) -> None:
@@ -135,13 +135,13 @@ class _Reading:
         self.again_at_s = now_s + random.uniform(0, longest_s)  # noqa: S311 - nothing secret
 
 
-Asked = tuple[_Reading, Question]
+Asked = tuple[_Reading, FetchQuestion]
 
 
 class _Rounds:
     """The ranges that are still to be read, in the order in which they are asked for."""
 
-    def __init__(self, reader: KafkaReader, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, reader: KafkaReader, wanted: Sequence[WantedSplit]) -> None:
         now_s = time.monotonic()
         self._reader = reader
         self._left = {
@@ -150,7 +150,7 @@ class _Rounds:
         self._ends_s = None if reader.patience_s is None else now_s + reader.patience_s
 
     @staticmethod
-    def ended_at_once(wanted: Sequence[Wanted]) -> Iterator[Come]:
+    def ended_at_once(wanted: Sequence[WantedSplit]) -> Iterator[Come]:
         return ((number, Ended()) for number, one in enumerate(wanted) if one.owned.is_empty)
 
     def go_on(self) -> bool:
@@ -199,6 +199,8 @@ class _Rounds:
         asked: dict[int, list[Asked]] = {}
         failed: list[tuple[_Reading, LogtwinError]] = []
         for one in due.values():
+            if one.trouble is None:
+                one.since_s = now_s
             try:
                 topic = topic_known(cluster, one.tp.topic, one.topic_id)
                 question = self._question(one, topic)
@@ -210,9 +212,11 @@ class _Rounds:
         return {node: [of[at] for at in in_order([one for _, one in of])] for node, of in asked.items()}
 
     @staticmethod
-    def _question(one: _Reading, topic: Topic) -> Question:
+    def _question(one: _Reading, topic: Topic) -> FetchQuestion:
         one.topic_id = topic.id
-        return Question(one.tp, topic.id, topic.leader(one.tp.partition), one.wanted.start, one.max_bytes, one.epoch)
+        return FetchQuestion(
+            one.tp, topic.id, topic.leader(one.tp.partition), one.wanted.start, one.max_bytes, one.epoch
+        )
 
     def _sent(
         self, cluster: Cluster, node_id: int, asked: Sequence[Asked], max_bytes: int
@@ -225,8 +229,8 @@ class _Rounds:
 
     def _take(self, cluster: Cluster, asked: Sequence[Asked], found: Sequence[Fetched]) -> Iterator[Come]:
         """Take a broker's answers: decode what came, and find out about those of which nothing did."""
-        came: list[tuple[_Reading, Question, FetchedBatches]] = []
-        silent: list[tuple[_Reading, Question, FetchedBatches]] = []
+        came: list[tuple[_Reading, FetchQuestion, FetchedBatches]] = []
+        silent: list[tuple[_Reading, FetchQuestion, FetchedBatches]] = []
         failed: list[tuple[_Reading, LogtwinError]] = []
         for (reading, question), answer in zip(asked, found, strict=True):
             if isinstance(answer, LogtwinError):
@@ -240,7 +244,9 @@ class _Rounds:
         failed += self._silent(cluster, silent)
         yield from self._failed(cluster, failed)
         answers = [
-            Answer(one.records, reading.wanted, one.aborted, one.high_watermark, reading.tp.topic, reading.tp.partition)
+            FetchAnswer(
+                one.records, reading.wanted, one.aborted, one.high_watermark, reading.tp.topic, reading.tp.partition
+            )
             for reading, _, one in came
         ]
         decoded = decoded_together(answers, self._reader.isolation)
@@ -248,7 +254,7 @@ class _Rounds:
             yield from self._got(cluster, reading, question, answer, part)
 
     def _got(
-        self, cluster: Cluster, reading: _Reading, question: Question, answer: FetchedBatches, part: DecodedAnswer
+        self, cluster: Cluster, reading: _Reading, question: FetchQuestion, answer: FetchedBatches, part: DecodedAnswer
     ) -> Iterator[Come]:
         if part.error is not None:
             yield self._end(reading, part.error)
@@ -264,35 +270,44 @@ class _Rounds:
                 yield from self._failed(cluster, [(reading, error)])
                 return
         mark = piece.mark if isinstance(piece, Chunk) else None
-        reading.got_on(piece.covered.end, mark, time.monotonic())
+        reading.got_on(piece.covered.end, mark)
         self._left[reading.number] = self._left.pop(reading.number)  # behind all others
         yield reading.number, piece
         if reading.wanted.is_empty:
             yield self._end(reading, None)
 
-    def _damage(self, cluster: Cluster, reading: _Reading, question: Question, answer: FetchedBatches) -> Damage:
+    def _damage(self, cluster: Cluster, reading: _Reading, question: FetchQuestion, answer: FetchedBatches) -> Damage:
         """Return the damage at the start of what is wanted, if reading is to go on behind it. Raises what is wrong."""
-        wanted, log_end = reading.wanted, answer.high_watermark
-        decoded = decode_sound(answer.records, wanted, answer.aborted, self._reader.isolation, log_end=log_end)
-        if decoded.error is None:
-            raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
-        damage = damage_at(answer.records, wanted, decoded, log_end)
-        if damage is None and not self._goes_on(cluster, question, log_end):
-            raise _unproven(decoded.error)
+        error, damage = self._damaged(reading.wanted, answer)
+        if damage is None:  # the answer may have been cut short, for the sake of others
+            answer = fetch_one(cluster, replace(question, max_bytes=self._reader.chunk_bytes), self._reader.isolation)
+            error, damage = self._damaged(reading.wanted, answer)
+        if damage is None and not self._goes_on(cluster, question, answer.high_watermark):
+            raise _unproven(error)
         if damage is None or not self._reader.past_damage:
-            raise decoded.error
+            raise error
         return damage
 
-    def _goes_on(self, cluster: Cluster, question: Question, log_end: Offset) -> bool:
+    def _damaged(self, wanted: OffsetRange, answer: FetchedBatches) -> tuple[CorruptRecord, Damage | None]:
+        """Return what is wrong at the start of an answer, and how far it reaches, if the answer says so."""
+        log_end = answer.high_watermark
+        decoded = decode_sound(answer.records, wanted, answer.aborted, self._reader.isolation, log_end=log_end)
+        if decoded.reached > wanted.start:
+            raise MasterRefused("what was damaged is sound when it is asked for again", offset=wanted.start)
+        if decoded.error is None:
+            raise ProtocolViolation("the leader gave no whole batch", offset=wanted.start)
+        return decoded.error, damage_at(answer.records, wanted, decoded, log_end)
+
+    def _goes_on(self, cluster: Cluster, question: FetchQuestion, log_end: Offset) -> bool:
         """Whether the newest batch is sound: what is damaged before it is no end of the log."""
         newest, isolation = OffsetRange(Offset(log_end - 1), log_end), Isolation.READ_UNCOMMITTED
-        last = Question(question.tp, question.topic_id, question.leader, newest.start, self._reader.chunk_bytes)
+        last = FetchQuestion(question.tp, question.topic_id, question.leader, newest.start, self._reader.chunk_bytes)
         fetched = fetch_one(cluster, last, isolation)
         decoded = decode_sound(fetched.records, newest, (), isolation, log_end=fetched.high_watermark)
         return decoded.error is None and decoded.reached > newest.start
 
     def _silent(
-        self, cluster: Cluster, silent: Sequence[tuple[_Reading, Question, FetchedBatches]]
+        self, cluster: Cluster, silent: Sequence[tuple[_Reading, FetchQuestion, FetchedBatches]]
     ) -> Iterator[tuple[_Reading, LogtwinError]]:
         """Return what is wrong with those of which nothing has come, although there was room."""
         if not silent:

@@ -24,7 +24,7 @@ from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, topi
 from sources.kafka.epochs import check_history
 from sources.kafka.isolation import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
-from sources.kafka.metadata import fetched
+from sources.kafka.metadata import fetched_and_told
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.partition import KafkaPartition
 from sources.kafka.reader import MIB, KafkaReader
@@ -129,7 +129,7 @@ class KafkaTopic:
         return {} if self.group is None else self._ask(self._committed)
 
     def metadata(self) -> Iterator[FetchedMetadata]:
-        return fetched(self)
+        return fetched_and_told(self)
 
     def is_compacted(self) -> bool:
         """Whether the topic is compacted, by its cleanup.policy now. Raises as `bounds` does."""

@@ -12,7 +12,7 @@ from sources.kafka.cluster.connection import Cluster
 from sources.kafka.reader import KafkaReader
 from sources.master import Chunk, Known
 from sources.offsets import LogId, Offset
-from sources.reading import Ended, Wanted
+from sources.reading import Ended, WantedSplit
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import settings_of, topic_of
 from tests.peers.kafka_traffic import create_topic, delete_records, producer
@@ -44,7 +44,9 @@ def read_round(
     """The values of each partition, and the errors; `marks` are the epochs before, and then those after."""
     start, end = number * EACH, (number + 1) * EACH
     wanted = [
-        Wanted(LogId("kafka", f"c/{TOPIC}/{at}"), span(start, end), known=Known(topic_id, Offset(start), marks.get(at)))
+        WantedSplit(
+            LogId("kafka", f"c/{TOPIC}/{at}"), span(start, end), known=Known(topic_id, Offset(start), marks.get(at))
+        )
         for at in range(PARTITIONS)
     ]
     values: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}

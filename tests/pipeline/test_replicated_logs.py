@@ -66,7 +66,7 @@ def begun(opened: Opened, master: Master, **options: object) -> ReplicatedLogs:
 
 
 def positions(logs: ReplicatedLogs) -> dict[str, int]:
-    return {log_id.name.rpartition("/")[2]: offset for log_id, offset in logs.offsets().items()}
+    return {log_id.rpartition("/")[2]: offset for log_id, offset in logs.offsets().items()}
 
 
 def part(number: int) -> LogId:

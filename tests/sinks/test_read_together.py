@@ -17,7 +17,7 @@ from sinks.batch.tasks import write_splits
 from sinks.values.continuity import Link
 from sources.errors import ChecksumMismatch, CoverageError, LogtwinError, MasterUnreachable, Rewritten
 from sources.offsets import LogId, OffsetRange
-from sources.reading import Come, Ended, Wanted
+from sources.reading import Come, Ended, WantedSplit
 from tests.sinks.memory_master import Failing, HoledInside, MemoryMaster, Overtaken, Rewriting
 from tests.sinks.test_tasks import AWAY, SIZES, files, link_at, splits
 from tests.spans import span
@@ -42,7 +42,7 @@ class Together:
     asked: list[list[str]] = field(default_factory=list, compare=False)
     masters: dict[str, MemoryMaster] = field(default_factory=dict, compare=False)
 
-    def read(self, wanted: Sequence[Wanted]) -> Iterator[Come]:
+    def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
         self.asked.append([str(one.log_id) for one in wanted])
         masters = [self.masters[str(one.log_id)] for one in wanted]
         left = {

@@ -17,10 +17,11 @@ from sources.errors import AboveMaximum, ConfigurationError, find_error
 from sources.group import standing
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, GroupReader, GroupSource
+from sources.group.stream import GroupOptions, GroupSource
 from sources.offsets import Offset
 from sources.options import parse_options
 from tests.patience import PATIENCE_S
+from tests.sources.planners import planning
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
@@ -43,36 +44,32 @@ def by_path(fixture: Fixture, log_id: str, **more: Any) -> dict[str, Any]:
     return {"id": log_id, "path": str(fixture.commitlog_path), **more}
 
 
-def reader_of(given: dict[str, str]) -> GroupReader:
-    reader = GroupSource.of(given).stream_reader()
-    assert isinstance(reader, GroupReader)
-    return reader
-
-
 # Offsets
 
 
 def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path))
-    start = reader.initialOffset()
-    assert reader.latestOffset(start, ALL) == start  # nothing is listed
-    say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
-    for number in (1, 2):  # the positions have not moved
-        end = GroupOffset.from_json(reader.latestOffset(start, ALL))
-        assert end.number == number
-        assert {log_id: batch.start for log_id, batch in end.batches.items()} == {A: 0, B: 0}
-        assert all(1_000_000 <= batch.end < 1_300_000 for batch in end.batches.values())  # up to a record's end
-        start = end.to_json()
-    assert [GroupOffset.from_json(start).batches[log_id].end in _starts(fixture_550) for log_id in (A, B)] == [True] * 2
-    say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
-    assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
+    with planning(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path)) as reader:
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, ALL) == start  # nothing is listed
+        say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
+        for number in (1, 2):  # the positions have not moved
+            end = GroupOffset.from_json(reader.latestOffset(start, ALL))
+            assert end.number == number
+            assert {log_id: batch.start for log_id, batch in end.batches.items()} == {A: 0, B: 0}
+            assert all(1_000_000 <= batch.end < 1_300_000 for batch in end.batches.values())  # up to a record's end
+            start = end.to_json()
+        assert [GroupOffset.from_json(start).batches[log_id].end in _starts(fixture_550) for log_id in (A, B)] == [
+            True
+        ] * 2
+        say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
+        assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
 
 
 def test_what_cannot_be_looked_at_is_in_the_offset(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A)], tmp_path))
-    say(tmp_path, {"a": fixture_550.max_offset + 1})
-    end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
-    assert (type(end.errors[A]), end.errors[A].offset) == (AboveMaximum, fixture_550.max_offset + 1)
+    with planning(options_of([by_path(fixture_550, A)], tmp_path)) as reader:
+        say(tmp_path, {"a": fixture_550.max_offset + 1})
+        end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
+        assert (type(end.errors[A]), end.errors[A].offset) == (AboveMaximum, fixture_550.max_offset + 1)
 
 
 # Options

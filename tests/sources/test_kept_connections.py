@@ -100,7 +100,7 @@ def test_those_that_nobody_asks_any_more_are_closed(monkeypatch: pytest.MonkeyPa
 
 
 def test_they_take_a_part_of_the_files_that_may_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (40, 40))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (80, 80))
     cache = Cache()
     for number in range(12):
         cache.ask(str(number))

@@ -37,7 +37,7 @@ _NO_EPOCH: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FetchQuestion:
     """What to fetch of one partition: from `offset` on, about `max_bytes`.
 
     `last_epoch` is the leader epoch of what lies before, if known. No two questions of a request may be of one
@@ -70,7 +70,7 @@ class FetchedBatches:
 Fetched = FetchedBatches | LogtwinError
 
 
-def in_order(questions: Sequence[Question]) -> list[int]:
+def in_order(questions: Sequence[FetchQuestion]) -> list[int]:
     """Return the indexes of `questions` in the order in which a request holds them: topic after topic."""
     by_topic: dict[uuid.UUID, list[int]] = {}
     for number, one in enumerate(questions):
@@ -79,7 +79,7 @@ def in_order(questions: Sequence[Question]) -> list[int]:
 
 
 def fetch(
-    cluster: Cluster, node_id: int, questions: Sequence[Question], *, max_bytes: int, isolation: Isolation
+    cluster: Cluster, node_id: int, questions: Sequence[FetchQuestion], *, max_bytes: int, isolation: Isolation
 ) -> Callable[[], list[Fetched]]:
     """Send `questions` to their leader, and return what waits for the answers to them: about `max_bytes` in all.
 
@@ -98,7 +98,7 @@ def fetch(
     return answers
 
 
-def fetch_one(cluster: Cluster, question: Question, isolation: Isolation) -> FetchedBatches:
+def fetch_one(cluster: Cluster, question: FetchQuestion, isolation: Isolation) -> FetchedBatches:
     """Return the answer to one question. Raises it if it is an error, and as waiting for `fetch` does."""
     most = question.max_bytes
     (found,) = fetch(cluster, question.leader.node_id, [question], max_bytes=most, isolation=isolation)()
@@ -107,7 +107,7 @@ def fetch_one(cluster: Cluster, question: Question, isolation: Isolation) -> Fet
     return found
 
 
-def _request(questions: Sequence[Question], max_bytes: int, isolation: Isolation) -> FetchRequest:
+def _request(questions: Sequence[FetchQuestion], max_bytes: int, isolation: Isolation) -> FetchRequest:
     topics: dict[uuid.UUID, list[FetchRequest.FetchTopic.FetchPartition]] = {}
     for one in questions:
         asked = FetchRequest.FetchTopic.FetchPartition(
@@ -137,7 +137,7 @@ def _by_partition(answer: Any) -> Mapping[tuple[uuid.UUID, int], Any]:
     return {(of.topic_id, one.partition_index): one for of in answer.responses for one in of.partitions}
 
 
-def _answer(cluster: Cluster, asked: Question, found: Mapping[tuple[uuid.UUID, int], Any]) -> Fetched:
+def _answer(cluster: Cluster, asked: FetchQuestion, found: Mapping[tuple[uuid.UUID, int], Any]) -> Fetched:
     part = found.get((asked.topic_id, asked.tp.partition))
     try:
         if part is None:
@@ -155,7 +155,7 @@ def _answer(cluster: Cluster, asked: Question, found: Mapping[tuple[uuid.UUID, i
     )
 
 
-def _check(cluster: Cluster, asked: Question, part: Any) -> None:
+def _check(cluster: Cluster, asked: FetchQuestion, part: Any) -> None:
     """Raise what the leader says against going on from the requested offset."""
     if part.error_code == kafka_errors.OffsetOutOfRangeError.errno:
         _refuse_out_of_range(cluster, asked)
@@ -168,7 +168,7 @@ def _check(cluster: Cluster, asked: Question, part: Any) -> None:
         check_within(here, OffsetRange(part.log_start_offset, part.high_watermark), kind="kafka")
 
 
-def _refuse_out_of_range(cluster: Cluster, asked: Question) -> NoReturn:
+def _refuse_out_of_range(cluster: Cluster, asked: FetchQuestion) -> NoReturn:
     """Raise the error for an offset out of range. If the leader holds it, the leader does not know the epoch."""
     held, offset, epoch = _bounds(cluster, asked), asked.offset, asked.last_epoch
     check_within(OffsetRange(offset, offset), held, kind="kafka")
@@ -177,5 +177,5 @@ def _refuse_out_of_range(cluster: Cluster, asked: Question) -> NoReturn:
     raise MasterRefused("the broker says that this offset is out of range, but holds it", offset=offset, found=held)
 
 
-def _bounds(cluster: Cluster, asked: Question) -> OffsetRange:
+def _bounds(cluster: Cluster, asked: FetchQuestion) -> OffsetRange:
     return bounds_at(cluster, asked.leader, asked.tp, Isolation.READ_UNCOMMITTED)

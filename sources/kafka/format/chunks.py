@@ -23,7 +23,7 @@ from sources.offsets import Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class FetchAnswer:
     """What a partition answered: its batches, and for the rest see `batches.decode_sound`."""
 
     records: bytes | memoryview
@@ -43,7 +43,7 @@ class DecodedAnswer:
 
 
 def decoded_together(
-    answers: Iterable[Answer], isolation: Isolation, limits: BatchLimits = DEFAULT_LIMITS
+    answers: Iterable[FetchAnswer], isolation: Isolation, limits: BatchLimits = DEFAULT_LIMITS
 ) -> Iterator[DecodedAnswer]:
     """Yield the chunk of each answer, in order; their memory is shared. Raises nothing that concerns one answer."""
     waiting: list[_Taken] = []
@@ -62,7 +62,7 @@ def decoded_together(
 class _Taken:
     """An answer, cut into batches, of which nothing is decoded yet; or why it could not be cut."""
 
-    answer: Answer
+    answer: FetchAnswer
     batches: AnswerBatches
     error: Exception | None = None
 
@@ -71,7 +71,7 @@ class _Taken:
         return sum(len(body) for body in self.batches.bodies)
 
 
-def _taken(answer: Answer, isolation: Isolation, limits: BatchLimits) -> _Taken:
+def _taken(answer: FetchAnswer, isolation: Isolation, limits: BatchLimits) -> _Taken:
     batches = AnswerBatches(answer.wanted, answer.aborted, isolation, limits, answer.log_end)
     try:
         batches.take(memoryview(answer.records).cast("B"))

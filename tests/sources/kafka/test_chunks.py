@@ -14,7 +14,7 @@ from sources.errors import CorruptRecord, OutOfMemory
 from sources.kafka.format.aborted import Aborted
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits, decode_sound
-from sources.kafka.format.chunks import Answer, DecodedAnswer, decoded_together
+from sources.kafka.format.chunks import DecodedAnswer, FetchAnswer, decoded_together
 from sources.kafka.format.columns import canonical, located
 from sources.kafka.format.record_columns import record_columns
 from sources.master import Chunk
@@ -28,15 +28,15 @@ ONE_BY_ONE = BatchLimits(max_decompressed_bytes=1)
 
 def an_answer(
     written: Sequence[Written], wanted: OffsetRange = ALL, *, number: int = 0, aborted: Sequence[Aborted] = ()
-) -> Answer:
-    return Answer(log_of(written), wanted, aborted, END, "orders" if number % 2 else "refunds", number)
+) -> FetchAnswer:
+    return FetchAnswer(log_of(written), wanted, aborted, END, "orders" if number % 2 else "refunds", number)
 
 
 def values(count: int, at: int = 0) -> Written:
     return Written(at, tuple(Sent(delta, None, b"%d" % (at + delta)) for delta in range(count)))
 
 
-def alone(answer: Answer, limits: BatchLimits) -> Chunk | None:
+def alone(answer: FetchAnswer, limits: BatchLimits) -> Chunk | None:
     """What the answer is by itself, put together from the parts."""
     found = decode_sound(answer.records, answer.wanted, answer.aborted, COMMITTED, limits, answer.log_end)
     if found.reached <= answer.wanted.start:
@@ -46,7 +46,7 @@ def alone(answer: Answer, limits: BatchLimits) -> Chunk | None:
     return Chunk(covered, records, memoryview(canonical(records)), found.epoch)
 
 
-def same(found: Sequence[DecodedAnswer], answers: Sequence[Answer], limits: BatchLimits = DEFAULT_LIMITS) -> bool:
+def same(found: Sequence[DecodedAnswer], answers: Sequence[FetchAnswer], limits: BatchLimits = DEFAULT_LIMITS) -> bool:
     assert [one.error for one in found] == [None] * len(answers)
     for one, answer in zip(found, answers, strict=True):
         expected = alone(answer, limits)
@@ -107,7 +107,7 @@ def test_what_makes_the_decoder_fail_concerns_one_answer_alone() -> None:
 def test_what_is_sound_before_damage_comes() -> None:
     damaged = bytearray(log_of([values(2), values(2, at=2)]))
     damaged[-1] ^= 1
-    answers = [an_answer([values(4)], span(0, 4)), Answer(bytes(damaged), span(0, 4), (), END, "orders", 1)]
+    answers = [an_answer([values(4)], span(0, 4)), FetchAnswer(bytes(damaged), span(0, 4), (), END, "orders", 1)]
     whole, cut = (one.chunk for one in decoded_together(answers, COMMITTED))
     assert whole is not None
     assert cut is not None

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -17,7 +16,7 @@ from sources.group import standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
+from sources.group.stream import GroupOptions, logs_options
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
@@ -25,6 +24,7 @@ from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
+from tests.sources.planners import planning
 from tests.spans import span
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
@@ -131,12 +131,10 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
     assert list(logs_options([of_topic])) == ["topics"]
 
 
-def reader(folder: Path, **more: Any) -> GroupReader:
-    given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4, **more}]), "standing": str(folder / "standing")}
-    times = {"triggerIntervalS": "0.05", "lookDeadlineS": str(PATIENCE_S)}  # a machine may be busy
-    found = GroupSource.of({**given, **times}).stream_reader()
-    assert isinstance(found, GroupReader)
-    return found
+def options_of(folder: Path) -> dict[str, str]:
+    given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4}]), "standing": str(folder / "standing")}
+    times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
+    return {**given, **times}
 
 
 def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) -> None:
@@ -145,8 +143,8 @@ def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) 
         f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
     }
     standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
-    planner = reader(tmp_path)
-    end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    with planning(options_of(tmp_path)) as planner:
+        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
     assert {log_id[-1]: (one.start, one.end) for log_id, one in end.batches.items()} == {
         "0": (0, 4), "1": (12, 13), "2": (5, 9),
     }  # fmt: skip
@@ -157,8 +155,8 @@ def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: P
     play(*HELD)
     places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))
-    planner = reader(tmp_path)
-    end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    with planning(options_of(tmp_path)) as planner:
+        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
     assert {log_id: type(error) for log_id, error in end.errors.items()} == {
         "kafka/c/t/0": Recreated,
         "kafka/c/t/2": Recreated,

@@ -139,9 +139,9 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     """No checksum covers the offset at which it says it begins."""
     with pytest.raises(CorruptRecord, match="high watermark 10"):
         beyond = batch(1 << 40, 5)
-        read(play, 4, 10, HERE, fetched(batch(0, 4) + beyond, end=10), fetched(beyond, end=10))
+        read(play, 4, 10, HERE, *[fetched(batch(0, 4) + beyond, end=10)] * 2, fetched(beyond, end=10))
     for behind in (batch(1 << 40, 5), batch(8, 5)):
-        answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 2)
+        answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 3)
         cluster = play(HERE, *answers)
         pieces = a_partition().read(OffsetRange(Offset(0), Offset(10)))
         assert next(pieces).covered.start == 0  # what is sound before it comes

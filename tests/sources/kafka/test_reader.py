@@ -21,7 +21,7 @@ from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.reader import KafkaReader
 from sources.master import Chunk, Damage, Known, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.reading import Ended, Wanted
+from sources.reading import Ended, WantedSplit
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
     OTHER_ID,
@@ -43,9 +43,9 @@ LONG_MS = 60_000
 NOTHING = partial(fetched_part, b"")
 
 
-def wanted(number: int, start: int, end: int, *, name: str = "t", identity: uuid.UUID | None = TOPIC_ID) -> Wanted:
+def wanted(number: int, start: int, end: int, *, name: str = "t", identity: uuid.UUID | None = TOPIC_ID) -> WantedSplit:
     known = Known(None if identity is None else str(identity), Offset(start), None)
-    return Wanted(LogId("kafka", f"c/{name}/{number}"), span(start, end), known=known)
+    return WantedSplit(LogId("kafka", f"c/{name}/{number}"), span(start, end), known=known)
 
 
 def reader(**options: Any) -> KafkaReader:
@@ -58,7 +58,7 @@ def led_by(*nodes: int, **options: Any) -> Any:
     return metadata(topic(leaders=[(node, 0) for node in nodes], **options))
 
 
-def read(*splits: Wanted, **options: Any) -> dict[int, list[Any]]:
+def read(*splits: WantedSplit, **options: Any) -> dict[int, list[Any]]:
     """What came of each: ranges of chunks, what is damaged, and the errors with which they ended."""
     found: dict[int, list[Any]] = defaultdict(list)
     for number, come in reader(**options).read(splits):
@@ -229,7 +229,7 @@ def test_the_unproven_end_of_one_is_not_asked_for_again(play: Play) -> None:
     cluster = play(
         led_by(1, 1),
         fetched_of({0: fetched_part(bad, end=4), 1: fetched_part(batch(0, 4))}),
-        fetched_of({0: fetched_part(bad, end=4)}),
+        *(fetched_of({0: fetched_part(bad, end=4)}) for _ in range(2)),  # how far it reaches, and what is the newest
     )
     found = read(wanted(0, 0, 4), wanted(1, 0, 4), patience_ms=LONG_MS)
     assert (type(found[0][0]), found[1]) == (UnprovenEnd, [span(0, 4), None])
