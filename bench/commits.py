@@ -27,10 +27,10 @@ from pyspark.sql import SparkSession
 from bench.contest import Figure, Goal, Round, Settings
 from bench.peers import ON_CORES, plain_session
 from sinks.batch.replica import Replica, open_together
-from sinks.books.ledger_row import LedgerRow
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
+from sinks.values.ledger_row import LedgerRow
 from sources.offsets import Offset
 from sources.silent_session import SilentSession
 from tests.pipeline.day_of_commits import log_path, maintain, newest, replicate_a_day

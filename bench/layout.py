@@ -26,7 +26,7 @@ from bench.payloads import LOG_ID
 from bench.peers import ON_CORES, plain_session
 from bench.scratch import scratch_folder
 from pipeline.config.configuration import Config
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.maintain import Maintenance
 from pipeline.verify.run import Scope, verify_log
 from sinks.tables import LOG
@@ -156,7 +156,7 @@ class Bench:
         )
 
     def _verify(self) -> None:
-        summary = verify_log(self._spark, self._config.warehouse, OneLog(self._config.logs[0]), Scope())
+        summary = verify_log(self._spark, self._config.warehouse, ConfiguredLog.alone(self._config.logs[0]), Scope())
         if summary.problem is not None:
             raise SystemExit(f"not equal: {summary.as_json()}")
         self._first_verify_s = self._first_verify_s or summary.seconds

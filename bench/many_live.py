@@ -18,8 +18,8 @@ import shutil
 import statistics
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
@@ -52,6 +52,7 @@ PATIENCE_S = 240.0
 _STOP_WITHIN_S = 120.0
 _SETTLE_S = 2.0
 _LOOK_EVERY_S = 0.05
+_SAMPLE_EVERY_S = 2.0
 
 
 def logs_at(addresses: Sequence[tuple[str, str]]) -> dict[str, Any]:
@@ -353,23 +354,52 @@ def _step_ms(before: list[Progress], after: list[Progress]) -> dict[str, float]:
     return {name: round(seconds / max(commits, 1) * 1000, 1) for name, seconds in spent_s.items()}
 
 
+class ProcessorTime:
+    """Adds up the processor time of processes that come and go, from looks at those that there are.
+
+    What a process has taken stays in the sum when it ends, as far as the last look at it saw: no sum ever goes down.
+    """
+
+    def __init__(self) -> None:
+        self._begin_s: dict[Hashable, float] | None = None
+        self._last: dict[Hashable, tuple[str, float]] = {}
+
+    def look(self, now: Mapping[Hashable, tuple[str, float]]) -> None:
+        """Take the kind of each process and the seconds that it has taken since its start.
+
+        Those of the first look count from then on, later ones from their start.
+        """
+        if self._begin_s is None:
+            self._begin_s = {process: seconds for process, (_, seconds) in now.items()}
+        self._last.update(now)
+
+    def spent_s(self) -> dict[str, float]:
+        """The seconds of each kind since the first look."""
+        spent_s: dict[str, float] = defaultdict(float)
+        for process, (kind, seconds) in self._last.items():
+            spent_s[kind] += seconds - (self._begin_s or {}).get(process, 0.0)
+        return dict(spent_s)
+
+
 def _cores_over(seconds: float, aside: int) -> dict[str, float]:
     """Wait `seconds`; the processor seconds a second that our processes took meanwhile, without the process `aside`."""
-    begin_s, before = time.monotonic(), _processor_s(aside)
-    time.sleep(seconds)
-    after, taken_s = _processor_s(aside), time.monotonic() - begin_s
-    return {name: round((after[name] - before[name]) / taken_s, 3) for name in after}
+    begin_s, spent = time.monotonic(), ProcessorTime()
+    spent.look(_processor_s(aside))
+    while (left_s := begin_s + seconds - time.monotonic()) > 0:
+        time.sleep(min(left_s, _SAMPLE_EVERY_S))
+        spent.look(_processor_s(aside))
+    taken_s = time.monotonic() - begin_s
+    cores = {kind: round(spent_s / taken_s, 3) for kind, spent_s in spent.spent_s().items()}
+    return dict.fromkeys(("driver", "jvm", "workers"), 0.0) | cores
 
 
-def _processor_s(aside: int) -> dict[str, float]:
-    """The processor seconds of the driver's Python, the JVM, and Spark's Python processes, including ended ones."""
+def _processor_s(aside: int) -> dict[Hashable, tuple[str, float]]:
+    """The kind of each process, and its own processor seconds: driver's Python, JVM, and Spark's Python processes."""
     ours = psutil.Process()
-    times = ours.cpu_times()
-    spent_s = {"driver": times.user + times.system, "jvm": 0.0, "workers": 0.0}
-    for process in below(ours, aside):
+    found: dict[Hashable, tuple[str, float]] = {}
+    for process in (ours, *below(ours, aside)):
         with suppress(psutil.Error):
             times = process.cpu_times()
-            name = "jvm" if Path(process.exe()).name == "java" else "workers"
-            spent_s[name] += times.user + times.system
-            spent_s["workers"] += times.children_user + times.children_system
-    return spent_s
+            kind = "driver" if process == ours else "jvm" if Path(process.exe()).name == "java" else "workers"
+            found[process] = kind, times.user + times.system
+    return found

@@ -22,8 +22,9 @@ import pyarrow.compute as pc
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from sources.master import MESSAGE, Damage
+from sources.master import Damage
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.records import MESSAGE
 from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, Host, Message, body_crc, encode
 from sources.rocketmq.log import RocketMQLog
 from tests.large_log import (

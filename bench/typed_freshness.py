@@ -97,7 +97,7 @@ def _with_table(mode: str, spark: SparkSession, lake: str, masters: Masters, at:
 
 
 def _measured(lake: Path, course: Course) -> RoundTurn:
-    log = _positions(Path(LOG.path(str(lake))), f"logtwin.{LOG_ID}", lambda state: state["offset"] or 0)
+    log = _positions(Path(LOG.path(str(lake))), f"logtwin.{LOG_ID}", lambda state: state.get("offset", 0))
     table = _positions(lake / "tables" / "orders", DOMAIN, lambda state: state["logs"].get(LOG_ID, {}).get("offset", 0))
     begin_ms = next(seen_ms for seen_ms, position in log if position) + course.warm_up_s * 1000
     end_ms = begin_ms + course.measured_s * 1000

@@ -19,7 +19,7 @@ from bench.contestants import config_of, replicate
 from bench.payloads import LOG_ID
 from bench.peers import ON_CORES, plain_session
 from bench.scratch import scratch_folder
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.verify.run import Scope, verify_log
 from tests.large_log import write_large_log
 
@@ -45,7 +45,7 @@ def main(megabytes: int = 1000, rounds: int = 3) -> None:
 
         def verified(number: int) -> float:
             started = time.perf_counter()
-            summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
+            summary = verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
             if summary.problem is not None or summary.bytes != mb * 1e6:
                 raise SystemExit(f"not equal: {summary.as_json()}")
             print(f"round {number}: queue proof, beside it: {time.perf_counter() - started - summary.seconds:.2f} s")

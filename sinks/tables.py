@@ -5,21 +5,22 @@ each committed range. ``incidents``, ``quarantine`` and ``removed`` hold what we
 were kept of it, ``epochs`` which elected master has written what, ``dister_kv`` the map that a log makes.
 ``schema_changes`` has the changes of typed tables' columns (`sinks/typed`), ``unfit`` what typed tables could not take,
 and one table for each kind of metadata has every version of its items. All are Delta tables by path. The record columns
-come from `sources.master` and `sources.master_topic`, those of metadata from `sources.metadata`; Spark's schema, with
-the comments, is derived from the Arrow one.
+come from `sources.records`, those of metadata from `sources.metadata`; Spark's schema, with the comments, is derived
+from the Arrow one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
-from sources.master import RECORD_SCHEMA, TIMESTAMP
-from sources.master_topic import KAFKA_SCHEMA
 from sources.metadata import KINDS, MetadataKind
 from sources.offsets import LogId
+from sources.records import KAFKA_SCHEMA, RECORD_SCHEMA, TIMESTAMP
 
 
 def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
@@ -337,8 +338,19 @@ def removed_table(log_id: LogId) -> TableSpec:
 
 def with_identity(table: TableSpec, log_id: LogId, epoch: int, records: pa.RecordBatch) -> pa.RecordBatch:
     """`records` of a log as rows of `table`, whose first columns are the log and its epoch."""
-    log_ids = pa.repeat(pa.scalar(str(log_id)), records.num_rows)
-    epochs = pa.repeat(pa.scalar(epoch, EPOCH.type), records.num_rows)
+    return with_identities(table, [(log_id, epoch)], [records.num_rows], records)
+
+
+def with_identities(
+    table: TableSpec, owners: Sequence[tuple[LogId, int]], counts: Sequence[int], records: pa.RecordBatch
+) -> pa.RecordBatch:
+    """Like `with_identity`, for the records of several logs: `counts` are how many are of each of `owners`, in order.
+
+    ``sum(counts) == records.num_rows``.
+    """
+    names = pa.array([str(log_id) for log_id, _ in owners], LOG_ID.type)
+    log_ids = names.take(pa.array(np.repeat(np.arange(len(owners)), counts)))
+    epochs = pa.array(np.repeat([epoch for _, epoch in owners], counts), EPOCH.type)
     return pa.RecordBatch.from_arrays([log_ids, epochs, *records.columns], schema=table.schema.remove_metadata())
 
 

@@ -43,9 +43,10 @@ from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes, told_by_spark
 from sources.extras import naming_extras
 from sources.group.stream import GroupSource
-from sources.master import RECORD_SCHEMA, Damage, MasterLog
+from sources.master import Damage, MasterLog, SoleMaster
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
+from sources.records import RECORD_SCHEMA
 from sources.registry import open_log
 from sources.starting import resolved
 
@@ -96,7 +97,7 @@ class SplitPartition(InputPartition):
 class LogSource:
     """A log and the options it is read with."""
 
-    def __init__(self, log: MasterLog, options: SourceOptions) -> None:
+    def __init__(self, log: SoleMaster, options: SourceOptions) -> None:
         self._log = log
         self._options = options
 
@@ -158,7 +159,7 @@ def _source_of(given: Mapping[str, str]) -> LogSource | GroupSource | TopicSourc
 class BatchReader(DataSourceReader):
     """The reader of ``spark.read``: the records of ``[startingOffset, endingOffset)``."""
 
-    def __init__(self, log: MasterLog, options: SourceOptions) -> None:
+    def __init__(self, log: SoleMaster, options: SourceOptions) -> None:
         self._log = log
         self._options = options
 
@@ -180,7 +181,7 @@ class BatchReader(DataSourceReader):
 class OffsetStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of ``spark.readStream``: offsets are ``{"offset": <next to read>}``."""
 
-    def __init__(self, log: MasterLog, options: SourceOptions) -> None:
+    def __init__(self, log: SoleMaster, options: SourceOptions) -> None:
         self._log = log
         self._options = options
         self._maximum: Offset | None = None
@@ -243,7 +244,7 @@ def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitParti
     # Every cut is a record boundary, unless nobody knows the boundaries before the bytes have come (HA).
     # An empty range is a split, too: given none, Spark makes up a partition of its own.
     pieces = log.plan(batch, cores=cores) or (batch,)
-    return [SplitPartition(batch, owned, log.cuts_at_records) for owned in pieces]
+    return [SplitPartition(batch, owned, log.traits.cuts_at_records) for owned in pieces]
 
 
 def _check_loss(options: SourceOptions) -> None:

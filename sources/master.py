@@ -1,14 +1,18 @@
-"""The contract of a master log (bounds, plan, read, acknowledge) and the schema of the records it yields.
+"""The contract of a master, which has logs: what it holds of them, how each is read, who is told what is durable.
 
-A small picklable value (`MasterLog`) describes a master. The driver asks it for bounds and plans; the value then
-travels to the tasks, where it opens files or sockets to read. It keeps no connection between calls. Whatever must stay
-open as long as the job runs (the acknowledging side of a replication protocol) is a `Session`, which only the driver
-has.
+A `Master` is what the configuration names: a RocketMQ broker or a dister leader, which has one log, or a Kafka topic,
+whose partitions are its logs. A `MasterLog` is one of its logs. Both are small picklable values. The driver asks the
+master what it holds, and plans; a log travels to the tasks, where it opens files or sockets to read. Neither keeps a
+connection between calls. Whatever must stay open as long as the job runs, the acknowledging side of a replication
+protocol, is a `Session`, which only the driver has.
+
+What never changes for a kind of master, read in one way, is one value, its `Traits`. The answers of a log with nothing
+special about it, and of a master with one log, are in `sources/sole_log.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,102 +30,27 @@ from sources.retention import MasterRetention
 
 if TYPE_CHECKING:
     from sources.metadata import FetchedMetadata
-
-TIMESTAMP = pa.timestamp("us", tz="UTC")
-MESSAGE = "message"
-BLANK = "blank"
-
-
-def _field(name: str, kind: pa.DataType, comment: str) -> pa.Field:
-    return pa.field(name, kind, metadata={"comment": comment})
-
-
-RECORD_SCHEMA = pa.schema(
-    [
-        _field(
-            "offset", pa.int64(), "where the record begins: RocketMQ the byte, dister the entry id before it plus 1"
-        ),
-        _field("size", pa.int64(), "offset + size is where the next record begins; RocketMQ: the bytes it takes"),
-        _field("kind", pa.string(), "message, or blank: the filler that ends a segment file"),
-        _field("topic", pa.string(), "topic as stored; delayed and half messages wait in system topics"),
-        _field("queue_id", pa.int32(), "queue of the topic"),
-        _field("queue_offset", pa.int64(), "index in the consume queue of (topic, queue_id)"),
-        _field("tags", pa.string(), "property TAGS; null without one"),
-        _field("keys", pa.list_(pa.string()), "property KEYS, split at spaces; null without one"),
-        _field("unique_key", pa.string(), "property UNIQ_KEY, the client's message id; retries reuse it"),
-        _field(
-            "store_timestamp", TIMESTAMP, "when the master stored it, by its clock; null outside the years 1 to 9999"
-        ),
-        _field(
-            "born_timestamp", TIMESTAMP, "when the producer made it, by its clock; null outside the years 1 to 9999"
-        ),
-        _field("body", pa.binary(), "body, decompressed; null of a blank, and where it cannot be decompressed"),
-        _field("properties", pa.map_(pa.string(), pa.string()), "properties as a RocketMQ consumer sees them"),
-        _field("magic", pa.int32(), "record form: V1 -626843481, V2 -626843477, blank -875286124"),
-        _field("body_crc", pa.int32(), "CRC-32 of the stored body with the top bit cleared; verified"),
-        _field("flag", pa.int32(), "the producer's own flag"),
-        _field("sys_flag", pa.int32(), "bits: 1 compressed, 12 transaction, 16/32 IPv6 hosts, 128 inner batch, …"),
-        _field("born_host", pa.string(), "producer's address, ip:port"),
-        _field("store_host", pa.string(), "address of the broker that wrote it, ip:port"),
-        _field("reconsume_times", pa.int32(), "how often it was redelivered"),
-        _field("prepared_transaction_offset", pa.int64(), "of a committed transaction: offset of its half message"),
-        _field("tags_code", pa.int64(), "hash of the tags as in the consume queue; parked delay: delivery time, ms"),
-        _field("stored_properties", pa.binary(), "the properties block as stored, byte for byte"),
-        _field(
-            "stored_body",
-            pa.binary(),
-            "the body as stored, if body differs; a blank's bytes; all of a record with a null time",
-        ),
-    ]
-)
-"""Columns of one record of any master, in table order. This is the only definition; tables and data source use it."""
-
-
-RANGES_SCHEMA = pa.schema(
-    [
-        _field("log_id", pa.string(), "which log"),
-        _field("batch_start", pa.int64(), "the batch that the split belongs to, half-open"),
-        _field("batch_end", pa.int64(), "its end"),
-        _field("split_start", pa.int64(), "the split: one task reads the records that start in it"),
-        _field("split_end", pa.int64(), "its end"),
-        _field("error", pa.string(), "null of a split; else why the log has none: `LogtwinError.token`, and no ranges"),
-    ]
-)
-"""What to read, one row per split, and what kept a log from being planned: the rows of a batch of many logs."""
+    from sources.reading import LogReader
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSplit:
-    """A row of RANGES_SCHEMA: one task reads the records of `log_id` that start in `owned`, a part of `batch`."""
+    """One task reads the records of `log_id` that start in `owned`, a part of `batch`."""
 
     log_id: str
     batch: OffsetRange
     owned: OffsetRange
 
-    def as_row(self) -> tuple[str | int | None, ...]:
-        """Return the values in the schema's order."""
-        return (self.log_id, self.batch.start, self.batch.end, self.owned.start, self.owned.end, None)
-
 
 @dataclass(frozen=True, slots=True)
 class PlanFailed:
-    """A row of RANGES_SCHEMA: because of `error`, nothing of `log_id` can be planned until somebody handles it."""
+    """Because of `error`, nothing of `log_id` can be planned until somebody handles it."""
 
     log_id: str
     error: LogtwinError
 
-    def as_row(self) -> tuple[str | int | None, ...]:
-        """Return the values in the schema's order."""
-        return (self.log_id, None, None, None, None, self.error.token())
-
 
 Planned = PlannedSplit | PlanFailed
-
-
-def as_batch(planned: Iterable[Planned]) -> pa.RecordBatch:
-    """Return `planned` as rows of RANGES_SCHEMA, in order; there may be none."""
-    columns = list(zip(*(one.as_row() for one in planned), strict=True)) or [()] * len(RANGES_SCHEMA)
-    return pa.record_batch([list(column) for column in columns], schema=RANGES_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +102,17 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """How far a log is committed: the next offset, and the `mark` (`Known`) of the records before it, if it has one."""
+
+    offset: Offset
+    mark: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionState:
-    """The state of a session. `acknowledged` is what it has sent, not what it still is to send; `connected_since` is
-    None without a connection; `last_error` stays after a recovery.
+    """The state of a session. `acknowledged` is what it has sent, not what it still is to send, summed over its logs;
+    `connected_since` is None without a connection; `last_error` stays after a recovery.
 
     A connection that only gives way to the tasks that read (`Session.reading`) counts as connected all the time.
     """
@@ -201,16 +138,70 @@ class MasterView:
     confirmed: Offset | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LogQuery:
+    """What is asked of a log: `identity` is that of the replica (`Known`), `position` is where it stands,
+    and `seen_end` where the log ended when its master was asked before. Each is None if nobody knows."""
+
+    identity: str | None = None
+    position: Offset | None = None
+    seen_end: Offset | None = None
+
+
+EMPTY_QUERY: Final = LogQuery()
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a master holds of a log, and which of the logs that have had its name it is (`Known.identity`)."""
+
+    bounds: OffsetRange
+    identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What is constant for a kind of master, read in one way.
+
+    ``restored_from``      the columns that `MasterLog.restore` needs, the offset among them, and the size if it counts
+    ``measured_by``        the columns that `MasterLog.lengths` needs
+    ``has_free_offsets``   offsets may have no record. Then records need not join, no record reaches past an end, and
+                           the answer to what was asked proves a range: chunks may have no records and still join
+    ``cuts_at_records``    `boundary_after` finds boundaries: files can be read at any place, a stream cannot
+    ``cuts_batches``       `plan` cuts by `split_bytes`; otherwise a batch is one piece, however long
+    ``gains_logs``         logs are added to it while it is followed. Each has a position from the first look on, so
+                           that a crash cannot change where it starts. Otherwise its only log has the master's id
+    ``compares_history``   it compares itself what a replica knows with what it has (`Master.check_history`); otherwise
+                           the replica compares the bytes of its last record
+    ``proves_all``         everything replicated, not only the last record, is compared with the master before it is
+                           followed: another master may have the same last record after a different history
+    ``overrules``          its log replaces what was replicated, without anybody being asked: a job that finds that the
+                           two differ takes the replica back by itself, unless the master is empty
+    ``keyed_state``        how the records make a map of keys and values, which the replica also keeps; None for none
+    """
+
+    restored_from: tuple[str, ...]
+    measured_by: tuple[str, ...]
+    has_free_offsets: bool = False
+    cuts_at_records: bool = False
+    cuts_batches: bool = False
+    gains_logs: bool = False
+    compares_history: bool = False
+    proves_all: bool = False
+    overrules: bool = False
+    keyed_state: KeyedState | None = None
+
+
 class TimeIsUp(Exception):
     """Raised to a reader in a hurry (`MasterLog.hurried`): it waits for nothing beyond what has come."""
 
 
 class Session(Protocol):
-    """The acknowledging side of the replication protocol, open as long as the job runs."""
+    """The acknowledging side of the replication protocol for all logs of a master, open as long as the job runs."""
 
     @property
-    def acknowledged(self) -> Offset | None:
-        """The last offset that this session has sent to the master; None before the first.
+    def acknowledged(self) -> Mapping[LogId, Offset]:
+        """The last offset of each log that this session has sent to the master; a consumer group has confirmed it.
 
         It may be below what `acknowledge` was given last: then the master does not answer, or is not proven.
         """
@@ -218,6 +209,10 @@ class Session(Protocol):
     @property
     def state(self) -> SessionState:
         """The current state of the session."""
+
+    @property
+    def failure(self) -> LogtwinError | None:
+        """An error that no retry can help: it is another master, or somebody else acknowledges in our name."""
 
     def reading(self) -> AbstractContextManager[None]:
         """Enter this around every other read of this process: the tasks of a batch, the proof before a start.
@@ -230,28 +225,40 @@ class Session(Protocol):
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, MasterError.
         """
 
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        """Promise the master that everything below `committed`, which has `mark` (`Known`), is durable here.
+    def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
+        """Promise the master that everything below `positions` is durable here. Other logs keep their last position.
 
-        The caller has committed it. Never blocks the job if the master is away: the promise is repeated until it
+        The caller has committed it. Never blocks the job if the master is away: the newest promise is repeated until it
         gets through. Raises nothing for an unreachable master.
         """
 
     def close(self) -> None:
-        """End the session and free its resources. Idempotent."""
+        """Try for a moment to get the newest promise through, and free the session's resources. Idempotent."""
 
 
-class MasterLog(Protocol):
-    """One log of one master. Picklable; each call opens what it needs and closes it."""
+class Master(Protocol):
+    """A master as the configuration names it. Picklable; each call opens what it needs and closes it."""
 
     @property
-    def log_id(self) -> LogId: ...
+    def id(self) -> LogId:
+        """What the configuration calls it: the id of its log, or of the topic whose partitions are its logs."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def place(self) -> str:
+        """Where it is: its address, or a directory."""
+
+    @property
+    def role(self) -> str:
+        """What this replica is to it: "slave", which it counts on; "consumer"; "reader", of which it knows nothing."""
 
     def check(self, *, is_replica: bool = True) -> None:
         """Make sure, once at the start of a job, that this master may be replicated in the requested way.
 
-        Without `is_replica`, the caller follows the log but neither keeps nor acknowledges it, so no master may take it
-        for a replica. Raises ConfigurationError if something stands against it; MasterUnreachable, MasterSilent.
+        Without `is_replica`, the caller follows its logs but neither keeps nor acknowledges them, so no master may take
+        it for a replica. Raises ConfigurationError if something stands against it; MasterUnreachable, MasterSilent.
         """
 
     def counted_for_s(self) -> float | None:
@@ -267,6 +274,67 @@ class MasterLog(Protocol):
         Raises MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError.
         """
 
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+        """Return which logs it has now and what it holds of each, asking once for all; `asked` may name few or none.
+
+        Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
+        """
+
+    def look(self) -> MasterView:
+        """Ask the master about itself. This takes a few requests, so do it only now and then.
+
+        Raises MasterUnreachable, MasterSilent, ProtocolViolation, LogError.
+        """
+
+    def log(self, log_id: LogId) -> MasterLog:
+        """Return one of its logs by itself. Asks nobody."""
+
+    def check_history(self, known: Mapping[LogId, Known]) -> None:
+        """Check that what lies before the offset of each in `known` is still its history, if it `compares_history`.
+
+        Raises BelowMinimum, AboveMaximum, Rewritten, which name the log, and as `held` does.
+        """
+
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        """Return a session to acknowledge through. It connects in the background, at the first acknowledgement.
+
+        If a connection may lead to another master, `prove` is called from any thread, in the session's own turn
+        (`Session.reading`), before the first promise of each. It raises LogtwinError if the master is not the one that
+        the promise is for; then nothing is promised and the session tries again.
+        """
+
+    def acknowledged_by_master(self) -> Mapping[LogId, Offset]:
+        """What the master itself counts as acknowledged now, of the logs of which it can say it.
+
+        Raises MasterUnreachable, MasterSilent.
+        """
+
+    def metadata(self) -> Iterator[FetchedMetadata]:
+        """Yield what the master knows besides its logs, kind by kind, asking as the results are taken.
+
+        If a kind fails, its result holds the error. Yields nothing if there is nobody to ask.
+        """
+
+
+class MasterLog(Protocol):
+    """One log of a master, by itself. Picklable; each call opens what it needs and closes it."""
+
+    @property
+    def log_id(self) -> LogId: ...
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def place(self) -> str:
+        """Where the log is read from: the address of its master, or a directory."""
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Check its master (`Master.check`)."""
+
+    def counted_for_s(self) -> float | None:
+        """Return `Master.counted_for_s` of its master."""
+
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Return what the master holds now, from its oldest record to the end of its newest: two record boundaries.
 
@@ -275,34 +343,8 @@ class MasterLog(Protocol):
         Raises MasterUnreachable, MasterSilent, LogError.
         """
 
-    @property
-    def place(self) -> str:
-        """Where the log is read from: the address of its master, or a directory."""
-
-    @property
-    def role(self) -> str:
-        """What this replica is to the master: "slave", which it counts on, or "reader", of which it knows nothing."""
-
-    def look(self) -> MasterView:
-        """Ask the master about itself. This takes a few requests, so do it only now and then.
-
-        Raises MasterUnreachable, MasterSilent, ProtocolViolation, LogError.
-        """
-
-    @property
-    def has_free_offsets(self) -> bool:
-        """Whether offsets may have no record.
-
-        Then records need not join, no record reaches past an end, and the master's answer to what it was asked proves a
-        range: chunks may have no records and still join.
-        """
-
     def size_bytes(self, wanted: OffsetRange) -> int | None:
         """About how many bytes of the master's log `wanted` takes, without asking; None if nobody knows."""
-
-    @property
-    def cuts_at_records(self) -> bool:
-        """Whether `boundary_after` can find boundaries: files can be read at any place, a stream cannot."""
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         """Return the first record boundary at or after `offset`, at most `maximum`; `offset` unless `cuts_at_records`.
@@ -320,12 +362,16 @@ class MasterLog(Protocol):
     def split_bytes(self) -> int:
         """How many bytes of the log are worth a task."""
 
-    @property
-    def cuts_batches(self) -> bool:
-        """Whether `plan` cuts by `split_bytes`. Otherwise a batch is one piece, however long."""
-
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         """Cut `wanted` by `boundary_after` into consecutive pieces that tasks may read side by side on `cores`."""
+
+    @property
+    def known(self) -> Known:
+        """What the replica knows of it (`continuing`)."""
+
+    @property
+    def reader(self) -> LogReader:
+        """What reads splits of this log, together with those of all logs that have an equal one."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.
@@ -339,8 +385,8 @@ class MasterLog(Protocol):
 
         If the log was opened with ``on_loss = "record"``, anything that is not a sound record comes as `Damage`, joined
         to the chunks around it, and reading goes on at the next sound record; otherwise the error is raised. Damage
-        ends where the next sound record begins, and with `cuts_at_records` at ``owned.end`` at the latest; a large one
-        comes in pieces.
+        ends where the next sound record begins, and with `Traits.cuts_at_records` at ``owned.end`` at the latest; a
+        large one comes in pieces.
 
         Raises OffsetOutOfRange, CorruptRecord, SegmentError, MasterUnreachable, MasterSilent, ProtocolViolation,
         ConfigurationError (the read would promise what is not committed).
@@ -384,36 +430,14 @@ class MasterLog(Protocol):
         ConfigurationError (not allowed to ask), MasterUnreachable, MasterSilent, MasterError.
         """
 
-    @property
-    def restored_from(self) -> Sequence[str]:
-        """The columns of RECORD_SCHEMA that `restore` needs, offset and size among them."""
-
     def restore(self, records: pa.RecordBatch) -> bytes:
         """Return the master's own bytes of `records`, one after the other: the inverse of `read`.
 
         Raises CorruptRecord for a row that `read` cannot have made.
         """
 
-    @property
-    def measured_by(self) -> Sequence[str]:
-        """The columns of RECORD_SCHEMA that `lengths` needs."""
-
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """How many bytes of `raw`, `read` and `restore` each of `records` takes; 0 if nobody can say."""
-
-    @property
-    def proves_all(self) -> bool:
-        """Whether everything replicated, not only the last record, is compared with the master before it is followed.
-
-        This is needed if another master may have the same last record after a different history.
-        """
-
-    @property
-    def overrules(self) -> bool:
-        """Whether this master's log replaces what was replicated, without anybody being asked.
-
-        If so, a job that finds that the two differ takes the replica back by itself, unless the master is empty.
-        """
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
         """Find how far a replica that holds `records` shares the master's history, by the master's own rule.
@@ -423,26 +447,6 @@ class MasterLog(Protocol):
         record; the checksums of the ledger are compared then. Raises as `read` does.
         """
 
-    @property
-    def keyed_state(self) -> KeyedState | None:
-        """How the records make a map of keys and values, which the replica also keeps; None for a log without one."""
 
-    def metadata(self) -> Iterator[FetchedMetadata]:
-        """Yield what the master knows besides its log, kind by kind, asking as the results are taken.
-
-        If a kind fails, its result holds the error. Yields nothing if there is nobody to ask.
-        """
-
-    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        """Return a session to acknowledge through. It connects in the background, at the first acknowledgement.
-
-        `prove` is called from any thread, in the session's own turn (`Session.reading`), before the first promise of
-        each connection. It raises LogtwinError if the master is not the one that the promise is for; then nothing is
-        promised and the session tries again.
-        """
-
-    def acknowledged_by_master(self) -> Offset | None:
-        """What the master itself counts as acknowledged by a slave that is connected now; None if it cannot say.
-
-        Raises MasterUnreachable, MasterSilent.
-        """
+class SoleMaster(Master, MasterLog, Protocol):
+    """A master with one log, which is that log, too (`sources.sole_log.SoleLog`)."""

@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 
 from sources.errors import LogtwinError
-from sources.master import TIMESTAMP
+from sources.records import TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,16 @@ class LogId:
         return f"{self.kind}/{self.name}"
 
     @property
+    def has_partitions(self) -> bool:
+        """Whether it names no log, but a topic, whose partitions are logs."""
+        return self.kind == "kafka" and self.name.count("/") == 1
+
+    @property
+    def master(self) -> LogId:
+        """The id of the master that has the log (`sources.master.Master.id`): a partition's topic, else its own."""
+        return topic_and_number(self)[0] if self.kind == "kafka" and not self.has_partitions else self
+
+    @property
     def unit(self) -> Unit:
         """What an offset of the log counts. Some or most ids and Kafka offsets have no record."""
         return _UNIT_OF[self.kind]
@@ -120,3 +130,14 @@ class Position:
     def app_id(self) -> str:
         """The Delta application id whose transaction version equals `offset`."""
         return f"logtwin/{self.log_id}@{self.epoch}"
+
+
+def partition_log(topic: LogId, number: int) -> LogId:
+    """Return the log id of one of the topic's partitions."""
+    return LogId(topic.kind, f"{topic.name}/{number}")
+
+
+def topic_and_number(partition: LogId) -> tuple[LogId, int]:
+    """Return a partition's topic and number: the inverse of `partition_log`."""
+    topic, _, number = partition.name.rpartition("/")
+    return LogId(partition.kind, topic), int(number)

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from sources.access.address import Address
 from sources.access.tls import Tls
 from sources.errors import ConfigurationError
-from sources.master import MasterLog
+from sources.master import Master, SoleMaster
 from sources.offsets import LogId
-from sources.options import SECURITY, MasterOptions, SecurityOptions, addresses
+from sources.options import SECURITY, MasterOptions, ReadOptions, SecurityOptions, addresses
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.security import RemotingSecurity
 
 if TYPE_CHECKING:
     from sources.dister.log import DisterLog
+    from sources.kafka.options import ReplicatedTopicOptions
 
 
-def open_log(options: MasterOptions) -> MasterLog:
-    """Return the master log that `options` describe. Raises ConfigurationError; connects to nothing."""
+FollowedOptions: TypeAlias = "ReadOptions | ReplicatedTopicOptions"
+"""The options of what a job can follow."""
+
+
+def open_master(options: FollowedOptions) -> Master:
+    """Return the master that `options` describe. Raises ConfigurationError; connects to nothing."""
+    if isinstance(options, MasterOptions):
+        return open_log(options)
+    # Imported here, so that readers of other logs need not: it takes 0.2 s in each of Spark's processes.
+    from sources.kafka.topic import open_topic
+
+    return open_topic(options)
+
+
+def open_log(options: MasterOptions) -> SoleMaster:
+    """Return the master with one log that `options` describe, which is that log. Raises ConfigurationError; connects to
+    nothing.
+    """
     kind = options.log_id.kind
     if kind == "rocketmq":
         return _rocketmq(options)

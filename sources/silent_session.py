@@ -1,21 +1,22 @@
-"""Sessions that make no promises because nobody takes them: for files, and for a topic without a consumer group."""
+"""A session that makes no promises because nobody takes them: for files, and for a topic without a consumer group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
-from sources.master import SessionState
-from sources.master_topic import PartitionPosition
-from sources.offsets import Offset
+from sources.master import Committed, SessionState
+from sources.offsets import LogId, Offset
 
 
 class SilentSession:
     """A `sources.master.Session` with nobody at the other end."""
 
+    failure = None
+
     @property
-    def acknowledged(self) -> Offset | None:
-        return None
+    def acknowledged(self) -> Mapping[LogId, Offset]:
+        return {}
 
     @property
     def state(self) -> SessionState:
@@ -24,27 +25,7 @@ class SilentSession:
     def reading(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        """Do nothing: nobody listens."""
-
-    def close(self) -> None:
-        """Do nothing: nothing is open."""
-
-
-class SilentTopicSession:
-    """A `sources.master_topic.TopicSession` with nobody at the other end."""
-
-    failure = None
-
-    @property
-    def acknowledged(self) -> Mapping[int, Offset]:
-        return {}
-
-    @property
-    def state(self) -> SessionState:
-        return SessionState(None, None, 0, None)
-
-    def acknowledge(self, positions: Mapping[int, PartitionPosition]) -> None:
+    def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
         """Do nothing: nobody listens."""
 
     def close(self) -> None:

@@ -20,11 +20,11 @@ from pipeline.operate.maintain import MaintenanceStep
 from pipeline.operate.typed_tables import TypedVerdict
 from pipeline.verify.queues import Jump
 from pipeline.verify.summary import VerifySummary
-from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sinks.tables import INCIDENTS
 from sinks.typed.columns import Column as TypedColumn
+from sinks.values.incident import Action, Incident, IncidentRow, State
 from sources.epochs import Epoch
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass
 
 from pipeline.config.configuration import Config
+from sinks.books.topic_states import topics_held
 from sinks.delta.delta_log import newest
-from sinks.state.fence import state_texts
-from sinks.state.topic_states import topics_held
+from sinks.state.fence import logs_in
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.discovery import Named, Roster, rostered
@@ -92,4 +92,4 @@ def found_for_job(config: Config, *, available_now: bool) -> Config:
 
 def _logs_held(warehouse: str) -> list[LogId]:
     version = newest(LOG.path(absolute(warehouse)))
-    return [] if version is None else list(state_texts(version.domains()))
+    return [] if version is None else logs_in(version.domains())

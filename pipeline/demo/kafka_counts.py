@@ -16,8 +16,7 @@ from pyspark.sql import functions as f
 from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
 from sinks.warehouse import absolute
 from sources.errors import Divergent
-from sources.master_topic import partition_log
-from sources.offsets import LogId
+from sources.offsets import LogId, partition_log
 
 _POLL_MS: Final = 500
 

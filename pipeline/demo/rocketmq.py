@@ -21,7 +21,7 @@ from pipeline.config.configuration import Config, EmbeddedMasterConfig, Workload
 from pipeline.demo.embedded_master import READY
 from pipeline.demo.warehouse import demo_job, leave_job
 from pipeline.inspect.coverage import coverage_blocks, coverages
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
 from pipeline.monitoring.display import Display, duration, number, size
 from pipeline.monitoring.progress import Progress
@@ -118,7 +118,7 @@ def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool)
                 return True
             if sender.returncode:
                 raise LogtwinError("the producer failed", found=f"exit code {sender.returncode}")
-            acknowledged[0] = open_log(log).acknowledged_by_master()
+            acknowledged[0] = open_log(log).acknowledged_by_master().get(log.log_id)
             return not interrupted.is_set() and acknowledged[0] != open_log(log).bounds().end
 
         job.run(go_on)
@@ -180,7 +180,7 @@ def show_proof(console: Console, spark: SparkSession, config: Config) -> None:
     console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
     console.print(coverage_blocks(coverages(config)))
     console.print("[bold]is it what the master holds, byte for byte? logtwin verify[/]", highlight=False)
-    found = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(restart=True))
+    found = verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(restart=True))
     for line, style in lines(found):
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
     if found.problem is not None:

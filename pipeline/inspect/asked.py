@@ -15,7 +15,7 @@ from sinks.state.log_state import LogState
 from sinks.tables import LOG
 from sinks.warehouse import absolute
 from sources.errors import LogError, MasterError
-from sources.master import MasterLog, MasterView
+from sources.master import Master, MasterView
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.registry import open_log
 
@@ -64,15 +64,15 @@ def logs_to_ask(config: Config) -> list[Subject]:
     return [subject(master, state) for master, state in zip(masters, states, strict=True)]
 
 
-def subject(master: MasterLog, state: LogState | None) -> Subject:
+def subject(master: Master, state: LogState | None) -> Subject:
     """The subject that a log is."""
     states = {} if state is None else {0: state}
-    return Subject(master.log_id, master.role, master.place, states, lambda: _ask(master))
+    return Subject(master.id, master.role, master.place, states, lambda: _ask(master))
 
 
-def _ask(master: MasterLog) -> MasterAnswer:
+def _ask(master: Master) -> MasterAnswer:
     try:
-        return answered(master.look(), master.acknowledged_by_master())
+        return answered(master.look(), master.acknowledged_by_master().get(master.id))
     except (MasterError, LogError) as error:
         return MasterAnswer(error=str(error))
 

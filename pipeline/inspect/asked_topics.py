@@ -9,8 +9,8 @@ from typing import Final
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.asked import MasterAnswer, Subject
+from sinks.books.topic_states import topics_held
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import topics_held
 from sources.errors import LogtwinError, MasterError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched, held_back
@@ -46,7 +46,7 @@ def topics_to_ask(config: Config, topics: Iterable[ReplicatedTopicOptions]) -> l
 def subject(options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> Subject:
     """The subject that a topic is."""
     topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
-    return Subject(topic.log_id, options.role, options.servers, states, lambda: _ask(topic), has_partitions=True)
+    return Subject(topic.id, topic.role, topic.place, states, lambda: _ask(topic), has_partitions=True)
 
 
 def _ask(topic: KafkaTopic) -> MasterAnswer:

@@ -18,7 +18,6 @@ from rich.text import Text
 from pipeline.config.configuration import Config
 from pipeline.inspect.topics_held import HeldTopic, held_topics
 from pipeline.monitoring.display import extent, number
-from sinks.books.incident import IncidentRow
 from sinks.books.incidents import incidents_of
 from sinks.books.ledger import app_id, fill_app_id
 from sinks.delta.delta_log import LoggedVersion, newest
@@ -29,6 +28,7 @@ from sinks.state.holes import Holes
 from sinks.state.log_state import LogState
 from sinks.state.position import holes_at
 from sinks.tables import log_table
+from sinks.values.incident import IncidentRow
 from sinks.warehouse import absolute
 from sources.epochs import Epoch, Epochs
 from sources.errors import CoverageError, ReplicaError

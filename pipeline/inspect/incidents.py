@@ -17,19 +17,18 @@ from rich.text import Text
 
 from pipeline.config.configuration import Config
 from pipeline.monitoring.display import extent, number
-from sinks.books.incident import IncidentRow, State
 from sinks.books.incidents import IncidentsTable, incidents_of, logs_with_incidents
 from sinks.books.quarantine_reader import Quarantined, quarantined
 from sinks.delta.delta_log import newest
 from sinks.state.fence import state_at
 from sinks.state.position import holes_at
 from sinks.tables import log_table
+from sinks.values.incident import IncidentRow, State
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.instant import iso, moment
 from sources.loss import Condition, WayPast
-from sources.master_topic import topic_and_number
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, OffsetRange, topic_and_number
 from sources.visible import visible
 
 _HEAD_BYTES: Final = 16

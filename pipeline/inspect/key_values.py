@@ -82,7 +82,7 @@ class ReplicaMap:
 
 
 def _log_with_map(config: Config, where: str) -> LogId:
-    found = [options.id for options in config.logs if open_log(options).keyed_state is not None]
+    found = [options.id for options in config.logs if open_log(options).traits.keyed_state is not None]
     if len(found) != 1:
         raise ConfigurationError(
             f"{where}: it is not clear which log is meant",

@@ -7,115 +7,64 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
 
 from pipeline.config.configuration import Config
+from pipeline.inspect.topics_held import held_topics
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
 from sources.master import Known, MasterLog
 from sources.offsets import LogId
 from sources.options import ReadOptions
-from sources.registry import open_log
-
-if TYPE_CHECKING:
-    from sources.kafka.options import ReplicatedTopicOptions
+from sources.registry import FollowedOptions, open_master
 
 
-class ConfiguredLog(Protocol):
-    """One log that a verb works on."""
+@dataclass(frozen=True, slots=True)
+class ConfiguredLog:
+    """One log that a verb works on: `log_id`, of the master that `options` describe.
 
-    @property
-    def log_id(self) -> LogId: ...
+    `identity` is that of the replica (`Known`), for a partition the id of its topic.
+    """
+
+    options: FollowedOptions
+    log_id: LogId
+    identity: str | None = None
+
+    @classmethod
+    def alone(cls, options: ReadOptions) -> ConfiguredLog:
+        """Return the only log of its master."""
+        return cls(options, options.log_id)
 
     @property
     def run_id(self) -> str:
         """The id by which its job is known: its own, or its topic's."""
+        return self.options.id
 
     @property
     def batch_bytes(self) -> int:
         """The most bytes that are read from it at once."""
+        return self.options.max_bytes_per_trigger
 
     @property
     def reads_in_parallel(self) -> bool:
-        """Whether the operator allows several connections to its master."""
+        """Whether several connections to its master are allowed: by the operator, or because nobody counts them."""
+        return not isinstance(self.options, ReadOptions) or self.options.parallel_reads
 
     def open(self, on_loss: OnLoss | None = None) -> MasterLog:
         """Open its master's log, with `on_loss` in place of the configured policy if given.
 
         Raises ConfigurationError.
         """
-
-    def open_any(self) -> MasterLog:
-        """Open the log that has its name now, even if it is not the one that was replicated."""
-
-    def by_path(self, path: str) -> ConfiguredLog:
-        """The same log, read from a directory of its master's files. Raises ConfigurationError if it cannot be."""
-
-
-@dataclass(frozen=True, slots=True)
-class OneLog:
-    """A log of ``[[logs]]``."""
-
-    options: ReadOptions
-
-    @property
-    def log_id(self) -> LogId:
-        return self.options.log_id
-
-    @property
-    def run_id(self) -> str:
-        return self.options.id
-
-    @property
-    def batch_bytes(self) -> int:
-        return self.options.max_bytes_per_trigger
-
-    @property
-    def reads_in_parallel(self) -> bool:
-        return self.options.parallel_reads
-
-    def open(self, on_loss: OnLoss | None = None) -> MasterLog:
-        return open_log(self.options if on_loss is None else self.options.model_copy(update={"on_loss": on_loss}))
-
-    def open_any(self) -> MasterLog:
-        return self.open()
-
-    def by_path(self, path: str) -> OneLog:
-        return OneLog(self.options.by_path(path))
-
-
-@dataclass(frozen=True, slots=True)
-class Partition:
-    """A partition of a topic; `identity` is the topic's id in the replica."""
-
-    options: ReplicatedTopicOptions
-    log_id: LogId
-    identity: str | None
-
-    @property
-    def run_id(self) -> str:
-        return self.options.id
-
-    @property
-    def batch_bytes(self) -> int:
-        from sources.kafka.log import RECORD_BYTES
-
-        return self.options.max_offsets_per_trigger * RECORD_BYTES
-
-    @property
-    def reads_in_parallel(self) -> bool:
-        return True
-
-    def open(self, on_loss: OnLoss | None = None) -> MasterLog:
         options = self.options if on_loss is None else self.options.model_copy(update={"on_loss": on_loss})
         return replace(self, options=options).open_any().continuing(Known(self.identity))
 
     def open_any(self) -> MasterLog:
-        from sources.kafka.log import open_partition
+        """Open the log that has its name now, even if it is not the one that was replicated."""
+        return open_master(self.options).log(self.log_id)
 
-        return open_partition(self.options, self.log_id)
-
-    def by_path(self, path: str) -> Partition:
+    def by_path(self, path: str) -> ConfiguredLog:
+        """The same log, read from a directory of its master's files. Raises ConfigurationError if it cannot be."""
+        if isinstance(self.options, ReadOptions):
+            return replace(self, options=self.options.by_path(path))
         raise ConfigurationError(
             "a partition of a topic is read from its brokers alone", log=self.log_id, expected="no path", found=path
         )
@@ -131,10 +80,7 @@ def subjects(config: Config, log: str | None = None) -> Iterator[ConfiguredLog]:
 
 def _all(config: Config) -> Iterator[ConfiguredLog]:
     for options in config.logs:
-        yield OneLog(options)
-    if config.topics:
-        from pipeline.inspect.topics_held import held_topics
-
-        for topic in held_topics(config):
-            for log_id, state in topic.partitions():
-                yield Partition(topic.options, log_id, state.identity)
+        yield ConfiguredLog.alone(options)
+    for topic in held_topics(config):
+        for log_id, state in topic.partitions():
+            yield ConfiguredLog(topic.options, log_id, state.identity)

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline.config.configuration import Config
+from sinks.books.topic_states import topics_held
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import topics_held
 from sources.kafka.options import ReplicatedTopicOptions
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId, Offset, partition_log
 
 
 @dataclass(frozen=True, slots=True)

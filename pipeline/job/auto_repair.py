@@ -1,4 +1,4 @@
-"""Automatic repair: what a job does if its master overrules the replica (`MasterLog.overrules`, or a fail-over).
+"""Automatic repair: what a job does if its master overrules the replica (`Traits.overrules`, or a fail-over).
 
 It runs the same repair as ``logtwin repair``, but as the job's own writer, so that the job keeps the log. It uses the
 same marks and steps, so that after a kill any of the two can finish it.

@@ -20,6 +20,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.job.master_watch import SIGHT_EVERY_S
 from pipeline.job.replication import Replication
 from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
@@ -29,10 +30,12 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
-from sources.group import standing
+from sources.group import seen, standing
+from sources.group.offsets import GroupOffset
+from sources.group.plan import planned
+from sources.group.seen import Seen
 from sources.group.standing import Standing
 from sources.group.stream import logs_options
-from sources.master import Planned
 
 log = logging.getLogger(__name__)
 
@@ -62,12 +65,16 @@ class LogGroup:
         patience_s = None if available_now else PATIENCE_S
         self._group = Group(spark, config.warehouse, on_step or no_step, table=table, patience_s=patience_s)
         self._folder = Path(tempfile.mkdtemp(prefix="query-", dir=process_folder()))
+        self._standing = self._folder / "standing.json"
         options = {
             **logs_options([one.options for one in members]),
-            "standing": str(self._folder / "standing.json"),
-            "cores": str(spark.sparkContext.defaultParallelism),
+            "standing": str(self._standing),
             "triggerIntervalS": str(config.trigger_interval_s),
         }
+        self._cores = spark.sparkContext.defaultParallelism
+        self._seen = seen.file_at(seen.path_beside(self._standing))
+        self._heard: Seen = {}
+        self._hear_at_s = 0.0
         self._stream = Stream(spark, table.name, options, self._apply)
         self._has_begun = False
         self._said: Standing | None = None
@@ -89,6 +96,7 @@ class LogGroup:
             self._tell()
         else:
             self._start()
+        self._hear(now_s)
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + CHECK_OWNERSHIP_EVERY_S
             self._check_owners()
@@ -128,7 +136,7 @@ class LogGroup:
         )
         checkpoint = self._folder / f"checkpoint-{time.monotonic_ns()}"
         try:
-            self._stream.start(checkpoint.as_uri(), trigger)
+            self._stream.start(checkpoint, trigger)
         except LogtwinError as error:
             self._note(error)
 
@@ -156,11 +164,11 @@ class LogGroup:
         with self._saying:
             read = self._read()
             places = {log_id: place for one in read for log_id, place in one.places.items()}
-            most = max(one.batch_bytes for one in self._members.values())
+            most = max(one.options.max_bytes_per_trigger for one in self._members.values())
             said = Standing(places, most, self._is_stopping)
             try:
                 if said != self._said:
-                    standing.write(self._folder / "standing.json", said)
+                    standing.write(self._standing, said)
                     self._said = said
             except OSError as error:
                 self._note(
@@ -174,10 +182,24 @@ class LogGroup:
                 return None
             return {one.id: one.turn for one in read}
 
-    def _apply(self, planned: Sequence[Planned]) -> None:
+    def _hear(self, now_s: float) -> None:
+        """Let the members hear what the planner has seen: when it tells something new, and every second."""
+        try:
+            found = self._seen.read()
+        except OSError:
+            return  # the planner finds out, too, and says so
+        if found is self._heard and now_s < self._hear_at_s:
+            return
+        self._heard, self._hear_at_s = found, now_s + SIGHT_EVERY_S
+        for one in self._read():
+            one.hear(found, now_s)
+
+    def _apply(self, batch: GroupOffset) -> None:
         with _all_held(self._read()) as members:
+            # a log that has left the group since the batch was planned is planned again when it is back
             replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
-            outcomes = self._group.apply(planned, replicas)
+            masters = {log_id: replica.master for log_id, replica in replicas.items()}
+            outcomes = self._group.apply(planned(batch, masters, self._cores), replicas)
             for one in members:
                 found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
                 one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])

@@ -62,7 +62,7 @@ def decide(
 ) -> Stop | Skip | StopAndReport | Mend:
     """What to do about `error`, which ended a log at `position`; `bounds` is what its master holds now, if known.
 
-    `overrules` is the master's (`MasterLog.overrules`). After a fail-over an elected master always overrules, by the
+    `overrules` is the master's (`Traits.overrules`). After a fail-over an elected master always overrules, by the
     rule of its group.
     """
     condition = condition_of(error)

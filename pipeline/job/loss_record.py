@@ -6,60 +6,26 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from typing import Protocol
 
 from pipeline.job.loss_policy import Mend, Skip, StopAndReport, decide
-from pipeline.job.master_watch import MasterWatch
 from sinks.batch.replica import Replica
-from sinks.books.incident import Action, Incident
 from sinks.books.quarantine import cause_of
+from sinks.values.incident import Action, Incident
 from sources.errors import LogtwinError
 from sources.loss import Condition, OnLoss, condition_of
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import OffsetRange
 
 log = logging.getLogger(__name__)
 
 
-class Lost(Protocol):
-    """The log that a loss ended: a log of its own, or a partition of a topic."""
-
-    @property
-    def position(self) -> Offset | None: ...
-
-    def bounds(self) -> OffsetRange | None:
-        """What its master holds. It is asked again if it answers, because its retention goes on meanwhile."""
-
-    def skip(self, incident: Incident) -> None:
-        """Pass over the range of `incident`. Raises TakenOver, ReplicaError."""
-
-    def report(self, incident: Incident) -> None:
-        """Record `incident` without passing its range. Raises ReplicaError."""
-
-
-class LostLog:
-    """A log of its own that a loss ended."""
-
-    def __init__(self, replica: Replica, watch: MasterWatch, position: Offset | None) -> None:
-        self.position = position
-        self._watch = watch
-        self.skip = replica.skip
-        self.report = replica.report
-
-    def bounds(self) -> OffsetRange | None:
-        with suppress(LogtwinError):
-            self._watch.ask(self.position, time.monotonic())
-        return self._watch.bounds
-
-
 class LossRecord:
-    """The losses of one log or topic in one run.
+    """The losses of one master's logs in one run.
 
     `counts`: condition -> how many incidents this run recorded, repaired or stopped at.
-    `mend` takes the replica back to its master if the master `overrules` or was elected; None if nothing can.
+    `mend` takes a replica back to its master if the master `overrules` or was elected.
     """
 
-    def __init__(self, on_loss: OnLoss, mend: Callable[[], None] | None = None, *, overrules: bool = False) -> None:
+    def __init__(self, on_loss: OnLoss, mend: Callable[[Replica], None], *, overrules: bool) -> None:
         self._on_loss = on_loss
         self._mend = mend
         self._overrules = overrules
@@ -69,29 +35,33 @@ class LossRecord:
         """Count the incidents that a batch has passed."""
         self.counts = dict(Counter(self.counts) + Counter(condition.value for condition in conditions))
 
-    def meet(self, error: LogtwinError, lost: Lost) -> bool:
-        """Handle `error`, which ended the log. Returns whether the log may go on.
+    def asks_for(self, error: LogtwinError) -> bool:
+        """Whether what to do about `error` depends on what the master holds by now: its retention goes on meanwhile."""
+        return self._on_loss == "record" and not error.is_transient and condition_of(error) is not None
 
-        Do not call it during a batch. Raises TakenOver and ReplicaError if a loss cannot be passed, and what keeps the
-        replica from being repaired.
+    def meet(self, error: LogtwinError, replica: Replica, held: OffsetRange | None) -> bool:
+        """Handle `error`, which ended the log of `replica`, of which the master holds `held`, if it is known.
+
+        Returns whether the log may go on. Do not call it during a batch. Raises TakenOver and ReplicaError if a loss
+        cannot be passed, and what keeps the replica from being repaired.
         """
         condition = None if error.is_transient else condition_of(error)
-        bounds = lost.bounds() if condition is not None and self._on_loss == "record" else None
-        decision = decide(self._on_loss, error, lost.position, bounds, overrules=self._overrules)
-        if isinstance(decision, Mend) and self._mend is not None:
-            self._mend()
+        position = None if replica.state is None else replica.state.offset
+        decision = decide(self._on_loss, error, position, held, overrules=self._overrules)
+        if isinstance(decision, Mend):
+            self._mend(replica)
         elif isinstance(decision, Skip):
-            lost.skip(_incident(decision, error, Action.SKIPPED))
+            replica.skip(_incident(decision, error, Action.SKIPPED))
             log.warning("%s; %s is on record, and the log goes on after it", error, decision.range)
         elif isinstance(decision, StopAndReport):
-            _report(lost, _incident(decision, error, Action.REPORTED))
+            _report(replica, _incident(decision, error, Action.REPORTED))
         self.count([] if condition is None else [condition])
         return isinstance(decision, Skip | Mend)
 
 
-def _report(lost: Lost, incident: Incident) -> None:
+def _report(replica: Replica, incident: Incident) -> None:
     try:
-        lost.report(incident)
+        replica.report(incident)
     except LogtwinError as error:  # the error that stops the log is reported all the same
         log.warning("%s of %s cannot be put on record: %s", incident.condition.value, incident.range, error)
 

@@ -1,14 +1,14 @@
-"""Watches a master that a job replicates: asks for its bounds every second, for the rest every half minute.
+"""Knows what a master holds of the logs that a job replicates.
 
-A job of very many logs asks less often: with 1,000 quiet logs, most of its work would be these requests.
-
-Spark knows only the state of the master when it planned the last batch, and a query that has stopped does not ask.
+The planner looks at all masters, to plan, and tells the job (`sources/group/seen.py`). The job itself asks a master
+when it starts to replicate a log, and every half minute for what changes seldom: role, retention, election.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from pipeline.monitoring.lag import MasterHistory, reached
 from sources.errors import LogtwinError
@@ -16,39 +16,35 @@ from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import UntilLoss
 
-BOUNDS_EVERY_S = 1.0
-ASKED_A_SECOND = 64
-"""How many masters of a job are asked for their bounds each second, at most."""
+SIGHT_EVERY_S = 1.0
+"""How often it counts that a log still ends where it ended."""
 VIEW_EVERY_S = 30.0
-AFTER_ERROR_S = 30.0
-
-
-class AnsweringMaster(Protocol):
-    """The part of a `MasterLog` that is asked."""
-
-    def bounds(self, known: Offset | None = None) -> OffsetRange: ...
-
-    def look(self) -> MasterView: ...
 
 
 class MasterWatch:
-    """What a job knows about one master. One thread asks; any thread may read.
+    """What a job knows about the logs of one master, seen as one: `bounds` and positions are sums over all of them.
 
-    Times `now_s` come from `time.monotonic`. `among` is how many masters the job asks.
+    The sum of all ends less the sum of all positions is what is not replicated yet. Any thread may call anything; times
+    `now_s` come from `time.monotonic`. `look` asks the master for a view of itself; None if there is nothing to ask.
     """
 
-    def __init__(self, log: AnsweringMaster, *, among: int = 1) -> None:
-        self._log = log
-        self._every_s = max(BOUNDS_EVERY_S, among / ASKED_A_SECOND)
+    def __init__(self, look: Callable[[], MasterView] | None = None) -> None:
+        self._look = look
+        self._held: Mapping[str, OffsetRange] = {}
         self._bounds: OffsetRange | None = None
         self._view: MasterView | None = None
         self._history = MasterHistory()
-        self._bounds_due_s = 0.0
+        self._sighted_s = 0.0
         self._view_due_s = 0.0
 
     @property
+    def held(self) -> Mapping[str, OffsetRange]:
+        """What the master holds of each log, by log id; nothing before the first answer."""
+        return self._held
+
+    @property
     def bounds(self) -> OffsetRange | None:
-        """What the master holds; None before the first answer."""
+        """What the master holds of all logs; None before the first answer."""
         return self._bounds
 
     @property
@@ -66,24 +62,29 @@ class MasterWatch:
         """The offset below which no fail-over takes anything back, as of the last look; None as for `epoch`."""
         return None if self._view is None else self._view.confirmed
 
-    def ask(self, position: Offset | None, now_s: float) -> None:
-        """Ask for the bounds now. Raises what `MasterLog.bounds` raises."""
-        known = None if self._bounds is None else self._bounds.end
-        self._bounds = self._log.bounds(known)
-        self._history = self._history.seen(now_s, self._bounds.end, reached(position, self._bounds))
-        self._bounds_due_s = now_s + self._every_s
+    def begin(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:
+        """Note that the master was asked, and holds `held` and no other log; `position` is what is committed of it."""
+        self._held = {}
+        self._sighted_s = 0.0
+        self.hear(held, position, now_s)
 
-    def poll(self, position: Offset | None, now_s: float) -> None:
-        """Ask for what is due. After an error, pause for a while: the query meets the same error, and reports it."""
-        if now_s < self._bounds_due_s:
+    def hear(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:
+        """Note that the master holds `held` now, of some of its logs. Cheap if that is known."""
+        found = {**self._held, **held}
+        if not held or (found == self._held and now_s < self._sighted_s + SIGHT_EVERY_S):
             return
-        try:
-            self.ask(position, now_s)
-            if now_s >= self._view_due_s:
-                self._view = self._log.look()
-                self._view_due_s = now_s + VIEW_EVERY_S
-        except LogtwinError:
-            self._bounds_due_s = now_s + AFTER_ERROR_S
+        bounds = _sum(found)
+        self._held, self._bounds = found, bounds
+        self._history = self._history.seen(now_s, bounds.end, reached(position, bounds))
+        self._sighted_s = now_s
+
+    def poll(self, now_s: float) -> None:
+        """Ask for a view if that is due. If the master cannot answer, that is the planner's to report."""
+        if self._look is None or now_s < self._view_due_s:
+            return
+        self._view_due_s = now_s + VIEW_EVERY_S
+        with suppress(LogtwinError):
+            self._view = self._look()
 
     def lag_s(self, position: Offset | None, now_s: float) -> float | None:
         """How long ago the first byte that is not committed was first seen; None before the first answer."""
@@ -120,3 +121,8 @@ def until_loss(
     age_s = None if newest_stored_us is None else max(0.0, time.time() - newest_stored_us / 1e6)
     wanted = min(reached(position, bounds), bounds.end)
     return view.retention.until_loss(bounds, wanted, age_s=age_s, growth_bytes_per_s=growth_bytes_per_s)
+
+
+def _sum(held: Mapping[str, OffsetRange]) -> OffsetRange:
+    start = sum(one.start for one in held.values())
+    return OffsetRange(Offset(start), Offset(sum(one.end for one in held.values())))

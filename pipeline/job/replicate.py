@@ -15,15 +15,15 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.job.catalog import Catalogued
 from pipeline.job.log_group import LogGroup
-from pipeline.job.log_replication import LogReplication
 from pipeline.job.replication import Replication
 from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.system.open_file_limit import prepare_for_many_files
+from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
-from sinks.state.opening import Opening
-from sinks.tables import KAFKA_LOG, LOG, TableSpec
+from sinks.tables import TableSpec, log_table
 from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
+from sources.registry import FollowedOptions
 
 log = logging.getLogger(__name__)
 
@@ -71,20 +71,15 @@ class Job:
         self.available_now = available_now
         self._on_step = on_step or no_step
         ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
-        members: dict[TableSpec, list[Replication]] = {
-            LOG: [LogReplication(spark, config, options, **ways) for options in config.logs]
-        }
-        if config.topics:
-            # Imported here, so that only jobs with topics load the Kafka client.
-            from pipeline.job.topic_replication import TopicReplication
-
-            members[KAFKA_LOG] = [TopicReplication(spark, config, one, **ways) for one in config.asked_topics()]
+        followed: list[FollowedOptions] = [*config.logs, *config.asked_topics()]
+        self.logs = [Replication(spark, config, one, **ways) for one in followed]
+        members: dict[TableSpec, list[Replication]] = {}
+        for one in self.logs:
+            members.setdefault(log_table(one.options.log_id), []).append(one)
         self._groups = [
             LogGroup(spark, config, table, of_table, available_now=available_now, on_step=self._stepped)
             for table, of_table in members.items()
-            if of_table
         ]
-        self.logs = [one for of_table in members.values() for one in of_table]
         if not self.logs:
             raise ConfigurationError(
                 "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"

@@ -1,6 +1,7 @@
-"""The life cycle of something that is replicated, a log or all partitions of a topic, whatever its master is.
+"""The life cycle of what is replicated, a log or all partitions of a topic, whatever its master is.
 
-It goes through the phases of `Phase`::
+Its logs are those of `pipeline/job/replicated_logs.py`, and `pipeline/job/log_group.py` reads them. It goes through the
+phases of `Phase`::
 
     starting ──▶ running | waiting
     running  ──▶ waiting | done       done: everything was there (--available-now)
@@ -21,28 +22,28 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from pydantic import BaseModel
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.job.loss_record import LossRecord
 from pipeline.job.metadata_sync import MetadataSync
+from pipeline.job.replicated_logs import ReplicatedLogs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.run_state import Publisher, RunFile
+from pipeline.monitoring.single_connection import check_alone
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
-from sinks.state.opening import Opening
 from sources.errors import LogtwinError, WorkerLost
+from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
 from sources.metadata import FetchedMetadata
-from sources.offsets import LogId, Offset
+from sources.offsets import Offset
+from sources.registry import FollowedOptions
 
 log = logging.getLogger(__name__)
 
@@ -72,33 +73,31 @@ class _Totals:
         )
 
 
-class Replication(ABC):
-    """Replicates one log or topic. Driver only.
+class Replication:
+    """Replicates the logs of one master. Driver only.
 
-    Call `start`, then `poll` now and then until the phase is one of ENDED, then `stop`. A subclass knows the replica,
-    the session with the master, what to ask the master, and what was lost.
+    Call `start`, then `poll` now and then until the phase is one of ENDED, then `stop`.
     """
-
-    _losses: LossRecord
 
     def __init__(
         self,
         spark: SparkSession,
         config: Config,
-        log_id: LogId,
+        options: FollowedOptions,
         *,
         available_now: bool,
-        take_over: bool,
-        opening: Opening | None,
+        take_over: bool = False,
+        opening: Opening | None = None,
     ) -> None:
+        opening = opening or Opening()
         self._spark = spark
         self._config = config
-        self._log_id = log_id
+        self.options = options
         self._available_now = available_now
         self._take_over = take_over
-        self._opening = opening or Opening()
-        self._writer = self._opening.writer
-        self._publisher = Publisher(RunFile(config.warehouse, str(log_id)), str(log_id), self._writer, self.progress)
+        self._writer = opening.writer
+        self._logs = ReplicatedLogs(spark, config, options, opening)
+        self._publisher = Publisher(RunFile(config.warehouse, self.id), self.id, self._writer, self.progress)
         self._metadata: MetadataSync | None = None
         self._is_open = False
         self.in_use = threading.Lock()  # held while a thread uses the replica's tables
@@ -117,68 +116,60 @@ class Replication(ABC):
     @property
     def id(self) -> str:
         """The id of the log or topic."""
-        return str(self._log_id)
+        return self.options.id
 
     @property
-    @abstractmethod
     def replicas(self) -> Mapping[str, Replica]:
-        """Its replicas by log id: one, or those of a topic's partitions that are known so far."""
-
-    @property
-    @abstractmethod
-    def options(self) -> BaseModel:
-        """Its configuration."""
-
-    @property
-    @abstractmethod
-    def batch_bytes(self) -> int:
-        """The most bytes that a batch takes from it."""
+        """The replicas of its logs that are known so far, by log id."""
+        return self._logs.replicas
 
     @property
     def places(self) -> dict[str, ReadingPlace]:
         """The positions of its logs, for the planner. Empty before they are open."""
-        states = {log_id: one.state for log_id, one in self.replicas.items()}
-        return {
-            log_id: ReadingPlace(state.offset, self.turn, state.identity)
-            for log_id, state in states.items()
-            if state is not None
-        }
+        states = self._logs.states
+        return {str(log_id): ReadingPlace(state.offset, self.turn, state.identity) for log_id, state in states.items()}
 
-    @abstractmethod
+    def hear(self, seen: Seen, now_s: float) -> None:
+        """Take what the planner has `seen` of its logs, or of others; not while it is being started."""
+        self._logs.hear(seen, self.turn, now_s)
+
     def progress(self) -> Progress:
         """The progress now. From any thread."""
-
-    @abstractmethod
-    def _claim(self) -> Offset | None:
-        """Check that the master can be replicated, and claim the log. Returns the position. Raises LogtwinError."""
-
-    @abstractmethod
-    def _resume(self) -> None:
-        """After the claim: prove the master, and acknowledge what is committed."""
-
-    @abstractmethod
-    def _ask_master(self, now_s: float) -> None:
-        """Ask the master what a running log asks now and then. Raises nothing."""
-
-    @abstractmethod
-    def _disproof(self) -> LogtwinError | None:
-        """An error that the session has found and that must end the log."""
-
-    @abstractmethod
-    def _meet(self, error: LogtwinError) -> bool:
-        """Handle a loss that has ended the log. Returns whether the log may go on. Raises LogtwinError."""
-
-    @abstractmethod
-    def _explained(self, error: LogtwinError) -> LogtwinError:
-        """`error` with a hint what an operator can do about it."""
-
-    @abstractmethod
-    def _fetch(self) -> Iterable[FetchedMetadata]:
-        """Fetch the master's metadata, one kind each time the iterator advances."""
-
-    @abstractmethod
-    def _close_session(self) -> None:
-        """End the session. Idempotent."""
+        # Read in this order, because a batch moves them in the reverse one: so each is at most the next at all times.
+        logs, totals = self._logs, self._totals
+        session, told = logs.session.state, logs.session.acknowledged
+        offsets = logs.offsets()
+        position = Offset(sum(offsets.values())) if offsets else None
+        received = logs.received()
+        watch, bounds = logs.watch, logs.watch.bounds
+        seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
+        return of_job(
+            log_id=self.id,
+            phase=self._phase,
+            role=logs.master.role,
+            master=logs.master.place,
+            master_role=watch.role,
+            master_epoch=watch.epoch,
+            confirmed=watch.confirmed,
+            started_at=self._first,
+            received=received,
+            position=position,
+            session=session,
+            master_minimum=None if bounds is None else bounds.start,
+            master_maximum=max(seen, default=None),
+            lag_s=watch.lag_s(position, time.monotonic()),
+            until_loss=watch.until_loss(position, logs.newest_stored_us()),
+            incidents=logs.losses.counts,
+            partitions=logs.partitions(offsets, told),
+            records=totals.records,
+            bytes=totals.bytes,
+            batches=totals.batches,
+            commits=totals.commits,
+            stage_s=totals.stage_s,
+            failures=dict(self._failures),
+            error=self._error,
+            last_failure=self._last_failure,
+        )
 
     def start(self) -> None:
         """Claim the log and have it read from now on. Raises LogtwinError; then nothing was started."""
@@ -186,17 +177,27 @@ class Replication(ABC):
             self._publisher.enter(take_over=self._take_over)
             self._take_over = False  # only once: a job that takes the log back keeps it
         with self.in_use:
-            position = self._claim()
+            self._check_master()
+            position = self._logs.claim()
             self._is_open = True
             if self._first is None:
                 self._first = position
-            self._resume()
+            brought = self._logs.resume()
+            self.took([] if brought is None else [brought])
         self._noted = self._error = None
         self.turn += 1
         if self._go_to(Phase.RUNNING):
             self._start_metadata()
         else:
-            self._close_session()  # stopped meanwhile: a log that is not read must not acknowledge anything
+            self._logs.session.close()  # stopped meanwhile: a log that is not read must not acknowledge anything
+
+    def _check_master(self) -> None:
+        """Make sure that the master can be replicated, and that nobody else of this replica is counted there."""
+        master = self._logs.master
+        master.check()
+        counted_for_s = master.counted_for_s()
+        if counted_for_s is not None:
+            check_alone(self._config.warehouse, master.id, self._writer.run, counted_for_s, self._publisher.before)
 
     def _start_metadata(self) -> None:
         """Start fetching metadata, once in a run, when this run owns the log. It stops by itself when the log ends.
@@ -204,8 +205,9 @@ class Replication(ABC):
         If metadata is disabled, it only logs, at the same interval, how far master and replica are apart.
         """
         if self._metadata is None:
-            fetch = self._fetch if self._config.metadata.enabled else _nothing
-            self._metadata = MetadataSync(self._spark, self._config, self._log_id, fetch, self.progress)
+            master = self._logs.master
+            fetch = master.metadata if self._config.metadata.enabled else _nothing
+            self._metadata = MetadataSync(self._spark, self._config, master.id, fetch, self.progress)
             self._metadata.start()
 
     def poll(self, now_s: float) -> Phase:
@@ -213,7 +215,7 @@ class Replication(ABC):
 
         `now_s` comes from `time.monotonic`.
         """
-        disproof, noted = self._disproof(), self._noted
+        disproof, noted = self._logs.session.failure, self._noted
         if self._phase in ENDED:
             return self._phase
         if disproof is not None:
@@ -227,6 +229,18 @@ class Replication(ABC):
         elif self._phase is Phase.RUNNING:
             self._ask_master(now_s)
         return self._phase
+
+    def _ask_master(self, now_s: float) -> None:
+        """Ask the master what is due, and add the logs that it has gained. Raises nothing."""
+        self._logs.watch.poll(now_s)
+        if not self._logs.has_news or not self.in_use.acquire(blocking=False):
+            return
+        try:
+            self._logs.add()
+        except LogtwinError as error:
+            self.note(error)
+        finally:
+            self.in_use.release()
 
     def _end_disproven(self, error: LogtwinError) -> None:
         if not self.in_use.acquire(blocking=False):
@@ -250,7 +264,7 @@ class Replication(ABC):
         if not results:
             return
         result = in_all(results)
-        self._losses.count(incident.condition for incident in result.incidents)
+        self._logs.losses.count(incident.condition for incident in result.incidents)
         self._retries = 0
         self._totals = self._totals.plus(result)
         if self._first is None:
@@ -258,7 +272,7 @@ class Replication(ABC):
 
     def end(self) -> None:
         """End it without an error. The session ends, too: a log that is not read must not count as a replica."""
-        self._close_session()
+        self._logs.session.close()
         self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
 
     def stop(self, last_fetch_by_s: float) -> None:
@@ -268,7 +282,7 @@ class Replication(ABC):
         end of the session, which sends the last acknowledgement.
         """
         has_ended_well = self._phase in (Phase.RUNNING, Phase.DONE)
-        self._close_session()
+        self._logs.session.close()
         if self._metadata is not None and has_ended_well:
             self._metadata.finish(last_fetch_by_s)
             self._metadata = None
@@ -300,24 +314,6 @@ class Replication(ABC):
         """The error that ended it, or that it waits out."""
         return self._error
 
-    def _progress(self, **place: Any) -> Progress:
-        """The progress: the fields that all kinds share, and those in `place`."""
-        totals = self._totals
-        return of_job(
-            log_id=str(self._log_id),
-            phase=self._phase,
-            started_at=self._first,
-            records=totals.records,
-            bytes=totals.bytes,
-            batches=totals.batches,
-            commits=totals.commits,
-            stage_s=totals.stage_s,
-            failures=dict(self._failures),
-            error=self._error,
-            last_failure=self._last_failure,
-            **place,
-        )
-
     def _is_passing(self, error: LogtwinError) -> bool:
         """Whether even a run with available_now should try again: Spark lost a worker, and not too often."""
         return isinstance(error, WorkerLost) and self._retries < LOST_WORKERS
@@ -332,14 +328,14 @@ class Replication(ABC):
             return
         self._blame(error)
         try:
-            is_passed = self._meet(error)
+            is_passed = self._logs.meet(error)
         except LogtwinError as failure:
             self._blame(failure)
             error, is_passed = failure, False
         if is_passed:
             self._wait(0.0)
         elif for_good or not error.is_transient:
-            self._close_session()
+            self._logs.session.close()
             self._go_to(Phase.FAILED)
         else:
             wait_s = doubled_s(1.0, self._retries, self._config.retry_wait_max_s)
@@ -349,7 +345,7 @@ class Replication(ABC):
 
     def _blame(self, error: LogtwinError) -> None:
         self._failures[type(error).__name__] += 1
-        self._error = self._last_failure = self._explained(error)
+        self._error = self._last_failure = self._logs.explained(error)
 
     def _wait(self, wait_s: float) -> None:
         self._retry_at_s = time.monotonic() + wait_s

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.job.batch_plan import planned_in
+from pipeline.job.offset_log import offset_in
 from sinks.delta.spark_jobs import lost_worker
 from sinks.storage.errors import passes, reason
 from sources.errors import LogtwinError, StorageUnreachable, find_error
 from sources.extras import missing_package
-from sources.master import Planned
+from sources.group.offsets import GroupOffset
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
 """How often a job checks that it still owns its logs, in case no batch tells it."""
@@ -35,7 +36,7 @@ class Stream:
         spark: SparkSession,
         name: str,
         options: Mapping[str, str],
-        apply: Callable[[Sequence[Planned]], None],
+        apply: Callable[[GroupOffset], None],
     ) -> None:
         """`options` are those of the data source."""
         self._spark = spark
@@ -44,6 +45,7 @@ class Stream:
         self._apply = apply
         self._loading: Future[DataFrame] | None = None
         self._query: StreamingQuery | None = None
+        self._checkpoint = Path()
         self._stopping = False
         self.in_batch = threading.Lock()
 
@@ -62,8 +64,12 @@ class Stream:
         threading.Thread(target=run, name=f"loads {self._name}", daemon=True).start()
         return loading
 
-    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
-        """Start the query. Raises LogtwinError if the data source cannot be loaded or the checkpoint not be created."""
+    def start(self, checkpoint: Path, trigger: Mapping[str, object]) -> None:
+        """Start the query; `checkpoint` is a folder of its own.
+
+        Raises LogtwinError if the data source cannot be loaded or the checkpoint not be created.
+        """
+        self._checkpoint = checkpoint
         self._stopping = False
         # A name must be unique in a session, even while an older query of the same log is still ending.
         name = f"{self._name} {uuid.uuid4().hex[:8]}"
@@ -72,7 +78,7 @@ class Stream:
         try:
             writer = loading.result().writeStream.foreachBatch(self._process).queryName(name)
             self._query = (
-                writer.option("checkpointLocation", checkpoint_uri).trigger(**trigger).start()  # type: ignore[call-overload]
+                writer.option("checkpointLocation", checkpoint.as_uri()).trigger(**trigger).start()  # type: ignore[call-overload]
             )
         except (PySparkException, Py4JError) as error:
             raise error_of(error, self._name) from error
@@ -107,7 +113,7 @@ class Stream:
                 if self._stopping:
                     # Returning would tell Spark that the batch is done.
                     raise LogtwinError("a stop was asked for", log=self._name)
-                self._apply(planned_in(batch))
+                self._apply(GroupOffset.from_json(offset_in(self._checkpoint, batch_id)))
             except LogtwinError as error:
                 error.add_note(error.token())
                 raise

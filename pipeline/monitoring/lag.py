@@ -21,7 +21,7 @@ def reached(position: Offset | None, bounds: OffsetRange) -> Offset:
     return bounds.start if position is None else position
 
 
-class Sighting(NamedTuple):
+class EndSeen(NamedTuple):
     """A sighting: at `at_s` the master's log ended at `maximum`."""
 
     at_s: float
@@ -37,17 +37,17 @@ class MasterHistory:
     LIMIT / 2.
     """
 
-    sightings: tuple[Sighting, ...] = ()
+    sightings: tuple[EndSeen, ...] = ()
 
     def seen(self, at_s: float, maximum: Offset, reached: Offset) -> MasterHistory:
         """A history with one more sighting, without those that a replica at `reached` no longer needs."""
         if self.sightings and maximum < self.sightings[-1].maximum:
-            return MasterHistory((Sighting(at_s, maximum),))  # it lost its tail, or is another one: a new history
+            return MasterHistory((EndSeen(at_s, maximum),))  # it lost its tail, or is another one: a new history
         needed_from_s = min(at_s - WINDOW_S, self._first_beyond(reached, at_s))
         kept = tuple(one for one in self.sightings if one.at_s >= needed_from_s)
         if len(kept) >= LIMIT:
             kept = kept[::2]
-        return MasterHistory((*kept, Sighting(at_s, maximum)))
+        return MasterHistory((*kept, EndSeen(at_s, maximum)))
 
     def lag_s(self, reached: Offset, now_s: float) -> float | None:
         """Seconds since the byte at `reached` was first seen at the master; 0 if it is not there yet.

@@ -23,9 +23,7 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.monitoring.display import extent, size
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.hole_filter import Wanted
-from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
-from sinks.books.ledger_row import BACKFILL
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.free_ids import free_at_end
 from sinks.healing.hole_filler import FilledRange, FillStep, HoleFiller, no_step
@@ -36,6 +34,8 @@ from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
+from sinks.values.incident import State
+from sinks.values.ledger_row import BACKFILL
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
@@ -173,7 +173,7 @@ class _Backfill:
         read, except for the ids that are `free` there.
         """
         held, source = self._in_source, self._source
-        wanted_from = part.start if source.cuts_at_records else hole.start
+        wanted_from = part.start if source.traits.cuts_at_records else hole.start
         start, end = max(wanted_from, hole.start, held.start), min(part.end, free.start, held.end)
         if start >= end:
             return OffsetRange(hole.start, hole.start)

@@ -103,7 +103,7 @@ class Maintenance:
         self._warehouse = absolute(config.warehouse)
         self._logs = [log.log_id for log in config.logs]
         # A map is made from every record of its log, and rebuilt from them after a repair.
-        self._kept_whole = {log.log_id for log in config.logs if open_log(log).keyed_state is not None}
+        self._kept_whole = {log.log_id for log in config.logs if open_log(log).traits.keyed_state is not None}
         self._topics = held_topics(config)
         self._partitions = [log_id for topic in self._topics for log_id, _ in topic.partitions()]
         self._dry_run = dry_run

@@ -15,9 +15,9 @@ from pipeline.operate.rebuild import OnWritten, holed
 from sinks.proof.proven import Proof, check_joined, not_joined
 from sinks.proof.proven_log import nothing, proven_log
 from sources.errors import ConfigurationError, naming
-from sources.master import BLANK, RECORD_SCHEMA
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import MasterOptions
+from sources.records import BLANK, RECORD_SCHEMA
 from sources.registry import open_log
 from sources.rocketmq.files.controller_store import EPOCH_FILE, encode_epoch_file
 from sources.rocketmq.files.rebuilt_files import DEFAULT_FILE_SIZE_BYTES, RebuiltFiles, check_file_ends, file_size_bytes

@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.operate.rebuild import OnWritten, holed
-from sinks.batch.continuity import written
-from sinks.books.ledger_row import LedgerRow
 from sinks.proof.proven import check_proven
 from sinks.proof.proven_log import ProvenLog, proven_log
 from sinks.proof.rows_in_order import RowsInOrder
+from sinks.values.continuity import written
+from sinks.values.ledger_row import LedgerRow
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
 from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
 from sources.offsets import LogId, OffsetRange

@@ -11,8 +11,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from pipeline.report.facts import LogFacts
-from sources.master_topic import topic_and_number
-from sources.offsets import LogId
+from sources.offsets import LogId, topic_and_number
 
 _TOPICS: Final = "kafka/"
 _PARTS: Final = 4  # of a partition's id: kafka/<cluster>/<topic>/<number>; the id of a topic has no number

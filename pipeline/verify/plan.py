@@ -14,9 +14,9 @@ from enum import Enum
 from itertools import groupby
 from math import log
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.proof.stored import Part
 from sinks.proof.verdicts import Claim
+from sinks.values.ledger_row import LedgerRow
 from sources.offsets import OffsetRange
 
 SECTION_BYTES = 64_000_000

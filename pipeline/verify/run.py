@@ -30,11 +30,11 @@ from pipeline.verify.queues import Jump, has_queues, jumps
 from pipeline.verify.state import Asked, VerifyFile, VerifyState
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
 from pipeline.verify.task import SectionComparer
-from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sinks.proof.proven_log import proven_log
 from sinks.proof.verdicts import Compared, Verdict
+from sinks.values.incident import State
 from sources.errors import ConfigurationError, LogError, LogtwinError
 from sources.loss import Condition
 from sources.offsets import END, Offset, OffsetRange
@@ -213,7 +213,7 @@ class _Verification:
 
         Over HA a job has a single task, because connections count as replicas.
         """
-        reads_at_once = self._subject.reads_in_parallel or self.master.cuts_at_records
+        reads_at_once = self._subject.reads_in_parallel or self.master.traits.cuts_at_records
         cores = self._spark.sparkContext.defaultParallelism if reads_at_once else 1
         count = cores * (_SECTIONS_A_TASK if self._scope.max_mb_per_s is None else 1)
         compare = SectionComparer(

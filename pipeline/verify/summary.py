@@ -9,8 +9,8 @@ from typing import Any
 
 from pipeline.monitoring.display import extent, number, size
 from pipeline.verify.queues import JUMPS_LISTED, Jump
-from sinks.books.incident import Action, Incident
 from sinks.proof.verdicts import Compared, Verdict
+from sinks.values.incident import Action, Incident
 from sources.errors import Divergent
 from sources.loss import Condition
 from sources.offsets import UNITS, LogId, Offset

@@ -61,7 +61,7 @@ class SectionComparer:
         return [self._judged(section, failed, throttle)]
 
     def _compare(self, section: ClaimSection, throttle: Throttle) -> list[Compared]:
-        columns = tuple(dict.fromkeys(("offset", *self.master.restored_from, *self.master.measured_by)))
+        columns = tuple(dict.fromkeys(("offset", *self.master.traits.restored_from, *self.master.traits.measured_by)))
         rows = self._paced(read(self.folder, section.parts, self.master.log_id, section.range, columns), throttle)
         with master_bytes(self.master, section.range, self.position) as held:
             found = list(compare(section.claims, rows, held if section.at is At.MASTER else None, self.master))

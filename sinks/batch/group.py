@@ -1,10 +1,8 @@
 """Logs that advance together. `foreachBatch` calls a Group for each batch, which has ranges of all of them.
 
-    handshake -> tasks write files and report -> coverage proven -> one commit -> acknowledge -> bookkeeping -> hooks
+    handshake -> tasks write files and report -> coverage proven -> landed (`sinks/batch/landing.py`)
 
-The order is the guarantee. Nothing is visible before the coverage is proven; nothing is acknowledged that is not
-committed and, on a local disk, synced. The ledger, quarantine, incidents and the maps that logs make follow the
-acknowledgement.
+The order is the guarantee. Nothing is visible before the coverage is proven.
 
 Each log is proven by itself, and the proven ones are committed together. The damage, divergence or silence of one log,
 or its loss to another job, does not affect the others. Only a failure of Spark or of the tables' storage, which keeps
@@ -21,7 +19,8 @@ from dataclasses import dataclass, field, replace
 from pyspark.sql import SparkSession
 
 from sinks.batch.coverage import one_batch
-from sinks.batch.handshake import Replay
+from sinks.batch.handshake import Replay, decide
+from sinks.batch.landing import Landing, Moving
 from sinks.batch.proof import ProvenBatch
 from sinks.batch.reading_turns import entered, leave
 from sinks.batch.replica import Replica
@@ -29,14 +28,13 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
 from sinks.batch.split_job import discard_files, run_splits
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import SplitWriter
-from sinks.books.bookkeeping import Bookkeeping
-from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.state.position import Move, Positions
+from sinks.delta.kernel import Snapshot
+from sinks.state.position import Move
 from sinks.tables import LOG, TableSpec
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
-from sources.master import PlanFailed, Planned, PlannedSplit
+from sources.master import PlanFailed, Planned, PlannedSplit, Session
+from sources.offsets import LogId
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -66,8 +64,7 @@ class Group:
         self._on_step = on_step
         self._patience_s = patience_s
         self._table = table
-        self._positions = Positions(KernelTable(spark, table.path(self._warehouse)))
-        self._bookkeeping = Bookkeeping(spark, self._warehouse)
+        self._landing = Landing(spark, self._warehouse, table)
 
     def apply(self, planned: Sequence[Planned], replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
         """Bring one batch into the table: the splits `planned` for the logs in `replicas`. Returns outcomes by log id.
@@ -76,10 +73,11 @@ class Group:
         """
         parts = _parts(planned, replicas)
         clock = _Clock()
-        on = self._positions.to_commit_on()
+        on = self._landing.positions.to_commit_on()
+        lost = self._lost(on, (part.replica for part in _open(parts)))
         for part in _open(parts):
             with part.owning():
-                part.begin(lost=part.replica.lost_in(self._positions, on))
+                part.begin(lost.get(part.replica.log_id))
         reading = _open(parts)
         others_wait = len(reading) > 1 or (len(replicas) > 1 and self._table == LOG)
         patience_s = self._patience_s if others_wait else None
@@ -91,15 +89,10 @@ class Group:
         out = [part for part in parts if part.outcome is not None]
         self._free(_open(parts), out)
         discard_files(self._warehouse, [report for part in out for report in part.reports])
-        if moving := _open(parts):
-            self._step(BatchStep.FILES, clock)
-            self._commit(on, moving)
         moving = _open(parts)
         if moving:
-            self._step(BatchStep.COMMIT, clock)
-            self._follow(moving, clock)
-        elif any(isinstance(part.outcome, BatchResult) for part in parts):
-            self._on_step(BatchStep.ACKNOWLEDGE)
+            self._step(BatchStep.FILES, clock)
+        self._land(on, moving, _replayed(parts), clock)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -107,53 +100,47 @@ class Group:
 
         Must not be called while a batch is under way. Raises ReplicaError if the table cannot be read.
         """
-        on = self._positions.newest()
-        return {str(one.log_id): error for one in replicas if (error := one.lost_in(self._positions, on)) is not None}
+        return {str(log_id): error for log_id, error in self._lost(self._landing.positions.newest(), replicas).items()}
+
+    def _lost(self, on: Snapshot, replicas: Iterable[Replica]) -> dict[LogId, LogtwinError]:
+        held = {one.log_id: one.opened() for one in replicas if one.is_open}
+        return self._landing.positions.lost(on, held)
 
     def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
             return
-        write = SplitWriter({part.log_id: part.replica.log_writer(patience_s) for part in parts})
+        logs = {part.log_id: part.replica.log_writer(patience_s) for part in parts}
         reports: dict[str, list[SplitReport]] = {part.log_id: [] for part in parts}
-        for report in run_splits(self._spark, [split for part in parts for split in part.splits], write):
+        for report in run_splits(self._spark, [split for part in parts for split in part.splits], logs):
             reports[report.log_id].append(report)
         for part in parts:
             part.reports = reports[part.log_id]
 
-    def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> None:
-        """Commit `parts`, except for those that another run has taken since they were checked."""
-        left = list(parts)
-        while left and (taken := self._positions.commit(on, [part.moved for part in left])):
-            out = [part for part in left if part.replica.log_id in taken]
+    def _land(self, on: Snapshot, parts: Sequence[_Part], replayed: Sequence[_Part], clock: _Clock) -> None:
+        def without(taken: Mapping[LogId, LogtwinError]) -> Moving:
+            out = [part for part in _open(parts) if part.replica.log_id in taken]
             for part in out:
                 part.outcome = taken[part.replica.log_id]
-            left = _open(left)
+            left = _open(parts)
             self._free(left, out)
-            on = self._positions.newest()
-        for part in left:
-            part.replica.moved(part.moved)
+            return {part.replica: part.moved for part in left}
+
+        moving: Moving = {part.replica: part.moved for part in parts}
+        replays = [part.replica for part in replayed]
+        failed = self._landing.land(on, moving, without, replays, lambda step: self._step(step, clock))
+        for part in _open(parts):
+            part.outcome = failed.get(part.replica.log_id)
 
     def _free(self, rest: Sequence[_Part], out: Sequence[_Part]) -> None:
         """Rewrite files that the `rest` shares with logs that are `out`, because a file is committed as a whole."""
         names = {name for part in out for name in part.files}
         logs = {part.log_id for part in out}
         shared = {file.name: file for part in rest for file in part.moved.files if file.name in names}
+        if not shared:
+            return
         freed = {name: without(self._table, self._warehouse, file, logs) for name, file in shared.items()}
         for part in rest:
             part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])
-
-    def _follow(self, parts: Sequence[_Part], clock: _Clock) -> None:
-        """After the commit: acknowledge, then write what is owed to other tables."""
-        for part in parts:
-            part.replica.acknowledge()
-        self._step(BatchStep.ACKNOWLEDGE, clock)
-        self._bookkeeping.settle({part.replica.log_id: part.moved.to for part in parts})
-        for part in parts:
-            with part.owning():
-                part.replica.follow()
-        self._step(BatchStep.LEDGER, clock)
-        self._positions.run_hooks()
-        self._bookkeeping.run_hooks()
 
     def _step(self, step: BatchStep, clock: _Clock) -> None:
         clock.lap(step)
@@ -196,13 +183,13 @@ class _Part:
     def begin(self, lost: LogtwinError | None) -> None:
         if lost is not None:
             raise lost
-        if isinstance(self.replica.decide(one_batch(split.batch for split in self.splits)), Replay):
-            self.outcome = self.replica.acknowledge_again()
+        if isinstance(decide(self.replica.position(), one_batch(split.batch for split in self.splits)), Replay):
+            self.outcome = self.replica.stays()
 
     def prove(self) -> None:
         self.proven = self.replica.proven(self.reports)
         if self.proven is None:
-            self.outcome = self.replica.acknowledge_again()
+            self.outcome = self.replica.stays()
         else:
             self.move = self.replica.move(self.proven)
 
@@ -233,21 +220,31 @@ def _open(parts: Iterable[_Part]) -> list[_Part]:
     return [part for part in parts if part.outcome is None]
 
 
+def _replayed(parts: Iterable[_Part]) -> list[_Part]:
+    return [part for part in parts if isinstance(part.outcome, BatchResult)]
+
+
 @contextmanager
 def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Part]]:
-    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked separately."""
-    turns = [part.replica.reading() for part in parts]
-    for part, failure in zip(parts, entered(turns, within_s), strict=True):
-        part.outcome = None if failure is None else of_log(failure, part.log_id)
-    inside = [(part, turn) for part, turn in zip(parts, turns, strict=True) if part.outcome is None]
+    """Hold the turns to read of `parts`, and yield those that got one. Each master is asked once, for all its logs."""
+    by_session: dict[Session, list[_Part]] = {}
+    for part in parts:
+        by_session.setdefault(part.replica.session, []).append(part)
+    turns = [session.reading() for session in by_session]
+    inside = []
+    for of_session, turn, failure in zip(by_session.values(), turns, entered(turns, within_s), strict=True):
+        for part in of_session:
+            part.outcome = None if failure is None else of_log(failure, part.log_id)
+        if failure is None:
+            inside.append((of_session, turn))
     try:
-        yield [part for part, _ in inside]
+        yield _open(parts)
     except BaseException as error:
         for _, turn in inside:
             leave(turn, error)
         raise
-    for part, turn in inside:
-        errors = (report.error for report in part.reports)
+    for of_session, turn in inside:
+        errors = (report.error for part in of_session for report in part.reports)
         leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
 
 

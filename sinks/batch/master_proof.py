@@ -4,7 +4,7 @@ This is done before the first acknowledgement of a run and of each connection: a
 its tail, may hold other bytes at the same offsets, or may be a different broker. Bytes that are read later are proven
 where they are read (`sinks/batch/tasks.py`).
 
-For most masters only the last record is compared. If that proves too little (`MasterLog.proves_all`), everything that
+For most masters only the last record is compared. If that proves too little (`Traits.proves_all`), everything that
 was replicated is: the master's bytes are read once, in order, and compared with the checksums of the ledger. So is what
 was replicated from a place on where the master's own log is in doubt.
 """
@@ -15,8 +15,8 @@ import hashlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 
-from sinks.batch.continuity import Link, written
-from sinks.books.ledger_row import LedgerRow
+from sinks.values.continuity import Link, written
+from sinks.values.ledger_row import LedgerRow
 from sources.bounds import check_within
 from sources.errors import BelowMinimum, Recreated, Rewritten, naming
 from sources.loss import Condition
@@ -41,8 +41,8 @@ def prove_master(
         bounds = master.bounds(position)
     with suppress(BelowMinimum):
         check_within(OffsetRange(position, position), bounds, log=master.log_id)
-        if master.proves_all or proven < position:
-            since = bounds.start if master.proves_all else proven
+        if master.traits.proves_all or proven < position:
+            since = bounds.start if master.traits.proves_all else proven
             rows = [row for row in ledger() if row.start >= bounds.start and row.end > since]
             _compare_all(master, position, rows)
         if link is not None:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered, one_batch, prove
 from sinks.batch.handshake import Replay, decide
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
-from sinks.books.incident import Action, Incident
-from sinks.books.ledger_row import STREAM, LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.state.holes import joined
 from sinks.state.log_state import LogState
+from sinks.values.continuity import Link
+from sinks.values.incident import Action, Incident
+from sinks.values.ledger_row import STREAM, LedgerRow
 from sources.epochs import Epochs
 from sources.loss import leaves_what_is_before
 from sources.offsets import Offset, OffsetRange

@@ -8,35 +8,33 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import cached_property
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.handshake import Append, Replay, decide
+from sinks.batch.landing import Landing, acknowledge
 from sinks.batch.master_proof import prove_master
 from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
 from sinks.batch.split_job import discard_files
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import LogWriter
-from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Incident
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
-from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import LogTable, Move, Positions
+from sinks.state.position import LogTable, Move
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
+from sinks.values.incident import Incident
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
-from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
-from sources.master import MasterLog, PlannedSplit, Session
+from sources.errors import LogtwinError, MasterError, ReplicaError, naming
+from sources.master import Committed, MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
@@ -61,31 +59,26 @@ class Replica:
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._master = master
-        self._session = session
+        self.session = session  # another one from when the replica went back
         self._writer = writer or this_writer()
-        path = log_table(master.log_id).path(self._warehouse)
-        self._table = LogTable(spark, path, master.log_id)
-        self._positions = Positions(KernelTable(spark, path))
-        self._bookkeeping = Bookkeeping(spark, self._warehouse)
-        self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
+        self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
 
-    def speak_through(self, session: Session) -> None:
-        """Acknowledge in another session from now on: the replica went back."""
-        self._session = session
+    @property
+    def master(self) -> MasterLog:
+        return self._master
+
+    @cached_property
+    def _landing(self) -> Landing:
+        """Made on first use: a group has its own, for all its logs."""
+        return Landing(self._spark, self._warehouse, log_table(self.log_id))
 
     def prove_master(self) -> None:
-        """See `sinks.batch.master_proof`. Makes the session give way: it connects. Once the replica is open."""
-        if self._opened().offset:
-            with self._session.reading():
-                self.prove_in_turn()
-
-    def prove_in_turn(self) -> None:
-        """The same for the session itself, whose turn it is to connect. From any thread."""
-        state = self._opened()
+        """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""
+        state = self.opened()
         if state.offset:
             master = self._master.continuing(state.known)
             prove_master(master, state.offset, state.link, lambda: self._ranges(state))
@@ -95,26 +88,19 @@ class Replica:
 
         Raises TakenOver, ReplicaError.
         """
-        mine = self._opened()
+        mine = self.opened()
         if incident.start != mine.offset:
             raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
         state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
-        held = self._table.read()
-        self._table.check(held, mine)
-        self._table.commit(held, state, lost=(incident.range,))
-        self._state = state
-        self._received = state.offset
-        self._bookkeeping.settle({self.log_id: state})
-        self.follow()
-        self._run_hooks()
+        self._landing.land_alone(self, Move(self._table, mine, state, lost=(incident.range,)))
 
     def report(self, incident: Incident) -> None:
         """Put on record what was found and is not passed. Raises ReplicaError."""
-        self._bookkeeping.report(self.log_id, self._opened().epoch, incident)
+        self._landing.books.report(self.log_id, self.opened().epoch, incident)
 
     def position(self) -> Offset | None:
         """Up to where this run has committed, or found committed when it opened."""
-        return self._opened().offset
+        return self.opened().offset
 
     @property
     def is_open(self) -> bool:
@@ -128,29 +114,16 @@ class Replica:
 
     def received(self) -> Offset | None:
         """Up to where the tasks have read and the coverage is proven; asked after `position`, never below that."""
-        self._opened()
+        self.opened()
         return self._received
 
     def newest_stored_us(self) -> int | None:
         """`LogState.newest_stored_us` of what is committed."""
-        return self._opened().newest_stored_us
-
-    def decide(self, batch: OffsetRange) -> Replay | Append:
-        """What of `batch` is new. Raises Gap, naming the log."""
-        with naming(self.log_id):
-            return decide(self._opened().offset, batch)
-
-    def lost_in(self, positions: Positions, on: Snapshot) -> TakenOver | None:
-        """That another run has the log, as far as that version of the table says."""
-        return positions.lost(on, self._table, self._opened())
-
-    def reading(self) -> AbstractContextManager[None]:
-        """The turn to read, `Session.reading`."""
-        return self._session.reading()
+        return self.opened().newest_stored_us
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
         """What a task needs to read and write a part of this log; its master has `patience_s`."""
-        mine = self._opened()
+        mine = self.opened()
         master = self._master.continuing(mine.known)
         return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
 
@@ -166,7 +139,7 @@ class Replica:
         """
         patience_s = doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
         slow = self._fruitless
-        with self._session.reading():
+        with self.session.reading():
             reports = [self._read(batch, patience_s)]
         try:
             proven = self.proven(reports)
@@ -174,16 +147,11 @@ class Replica:
             discard_files(self._warehouse, reports)
             raise
         if proven is None:
-            return self.acknowledge_again()
+            acknowledge([self])
+            return self.stays()
         self._fruitless = slow  # the time was right; whether that of a group is, it finds out
-        move, held = self.move(proven), self._table.read()
-        self._table.check(held, move.mine)
-        self._table.commit(held, move.to, move.files, move.lost)
-        self.moved(move)
-        self.acknowledge()
-        self._bookkeeping.settle({self.log_id: move.to})
-        self.follow()
-        self._run_hooks()
+        move = self.move(proven)
+        self._landing.land_alone(self, move)
         return proven.result(move.to)
 
     def _read(self, batch: OffsetRange, patience_s: float) -> SplitReport:
@@ -207,7 +175,7 @@ class Replica:
 
     def move(self, proven: ProvenBatch) -> Move:
         """What the commit of `proven` does to this log: files, position, and what is owed to other tables."""
-        mine, now_us = self._opened(), time.time_ns() // 1000
+        mine, now_us = self.opened(), time.time_ns() // 1000
         state = mine.moved_to(
             proven.range.end,
             first=proven.range.start,
@@ -225,19 +193,18 @@ class Replica:
         self._state = move.to
         self._received = move.to.offset
 
-    def acknowledge(self) -> None:
-        """Promise the master what is committed."""
-        mine = self._opened()
-        if mine.offset is not None:
-            self._session.acknowledge(mine.offset, mine.mark)
+    @property
+    def committed(self) -> Committed | None:
+        """What its master may be promised; None before anything is committed."""
+        mine = self.opened()
+        return None if mine.offset is None else Committed(mine.offset, mine.mark)
 
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
         self._keyed_state.follow()
 
-    def acknowledge_again(self) -> BatchResult:
-        """A replay: the promise may have been lost with the job that made it."""
-        self.acknowledge()
+    def stays(self) -> BatchResult:
+        """The result of a replay. It is acknowledged: the promise may have been lost with the job that made it."""
         at = self.position() or Offset(0)
         return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
 
@@ -245,17 +212,15 @@ class Replica:
         self._state = states[self.log_id]
         self._received = self._state.offset
 
-    def _run_hooks(self) -> None:
-        self._table.run_hooks()
-        self._bookkeeping.run_hooks()
-
     def _ranges(self, state: LogState) -> list[LedgerRow]:
         """What of the log the table has, in order, also what the newest commit still owes to the ledger."""
-        known = self._ledger.overlapping(OffsetRange(Offset(0), state.offset or Offset(0)))
+        ledger = LedgerRows(self._spark, self._warehouse, self.log_id)
+        known = ledger.overlapping(OffsetRange(Offset(0), state.offset or Offset(0)))
         owed = [row for row in state.ledger if not any(one.range.overlaps(row.range) for one in known)]
         return [*known, *owed]
 
-    def _opened(self) -> LogState:
+    def opened(self) -> LogState:
+        """`state`, once it is open. Raises ReplicaError before that."""
         if self._state is None:
             raise ReplicaError("the replica is not open", log=self.log_id, hint="Open it first (open_together).")
         return self._state
@@ -271,11 +236,12 @@ def open_together(replicas: Sequence[Replica]) -> None:
     """
     first = replicas[0]
     ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
-    tables = [one._table for one in replicas]
-    positions, books = first._positions, first._bookkeeping
-    _refuse_repairs(tables, positions.found(tables))
+    tables = {one.log_id: one._table for one in replicas}
+    positions, books, logs = first._landing.positions, first._landing.books, [*tables]
+    on = positions.newest()
+    _refuse_repairs(tables, positions.found(on, logs))
     take = positions.held_by if first.is_open else positions.claim
-    states = take(tables, first._writer)
+    states = take(on, logs, first._writer)
     _refuse_repairs(tables, states)
     books.check(states)
     restored = books.settle(states)
@@ -283,10 +249,10 @@ def open_together(replicas: Sequence[Replica]) -> None:
         one._take(states)
     if restored:
         _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
-    first._run_hooks()
+    first._landing.run_hooks()
 
 
-def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> None:
+def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str | None) -> None:
     """Let fresh replicas, which have one table and are open, begin where it says, with the log that `identity` names
     (`Known`). It is a commit: whatever happens, no later start begins elsewhere. Raises TakenOver, ReplicaError.
     """
@@ -294,20 +260,19 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str) -> N
         return
     moves = []
     for one, start in starts:
-        mine = one._opened()
+        mine = one.opened()
         to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
         moves.append(Move(one._table, mine, to))
-    positions = starts[0][0]._positions
+    positions = starts[0][0]._landing.positions
     on = positions.newest()
-    for move in moves:
-        if (taken := positions.lost(on, move.log, move.mine)) is not None:
-            raise taken
-    for taken_over in positions.commit(on, moves).values():
-        raise taken_over
+    for taken in positions.lost(on, {move.log.log_id: move.mine for move in moves}).values():
+        raise taken
+    for taken in positions.commit(on, moves).values():
+        raise taken
     for (one, _), move in zip(starts, moves, strict=True):
         one.moved(move)
 
 
-def _refuse_repairs(tables: Sequence[LogTable], states: Mapping[LogId, LogState | None]) -> None:
-    for table in tables:
-        table.refuse_repair(states[table.log_id])
+def _refuse_repairs(tables: Mapping[LogId, LogTable], states: Mapping[LogId, LogState | None]) -> None:
+    for log_id, state in states.items():
+        tables[log_id].refuse_repair(state)

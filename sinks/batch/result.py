@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
-from sinks.books.incident import Incident
+from sinks.values.incident import Incident
 from sources.offsets import Offset, OffsetRange
 
 

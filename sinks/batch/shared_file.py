@@ -8,9 +8,10 @@ then go into the task's one file. A stretch that grows beyond HELD_BYTES gets a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
@@ -21,11 +22,27 @@ from sinks.batch.coverage import failure
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name, open_parquet
 from sinks.storage.errors import failed_by
-from sinks.tables import LOG_ID, TableSpec
-from sources.offsets import Offset
+from sinks.tables import LOG_ID, TableSpec, with_identities, with_identity
+from sources.offsets import LogId, Offset
 
 HELD_BYTES: Final = 16 * 1024 * 1024
 """The Arrow memory that a stretch may hold before it gets a file of its own."""
+
+
+@dataclass(slots=True)
+class HeldRows:
+    """Rows of one log, still without its identity, that wait in memory; `bytes` is what they take there."""
+
+    log_id: LogId
+    epoch: int
+    records: list[pa.RecordBatch] = field(default_factory=list)
+    count: int = 0
+    bytes: int = 0
+
+    def add(self, records: pa.RecordBatch) -> None:
+        self.records.append(records)
+        self.count += records.num_rows
+        self.bytes += records.nbytes
 
 
 class SharedFile:
@@ -40,7 +57,7 @@ class SharedFile:
         self._writer: FileWriter | None = None
         self._file: Future[DataFile | None] = Future()
         self._lock = threading.Lock()
-        self._waiting: list[pa.RecordBatch] = []
+        self._waiting: list[HeldRows] = []
         self._waiting_bytes = 0
         self._rows = 0
 
@@ -50,17 +67,17 @@ class SharedFile:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._files.__exit__(kind, error, at)
 
-    def add(self, rows: Sequence[pa.RecordBatch], first: Offset) -> Future[DataFile | None]:
-        """Append all of `rows`, from any thread. The result is the file, which all callers share; `finish` sets it.
+    def add(self, held: HeldRows, first: Offset) -> Future[DataFile | None]:
+        """Append all rows of `held`, from any thread. The result is the file, which all share; `finish` sets it.
 
         `first` is the offset in the file's name, if these are its first rows.
         """
         with self._lock:
             if self._writer is None:
                 self._writer = self._files.enter_context(FileWriter(self.table, self.folder, new_name(first)))
-            self._waiting += rows
-            self._waiting_bytes += sum(batch.nbytes for batch in rows)
-            self._rows += sum(batch.num_rows for batch in rows)
+            self._waiting.append(held)
+            self._waiting_bytes += held.bytes
+            self._rows += held.count
             if self._waiting_bytes > HELD_BYTES:
                 self._write(self._writer)
         return self._file
@@ -77,9 +94,12 @@ class SharedFile:
     def _write(self, writer: FileWriter) -> None:
         """Write the waiting rows as one row group: one for each log would cost more than the rows."""
         if self._waiting:
-            (whole,) = pa.Table.from_batches(self._waiting).combine_chunks().to_batches()
+            records = [batch for held in self._waiting for batch in held.records]
+            (whole,) = pa.Table.from_batches(records).combine_chunks().to_batches()
+            owners = [(held.log_id, held.epoch) for held in self._waiting]
+            counts = [held.count for held in self._waiting]
             self._waiting, self._waiting_bytes = [], 0
-            writer.write(whole)
+            writer.write(with_identities(self.table, owners, counts, whole))
 
 
 def without(table: TableSpec, warehouse: str, file: DataFile, logs: Collection[str]) -> DataFile:
@@ -109,29 +129,29 @@ class StretchFile:
     """
 
     def __init__(
-        self, shared: SharedFile, start: Offset, files: ExitStack, room: threading.Semaphore, *, large: bool
-    ) -> None:
+        self, shared: SharedFile, rows: HeldRows, start: Offset, files: ExitStack, room: threading.Semaphore, *,
+        large: bool,
+    ) -> None:  # fmt: skip
+        """`rows` says whose rows come; it holds none yet."""
         self.table = shared.table
         self._shared = shared
         self._start = start
         self._files = files
         self._room = room
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
+        self._held = rows
         self._is_large = large
         self._rows = 0
         self._own: FileWriter | None = None
         self._finishing: Future[DataFile] | None = None
 
-    def write(self, rows: pa.RecordBatch) -> None:
-        """Append `rows`, of the table's schema. Raises the error of an earlier write that failed in the background."""
-        self._rows += rows.num_rows
+    def write(self, records: pa.RecordBatch) -> None:
+        """Append `records` of the log. Raises the error of an earlier write that failed in the background."""
+        self._rows += records.num_rows
         if self._own is not None:
-            self._own.write(rows)
-        elif rows.num_rows:
-            self._held.append(rows)
-            self._held_bytes += rows.nbytes
-            if self._is_large or self._held_bytes > HELD_BYTES:
+            self._own.write(self._identified(records))
+        elif records.num_rows:
+            self._held.add(records)
+            if self._is_large or self._held.bytes > HELD_BYTES:
                 self._spill()
 
     def end(self) -> None:
@@ -149,8 +169,9 @@ class StretchFile:
             file = self._finishing.result()
             _check_records(file, self._rows, self._start)
             done.set_result(file)
-        elif self._held:
-            return self._shared.add(self._held, self._start)
+        elif self._held.count:
+            held, self._held = self._held, HeldRows(self._held.log_id, self._held.epoch)
+            return self._shared.add(held, self._start)
         else:
             done.set_result(None)
         return done
@@ -158,9 +179,12 @@ class StretchFile:
     def _spill(self) -> None:
         file = FileWriter(self.table, self._shared.folder, new_name(self._start), self._room)
         self._own = self._files.enter_context(file)
-        for rows in self._held:
-            self._own.write(rows)
-        self._held = []
+        held, self._held.records = self._held.records, []
+        for records in held:
+            self._own.write(self._identified(records))
+
+    def _identified(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        return with_identity(self.table, self._held.log_id, self._held.epoch, records)
 
 
 def _check_records(file: DataFile, rows: int, start: Offset) -> None:

@@ -16,17 +16,15 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Final
 
-import pyarrow as pa
-
-from sinks.batch.continuity import Link, written
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
-from sinks.batch.shared_file import HELD_BYTES, SharedFile, StretchFile
+from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
-from sinks.tables import QUARANTINE, with_identity
+from sinks.tables import QUARANTINE
+from sinks.values.continuity import Link, written
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import condition_of
@@ -62,7 +60,7 @@ class SplitFiles:
         self._shared = shared
         size_bytes = master.size_bytes(owned)
         self._is_large = (size_bytes or 0) > HELD_BYTES
-        most_bytes = master.split_bytes if master.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
+        most_bytes = master.split_bytes if master.traits.cuts_batches else master.split_bytes // FILES_OF_A_SPLIT
         is_one_file = (size_bytes or owned.size) <= longest(most_bytes)
         self._file_bytes = longest(most_bytes) if is_one_file else most_bytes  # offsets may count records, not bytes
         self._last_file = owned.end if is_one_file else Offset(owned.end - self._file_bytes // LAST_FILE_SHARE)
@@ -112,9 +110,10 @@ class SplitFiles:
             self._end_stretch()
         if self._stretch is None:
             start = chunk.covered.start
-            file = StretchFile(self._shared, start, self._files, self._room, large=self._is_large)
+            rows = HeldRows(self._log_id, self._epoch)
+            file = StretchFile(self._shared, rows, start, self._files, self._room, large=self._is_large)
             self._stretch = _Stretch(start, file, self._master)
-        self._stretch.add(chunk, with_identity(self._shared.table, self._log_id, self._epoch, chunk.records))
+        self._stretch.add(chunk)
 
     def _add_damage(self, damage: Damage) -> None:
         condition = condition_of(damage.error)
@@ -145,7 +144,7 @@ class _Stretch:
 
     def __init__(self, start: Offset, file: StretchFile, master: MasterLog) -> None:
         self._lengths = master.lengths
-        self._are_joined = not master.has_free_offsets
+        self._are_joined = not master.traits.has_free_offsets
         self.bytes = 0
         self.start = start
         self.file = file
@@ -159,11 +158,11 @@ class _Stretch:
         self._times = ColumnRange()
         self._stored_at = file.table.stored_at
 
-    def add(self, chunk: Chunk, rows: pa.RecordBatch) -> None:
+    def add(self, chunk: Chunk) -> None:
         self._check(chunk)
         lengths = self._lengths(chunk.records)
         self._check_bytes(chunk, int(lengths.sum()))
-        self.file.write(rows)
+        self.file.write(chunk.records)
         self._digest.update(chunk.raw)
         self.bytes += len(chunk.raw)
         self._records += chunk.records.num_rows

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyspark.sql import SparkSession
 
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import SplitWriter
+from sinks.batch.tasks import write_splits
 from sinks.delta.files import discard
 from sinks.delta.spark_jobs import JobFacts, run_shares
 from sinks.tables import QUARANTINE, log_table
@@ -21,16 +22,20 @@ TASK_BYTES: Final = longest(256 * 1024 * 1024)
 """What a task reads at most of several splits; a single one may be longer."""
 
 
-def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], write: SplitWriter) -> list[SplitReport]:
-    """`write` for each of `splits`. Raises what Spark says where it ends the job."""
+def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mapping[str, LogWriter]) -> list[SplitReport]:
+    """Read and write `splits`, each by that of `logs` that has its id. Raises what Spark says where it ends the job.
+
+    A task is sent what it needs for its own splits, not for those of others.
+    """
     facts = JobFacts(
         problem="the Spark job that writes the batch failed",
-        log=", ".join(write.logs),
+        log=", ".join(logs),
         hint="Nothing was committed; the batch is done again at the next start.",
     )
-    sized = [(split, write.logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
+    sized = [(split, logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
     shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
-    return run_shares(spark, write, shares, facts)
+    given = [[(split, logs[split.log_id]) for split in share] for share in shares]
+    return run_shares(spark, write_splits, given, facts)
 
 
 def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:

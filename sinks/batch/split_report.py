@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered
 from sinks.delta.data_file import DataFile
+from sinks.values.continuity import Link
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import Condition

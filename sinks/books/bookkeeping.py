@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 
 from sinks.books.epochs import EpochsTable
-from sinks.books.incident import Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
 from sinks.state.log_state import LogState
 from sinks.tables import EPOCHS, LEDGER, QUARANTINE
+from sinks.values.incident import Incident
 from sources.offsets import LogId, Offset, Position
 
 

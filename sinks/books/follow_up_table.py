@@ -2,7 +2,9 @@
 
 They also follow the acknowledgement, because producers wait for data and not for bookkeeping. What a commit owes to
 such a table is in the commit's domain metadata (`sinks.state.log_state.LogState`), from which the next start can write
-it. An append is idempotent by a transaction version, which grows with every commit that owes something.
+it. An append is idempotent by the version of an application, which grows with every commit that owes something. It is
+the text of a domain with the application's name: to find conflicts Kernel compares any number of domains, but only one
+application's transaction.
 
 A commit that is refused may have landed all the same, and an append that finds its version there cannot tell whether it
 wrote that itself. So files that were written for an append stay, whatever became of it: what no commit names is left to
@@ -32,57 +34,56 @@ class FollowingTable:
         self.path = path
         self._spec = spec
         self._table = KernelTable(spark, path)
-        self._chain: OwnChain[str, int | None] = OwnChain()
+        self._chain: OwnChain[str, int] = OwnChain()
 
     def ensure(self) -> None:
         """Create the table unless it is there. Raises ConfigurationError if it is not ours."""
         ensure_table(self._table, self._spec)
 
     def versions(self, apps: Iterable[str]) -> dict[str, int]:
-        """The transaction version of each of `apps` in this table, 0 before its first row. Raises ReplicaError."""
-        snapshot = self._table.existing()
-        return {app: self._version_on(snapshot, app) or 0 for app in apps}
+        """The version of each of `apps` in this table, 0 before its first row. Raises ReplicaError."""
+        return self._versions_on(self._table.existing(), apps)
 
     def append(self, app_id: str, version: int, files: Callable[[], Sequence[DataFile]]) -> bool:
-        """Add what `files` returns in one commit with `app_id`'s transaction `version`, unless it is that far already.
+        """`append_each` for one application: add what `files` returns in one commit that brings it to `version`.
 
-        `files` is called once at most, and only if needed. Returns whether this call added them; False also where its
-        own commit landed unheard. Raises ReplicaError.
+        Returns whether this call added them; False also where its own commit landed unheard. Raises ReplicaError.
         """
-        found: Sequence[DataFile] | None = None
-        for attempt in retrying(self.failure):
-            with attempt:
-                snapshot = self._table.existing(to_commit=True)
-                if (snapshot.transaction_version(app_id) or 0) >= version:
-                    return False
-                found = files() if found is None else found
-                self._table.commit(snapshot, found, transaction=(app_id, version))
-        return True
+        return bool(self.append_each({app_id: version}, lambda _: files()))
 
     def append_each(self, owed: Mapping[str, int], files: Callable[[Collection[str]], Sequence[DataFile]]) -> set[str]:
         """Add in one commit what `files` returns for the applications in `owed` that are not at their version yet.
 
-        Returns these applications, without those of a commit that landed unheard. A domain of each is written, too: to
-        find conflicts Kernel compares only one application of a commit, but any number of domains. Raises ReplicaError.
+        `files` is called only if needed, and again only where others have changed what is needed. Returns these
+        applications, without those of a commit that landed unheard. Raises ReplicaError.
         """
         found: Sequence[DataFile] = ()
         wanted = asked = set[str]()
         for attempt in retrying(self.failure):
             with attempt:
                 snapshot = self._table.existing(to_commit=True)
-                wanted = {app for app, version in owed.items() if (self._version_on(snapshot, app) or 0) < version}
+                there = self._versions_on(snapshot, owed)
+                wanted = {app for app, version in owed.items() if there[app] < version}
                 if not wanted:
                     break
                 if wanted != asked:
                     found, asked = files(wanted), wanted
                 versions = {app: owed[app] for app in wanted}
                 domains = {app: str(version) for app, version in versions.items()}
-                version = self._table.commit(snapshot, found, transactions=versions, domains=domains)
+                version = self._table.commit(snapshot, found, domains=domains)
                 self._chain.committed(snapshot.version, version, versions)
         return wanted
 
-    def _version_on(self, snapshot: Snapshot, app: str) -> int | None:
-        return self._chain.value(snapshot.version, app, lambda: snapshot.transaction_version(app))
+    def _versions_on(self, snapshot: Snapshot, apps: Iterable[str]) -> dict[str, int]:
+        """By metadata; what has none may have a transaction, as older versions wrote it."""
+
+        def ask(unknown: Sequence[str]) -> dict[str, int]:
+            said = snapshot.domains()
+            found = {app: int(said[app]) for app in unknown if app in said}
+            others = self._table.transaction_versions(snapshot, [app for app in unknown if app not in found])
+            return found | {app: version or 0 for app, version in others.items()}
+
+        return self._chain.values(snapshot.version, apps, ask)
 
     def failure(self, found: object) -> ReplicaError:
         """The error that says that nothing can be written, because of what was `found`."""

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
-from sinks.books.ledger_row import BACKFILL, LedgerEntry, LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sinks.values.ledger_row import BACKFILL, LedgerEntry, LedgerRow
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Position
 

@@ -16,19 +16,19 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable, Overlap
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import RowSelection, TakingOut, rows_of
+from sinks.state.rewrite import RowSelection, TakingOut, rows_of
 from sinks.tables import LEDGER, LOG_ID, in_numbers
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
-from sources.master import TIMESTAMP
 from sources.offsets import LogId, OffsetRange
+from sources.records import TIMESTAMP
 
 _SCHEMA = LEDGER.schema.remove_metadata()
 _IN_NUMBERS = in_numbers(_SCHEMA)

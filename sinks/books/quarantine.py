@@ -7,18 +7,19 @@ metadata; after the commit they are added to the table (`sinks/books/follow_up_t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.split_report import Damaged
 from sinks.books.follow_up_table import FollowingTable
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.storage.place import placed
 from sinks.tables import QUARANTINE
 from sources.errors import LogtwinError
-from sources.offsets import LogId, Offset, Position
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _SCHEMA = QUARANTINE.schema.remove_metadata()
 
@@ -28,7 +29,18 @@ def cause_of(error: LogtwinError) -> str:
     return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
 
 
-def quarantine_row(log_id: LogId, epoch: int, piece: Damaged, raw: memoryview) -> pa.RecordBatch:
+class Piece(Protocol):
+    """A piece of damage, as a task reports it."""
+
+    @property
+    def range(self) -> OffsetRange: ...
+    @property
+    def condition(self) -> Condition: ...
+    @property
+    def cause(self) -> str: ...
+
+
+def quarantine_row(log_id: LogId, epoch: int, piece: Piece, raw: memoryview) -> pa.RecordBatch:
     """One piece of damage and its bytes as a row of the table."""
     row = {
         "log_id": str(log_id),

@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -42,6 +42,7 @@ _READ: Final = [
 _RESTORE: Final = "Restore the file from a backup of the folder, or from storage versioning."
 _ATTEMPTS: Final = 3
 """A clean-up of the log may remove files between the listing and the reading."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,21 +167,34 @@ def newest(path: str, known: LoggedVersion | None = None) -> LoggedVersion | Non
 
     Raises ReplicaError, ConfigurationError, StorageUnreachable.
     """
-    for attempt in range(_ATTEMPTS):
+    found = _reading(path, lambda filesystem, folder: _newest(filesystem, folder, known))
+    if found is not None:
+        _check(path, found)
+    return found
+
+
+def transactions_at(path: str, version: int) -> dict[str, int]:
+    """The last transaction version of every application at a `version` of the table at `path`, by application.
+
+    Raises as `newest` does.
+    """
+    return _reading(path, lambda filesystem, folder: _transactions(filesystem, folder, version))
+
+
+def _reading(path: str, read: Callable[[pafs.FileSystem, str], _T]) -> _T:
+    """What `read` finds in the Delta log of the table at `path`. Raises ReplicaError, naming the table."""
+    left = _ATTEMPTS
+    while True:
+        left -= 1
         try:
-            found = _newest(*open_folder(f"{path.rstrip('/')}/_delta_log"), known)
+            return read(*open_folder(f"{path.rstrip('/')}/_delta_log"))
         except FileNotFoundError as error:
-            if attempt == _ATTEMPTS - 1:
+            if not left:
                 raise _unread(path, error) from error
         except OSError as error:
             raise _unread(path, error) from error
         except (pa.ArrowException, ValueError, KeyError, TypeError) as error:
             raise _unread(path, error, _RESTORE) from error
-        else:
-            if found is not None:
-                _check(path, found)
-            return found
-    return None
 
 
 def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | None) -> LoggedVersion | None:
@@ -213,6 +227,19 @@ def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | Non
     return found
 
 
+def _transactions(filesystem: pafs.FileSystem, folder: str, version: int) -> dict[str, int]:
+    names = [one.base_name for one in filesystem.get_file_info(pafs.FileSelector(folder))]
+    checkpoint, parts = _newest_checkpoint(name for name in names if name[:20] <= f"{version:020}")
+    missing = {f"{number:020}.json" for number in range(checkpoint + 1, version + 1)}.difference(names)
+    if missing:
+        raise ValueError(f"{min(missing)} is missing below {version}")
+    log = _LogFiles(filesystem, folder)
+    found = {txn["appId"]: txn["version"] for txn in log.transactions_of(parts)}
+    for number in range(checkpoint + 1, version + 1):
+        found |= {txn["appId"]: txn["version"] for one in log.commit(number) if (txn := one.get("txn"))}
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _LogFiles:
     """The files of a ``_delta_log``. Every method raises OSError, and ValueError for what is damaged."""
@@ -232,6 +259,13 @@ class _LogFiles:
             file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
             for batch in file.iter_batches(columns=_READ):
                 yield from batch.to_pylist()
+
+    def transactions_of(self, parts: Sequence[str]) -> Iterator[Action]:
+        """The `txn` actions of a checkpoint."""
+        for part in parts:
+            file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
+            for batch in file.iter_batches(columns=["txn"]):
+                yield from batch.column("txn").drop_null().to_pylist()
 
     def checksum(self, version: int, commit: Sequence[Action]) -> Mapping[str, Any]:
         """What the checksum of a version with that commit says, nothing if it is not of that."""

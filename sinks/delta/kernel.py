@@ -21,11 +21,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache, reduce
+from functools import cached_property, lru_cache, reduce
 from types import MappingProxyType
 from typing import Any
 
@@ -38,7 +38,7 @@ from pyspark.sql.types import StructType
 from sinks.delta.actions import Action, Partition, appended, exchanged
 from sinks.delta.conditional_commits import conditional_committer
 from sinks.delta.data_file import DataFile
-from sinks.delta.delta_log import StoredFile
+from sinks.delta.delta_log import StoredFile, transactions_at
 from sinks.delta.java_names import java_names
 from sinks.delta.log_checks import ENGINE, engine_info
 from sinks.delta.version_files import VersionFiles
@@ -70,6 +70,8 @@ _CHECKPOINT = "CHECKPOINT"
 _CHECKSUM = "CHECKSUM_SIMPLE"
 _CHECKSUM_OF_ALL = "CHECKSUM_FULL"
 _LISTED_EVERY = 100
+_ASKED_ONE_BY_ONE = 8
+_CHECKED_DOMAINS = 100
 _TRUSTED_S = 60.0
 _LOOKED_AT_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
@@ -88,24 +90,32 @@ class Overlap:
     end_column: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """One version of a table, as the JVM holds it."""
 
     version: int
     java: Any
-    engine: Any
+    session: _OfSession
+
+    @property
+    def engine(self) -> Any:
+        return self.session.engine
 
     def domain(self, name: str) -> str | None:
         """The metadata kept under `name`, as it was written."""
         found = self.java.getDomainMetadata(name)
         return str(found.get()) if found.isPresent() else None
 
-    def domains(self) -> dict[str, str]:
+    def domains(self) -> Mapping[str, str]:
         """The metadata of every domain, by its name."""
-        # Kernel's own map: its public API wants to know the names
-        found = self.java.getActiveDomainMetadataMap()
-        return {str(name): str(found.get(name).getConfiguration()) for name in _each(found.keySet().iterator())}
+        return self._domains
+
+    @cached_property
+    def _domains(self) -> Mapping[str, str]:
+        """Kernel's own map, in one text: its public API wants to know the names, and takes a call for each."""
+        found = json.loads(str(self.session.mapper.writeValueAsString(self.java.getActiveDomainMetadataMap())))
+        return {name: said["configuration"] for name, said in found.items()}
 
     def transaction_version(self, app_id: str) -> int | None:
         """The last transaction version of an application."""
@@ -155,6 +165,8 @@ class _OfSession:
     engine: Any
     mapper: Any
     list_class: Any
+    map_class: Any
+    each_class: Any
 
 
 @lru_cache(maxsize=1)
@@ -164,7 +176,19 @@ def _of_session(context: SparkContext) -> _OfSession:
         names.io.delta.kernel.defaults.engine.DefaultEngine.create(context._jsc.hadoopConfiguration()),
         names.com.fasterxml.jackson.databind.ObjectMapper(),
         names.java.lang.Class.forName("java.util.ArrayList"),
+        names.java.lang.Class.forName("java.util.LinkedHashMap"),
+        names.java.lang.Class.forName("java.util.function.BiConsumer"),
     )
+
+
+@lru_cache(maxsize=1)
+def _adding(context: SparkContext) -> Any:
+    """The method of a transaction that adds a domain's metadata, as a value of the JVM."""
+    names = java_names(context)
+    invoke, loader = names.java.lang.invoke, _of_session(context).engine.getClass().getClassLoader()
+    kind = invoke.MethodType.fromMethodDescriptorString("(Ljava/lang/String;Ljava/lang/String;)V", loader)
+    of = loader.loadClass("io.delta.kernel.Transaction")
+    return invoke.MethodHandles.publicLookup().findVirtual(of, "addDomainMetadata", kind)
 
 
 class KernelTable:
@@ -178,12 +202,13 @@ class KernelTable:
         self.path = path
         names, java = java_names(spark), _of_session(spark.sparkContext)
         self._kernel, self._java = names.io.delta.kernel, names.java
-        self._engine, self._mapper, self._list_class = java.engine, java.mapper, java.list_class
+        self._session, self._engine, self._mapper = java, java.engine, java.mapper
         self._versions = VersionFiles(spark, path)
         self._context = spark.sparkContext
         self._committer = conditional_committer(self._context, path)
         self._hooks: list[Any] = []
         self._own: _OwnCommit | None = None
+        self._domains = 0  # about as many as its newest commit has
         self._checksum_again_at_s = 0.0
 
     def snapshot(self, *, to_commit: bool = False) -> Snapshot | None:
@@ -202,14 +227,14 @@ class KernelTable:
                 if _java_class(error) == _NOT_FOUND:
                     return None
                 raise
-            return Snapshot(java.getVersion(), java, self._engine)
+            return Snapshot(java.getVersion(), java, self._session)
 
     def snapshot_at(self, version: int) -> Snapshot:
         """A version from `oldest_version` to the newest."""
         with self._translated():
             builder = self._kernel.TableManager.loadSnapshot(self.path).atVersion(version)
             java = self._with_committer(builder).build(self._engine)
-            return Snapshot(version, java, self._engine)
+            return Snapshot(version, java, self._session)
 
     def oldest_version(self, on: Snapshot) -> int:
         """The first version that the Delta log still has all of."""
@@ -273,12 +298,24 @@ class KernelTable:
             # Kernel's public API takes one application a commit
             actions = appended(files, transactions or {})
             java = self._update(on, actions, domains or {}, transaction).build(self._engine)
-            for name, text in (domains or {}).items():
-                if text is None:
-                    java.removeDomainMetadata(name)
-                else:
-                    java.addDomainMetadata(name, text)
+            self._add_domains(java, domains or {})
             return self._commit(java, actions)
+
+    def transaction_versions(self, on: Snapshot, apps: Collection[str]) -> dict[str, int | None]:
+        """The last transaction version of each of `apps` at version `on`.
+
+        Kernel reads the Delta log for each that it is asked for. So many are read by ourselves, all at once, unless
+        the log is in a form that only Kernel knows. Raises ReplicaError.
+        """
+        if len(apps) > _ASKED_ONE_BY_ONE:
+            try:
+                found = transactions_at(self.path, on.version)
+            except ReplicaError as error:
+                _log.info("%s: %s; asking Kernel for %d applications, one by one", self.path, error, len(apps))
+            else:
+                return {app: found.get(app) for app in apps}
+        with self._translated():
+            return {app: on.transaction_version(app) for app in apps}
 
     def files(
         self, on: Snapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
@@ -322,8 +359,7 @@ class KernelTable:
             builder = self._update(on, actions, domains, transaction)
             is_alone = schema is not None or not over_appends
             java = (builder.withMaxRetries(0) if is_alone else builder).build(self._engine)
-            for name, text in domains.items():
-                java.addDomainMetadata(name, text)
+            self._add_domains(java, domains)
             return self._commit(java, actions)
 
     def _metadata(self, on: Snapshot, schema: StructType) -> Action:
@@ -371,6 +407,8 @@ class KernelTable:
                 if str(hook.getType()) == _CHECKSUM_OF_ALL and self._versions.are_remote:
                     self._own = None  # to be read anew, with its checksum
                     self._checksum_again_at_s = time.monotonic() + _TRUSTED_S
+                elif self._domains > _CHECKED_DOMAINS and str(hook.getType()) == _CHECKPOINT:
+                    self._own = None  # without a checksum it would read each version since an older checkpoint
             except (PySparkException, Py4JError) as error:
                 _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
 
@@ -382,9 +420,20 @@ class KernelTable:
         transaction: tuple[str, int] | None = None,
     ) -> Any:
         """The builder of a commit on `on` of these `actions`, beside those that Kernel makes of the rest."""
+        self._domains = max(int(on.java.getActiveDomainMetadataMap().size()), len(domains))
         count = len(actions) + len(domains) + (transaction is not None)
         builder = on.java.buildUpdateTableTransaction(engine_info(count), self._kernel.Operation.WRITE)
         return builder if transaction is None else builder.withTransactionId(*transaction)
+
+    def _add_domains(self, java: Any, domains: Mapping[str, str | None] | Mapping[str, str]) -> None:
+        """Add them to a transaction in one call of the gateway: one for each takes longer than all the rest."""
+        texts = {name: text for name, text in domains.items() if text is not None}
+        for name in domains.keys() - texts.keys():
+            java.removeDomainMetadata(name)
+        if texts:
+            add = _adding(self._context).bindTo(java)
+            as_each = self._java.lang.invoke.MethodHandleProxies.asInterfaceInstance(self._session.each_class, add)
+            self._mapper.readValue(json.dumps(texts), self._session.map_class).forEach(as_each)
 
     def _with_committer(self, builder: Any) -> Any:
         return builder if self._committer is None else builder.withCommitter(self._committer)
@@ -413,9 +462,15 @@ class KernelTable:
         Where each file is requests (five a checksum), no other is worth it, either; but once the one of all files is. A
         snapshot that was read with a checksum hands it on to those that are made of it in memory; one that has none
         reads every version since the last checkpoint, for each commit.
+
+        A checksum lists the metadata of all domains, and Kernel takes time by the square of their number: of a thousand
+        logs it would take longer than their commit. A table of so many has none.
         """
         found = {str(hook.getType()): hook for hook in _each(hooks.iterator())}
-        if _CHECKPOINT not in found:
+        if self._domains > _CHECKED_DOMAINS:
+            found.pop(_CHECKSUM, None)
+            found.pop(_CHECKSUM_OF_ALL, None)
+        elif _CHECKPOINT not in found:
             if self._versions.are_remote:
                 found.pop(_CHECKSUM, None)
             if not self._wants_checksum():
@@ -439,7 +494,7 @@ class KernelTable:
                 return None
             found.get().getActiveDomainMetadataMap()  # the next commit wants it; `maintain` may take files before
             now_s, looked_at_s = time.monotonic(), 0.0 if self._own is None else self._own.looked_at_s
-            return _OwnCommit(Snapshot(version, found.get(), self._engine), stamp, age, now_s, looked_at_s)
+            return _OwnCommit(Snapshot(version, found.get(), self._session), stamp, age, now_s, looked_at_s)
         except (PySparkException, Py4JError, OSError) as error:
             # %r: the text of a Java exception is a question to a JVM that may be gone
             _log.warning("%s: version %d cannot be noted as the newest: %r", self.path, version, error)
@@ -463,7 +518,7 @@ class KernelTable:
 
         They go over as one text: a call through the gateway takes 0.1 ms, and one action takes several.
         """
-        texts = self._mapper.readValue(json.dumps([json.dumps(action) for action in actions]), self._list_class)
+        texts = self._mapper.readValue(json.dumps([json.dumps(action) for action in actions]), self._session.list_class)
         vector = self._kernel.defaults.internal.data.vector.DefaultGenericVector
         column = vector.fromList(self._kernel.types.StringType.STRING, texts)
         schema, all_of_them = self._kernel.internal.actions.SingleAction.FULL_SCHEMA, self._java.util.Optional.empty()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from sinks.batch.continuity import Link
+from sinks.values.continuity import Link
 from sources.offsets import Offset, OffsetRange
 
 _Row = TypeVar("_Row")

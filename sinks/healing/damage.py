@@ -17,17 +17,17 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.healing.owners import offsets_of, others_in
-from sinks.healing.rewrite import RowSelection, rows_of
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import TakenOut, joined
+from sinks.state.owners import offsets_of, others_in
 from sinks.state.position import Held, LogTable
+from sinks.state.rewrite import RowSelection, rows_of
 from sinks.tables import LOG_ID, log_table
+from sinks.values.ledger_row import LedgerRow
 from sources.errors import RepairPending, ReplicaError, StorageUnreachable
 from sources.offsets import LogId, OffsetRange
 

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sinks.batch.continuity import Link, written
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.common_point import last_agreeing, last_equal, last_left
 from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.stored_log import StoredLog
+from sinks.values.continuity import Link, written
+from sinks.values.ledger_row import LedgerRow
 from sources.errors import CorruptRecord, ReplicaError
 from sources.loss import Condition
 from sources.master import MasterLog

@@ -20,19 +20,19 @@ from enum import Enum
 
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link
 from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_job import discard_files, discard_quarantined, run_splits
 from sinks.batch.split_report import SplitReport
-from sinks.batch.tasks import LogWriter, SplitWriter
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.neighbours import SOURCE_HINT
 from sinks.healing.owed import settle_holes
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, log_table
+from sinks.values.continuity import Link
+from sinks.values.ledger_row import BACKFILL, LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import CoverageError, LogtwinError
 from sources.master import MasterLog, PlannedSplit
@@ -100,10 +100,10 @@ class HoleFiller:
         where the hole does, Rewritten, and whatever reading raises; then nothing was committed.
         """
         hole = next(hole for hole in held.holes.ranges if batch.start in hole)
-        write = SplitWriter({str(self._log_id): LogWriter(source, held.epoch, batch.start, link, self._warehouse)})
+        writer = LogWriter(source, held.epoch, batch.start, link, self._warehouse)
         pieces = source.plan(batch, cores=self._spark.sparkContext.defaultParallelism)
         splits = [PlannedSplit(str(self._log_id), batch, piece) for piece in pieces]
-        reports = run_splits(self._spark, splits, write)
+        reports = run_splits(self._spark, splits, {str(self._log_id): writer})
         try:
             proven = self._prove(reports, batch, hole)
         except LogtwinError as error:

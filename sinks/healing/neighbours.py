@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sinks.batch.continuity import Link
 from sinks.proof.stored_log import StoredLog, StoredRecord
+from sinks.values.continuity import Link
 from sources.errors import Rewritten
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange

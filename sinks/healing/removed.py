@@ -13,7 +13,7 @@ from sinks.books.follow_up_table import FollowingTable
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, new_name
-from sinks.healing.rewrite import rows_of
+from sinks.state.rewrite import rows_of
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table, removed_table
 from sinks.warehouse import absolute

@@ -15,7 +15,6 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
@@ -29,6 +28,7 @@ from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer
 from sinks.state.position import Held, LogTable
 from sinks.tables import log_table
+from sinks.values.incident import State
 from sinks.warehouse import absolute
 from sources.errors import EpochsContradict, Recreated
 from sources.loss import Condition

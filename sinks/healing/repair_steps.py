@@ -20,7 +20,6 @@ logs.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -29,24 +28,24 @@ from typing import Final
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence
 from sinks.healing.owed import settle_holes
 from sinks.healing.removed import Removed
-from sinks.healing.rewrite import RowSelection
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined
-from sinks.state.log_state import LogState, PendingRepair, Writer
+from sinks.state.log_state import LogState, PendingRepair, Writer, new_id
 from sinks.state.position import Held, LogTable
+from sinks.state.rewrite import RowSelection
 from sinks.tables import LEDGER, log_table
+from sinks.values.continuity import Link
+from sinks.values.incident import Action, Incident, IncidentRow, State
+from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epochs, below
 from sources.loss import Condition, WayPast
 from sources.master import MasterLog
@@ -90,7 +89,9 @@ class RepairSteps:
         self._warehouse = warehouse
         self._log_id = master.log_id
         # a rule that does not compare all bytes may keep a last record that differs from the master's
-        self._keeps_link = (master.proves_all or not master.overrules) and not master.has_free_offsets
+        self._keeps_link = (
+            master.traits.proves_all or not master.traits.overrules
+        ) and not master.traits.has_free_offsets
         self._master = master
         self._writer = writer
         self._table = LogTable(spark, log_table(self._log_id).path(warehouse), self._log_id)
@@ -121,7 +122,7 @@ class RepairSteps:
         held, state = self._held()
         incident = _repaired(found.condition, found.out, found.cause)
         pending = PendingRepair(to=found.common, epoch=state.epoch + 1, found=incident)
-        self._table.mark(held, replace(state, repair=pending, commit=uuid.uuid4().hex))
+        self._table.mark(held, replace(state, repair=pending, commit=new_id()))
         self._on_step(RepairStep.MARK)
 
     def accept(self) -> None:
@@ -129,7 +130,7 @@ class RepairSteps:
         held, state = self._held()
         accepted = replace(state, identity=self._master.identity(), mark=None, epochs=())
         if (accepted.identity, accepted.epochs) != (state.identity, state.epochs):
-            self._table.mark(held, replace(accepted, commit=uuid.uuid4().hex))
+            self._table.mark(held, replace(accepted, commit=new_id()))
 
     def complete(self) -> None:
         """Complete the marked repair, from wherever it stopped."""
@@ -149,7 +150,7 @@ class RepairSteps:
         out = _span(damage.taken.ranges) if damage.taken.ranges else OffsetRange(at, at)
         found = _repaired(Condition.REPLICA_DAMAGED, out, "damaged rows were taken out")
         pending = PendingRepair(to=at, epoch=state.epoch, found=found, others=damage.others)
-        after = replace(state, repair=pending, commit=uuid.uuid4().hex)
+        after = replace(state, repair=pending, commit=new_id())
         taken = {self._table_of(one.log_id): one for one in damage.of_each}
         self._table.take_out(held, after, taken, damage.lost)
         self._on_step(RepairStep.CUT)
@@ -217,7 +218,7 @@ class RepairSteps:
             ledger=kept.rest,
             incidents=() if pending.found is None else (pending.found,),
             quarantined=(),
-            commit=uuid.uuid4().hex,
+            commit=new_id(),
         )
         lost = OffsetRange(kept.end, pending.to)
         self._table.cut(held, after, above, lambda holes: holes.below(pending.to).with_lost([lost]))
@@ -252,7 +253,7 @@ class RepairSteps:
         if pending.goes_back:
             self._end_incidents(pending)
         self._on_step(RepairStep.INCIDENTS)
-        self._table.mark(held, replace(state, repair=None, commit=uuid.uuid4().hex))
+        self._table.mark(held, replace(state, repair=None, commit=new_id()))
         self._on_step(RepairStep.FINISH)
         self._table.run_hooks()
         self._books.run_hooks()

@@ -44,7 +44,7 @@ class KeyedStateFollower:
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._log_id = master.log_id
-        self._keyed = master.keyed_state
+        self._keyed = master.traits.keyed_state
         self._is_ensured = False
 
     # These are made on first use: most logs make no map, and a job may have many logs.

@@ -17,12 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sinks.batch.continuity import written
 from sinks.proof.dropping import Dropping, side_by_side
 from sinks.proof.master_bytes import MasterBytes
 from sinks.proof.rows_in_order import RowsInOrder
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, DifferenceKind, Verdict
+from sinks.values.continuity import written
 from sources.errors import CorruptRecord
+from sources.master import Traits
 from sources.offsets import LogId, Offset, OffsetRange
 
 _NO_RECORD = b"\0"
@@ -36,7 +37,7 @@ class Format(Protocol):
     def log_id(self) -> LogId: ...
 
     @property
-    def has_free_offsets(self) -> bool: ...
+    def traits(self) -> Traits: ...
 
     def restore(self, records: pa.RecordBatch) -> bytes: ...
 
@@ -175,7 +176,7 @@ class _Comparison:
         Offsets without a record belong to the record behind them.
         """
         offsets = batch.column("offset").to_numpy()
-        if self._log.has_free_offsets:
+        if self._log.traits.has_free_offsets:
             is_rising = offsets[0] >= self._at and (offsets[:-1] < offsets[1:]).all()
             return np.concatenate(([self._at], offsets + 1)) if is_rising else None
         if batch.column("size").null_count:

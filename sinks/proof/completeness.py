@@ -25,8 +25,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.books.incident import IncidentRow, State
 from sinks.state.holes import Holes, joined
+from sinks.values.incident import IncidentRow, State
 from sources.epochs import Epochs
 from sources.errors import CoverageError
 from sources.loss import WayPast

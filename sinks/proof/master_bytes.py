@@ -35,7 +35,7 @@ class MasterBytes(Protocol):
 def master_bytes(master: MasterLog, wanted: OffsetRange, committed: Offset) -> Iterator[MasterBytes]:
     """Open the master's bytes in `wanted`. Reading them raises what `master.raw` raises."""
     if not master.log_id.counts_bytes:
-        dropping = Dropping(master, committed) if master.has_free_offsets else None
+        dropping = Dropping(master, committed) if master.traits.has_free_offsets else None
         yield RangedBytes(lambda part: master.raw(part, committed=committed), dropping)
         return
     with closing(master.raw(wanted, committed=committed)) as pieces:

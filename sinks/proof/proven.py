@@ -14,10 +14,10 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from sinks.batch.continuity import written
-from sinks.books.ledger_row import LedgerRow
 from sinks.proof.completeness import check_filled
 from sinks.state.holes import Holes, joined
+from sinks.values.continuity import written
+from sinks.values.ledger_row import LedgerRow
 from sources.errors import Divergent
 from sources.loss import Condition
 from sources.offsets import LogId, Offset

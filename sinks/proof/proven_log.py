@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
 from sinks.proof.proven import proven_ranges
@@ -18,6 +17,7 @@ from sinks.proof.stored import Part, parts, read
 from sinks.state.holes import Holes, joined
 from sinks.state.position import LogTable
 from sinks.tables import log_table
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
 from sources.epochs import Epochs
 from sources.errors import ConfigurationError, CoverageError

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link, written
-from sinks.books.ledger_row import REPAIR, LedgerRow
 from sinks.delta.kernel import KernelTable
 from sinks.proof.stored import Part, parts, read
 from sinks.tables import log_table
+from sinks.values.continuity import Link, written
+from sinks.values.ledger_row import REPAIR, LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import LogError, ReplicaError, StorageUnreachable
 from sources.master import MasterLog
@@ -40,12 +40,14 @@ class StoredLog:
         self._master = master
         self._stored_at = spec.stored_at
         # In a log with free offsets a record takes only its own offset.
-        self._placed_by = ("offset",) if master.has_free_offsets else ("offset", "size")
+        self._placed_by = ("offset",) if master.traits.has_free_offsets else ("offset", "size")
 
     def records(self, wanted: OffsetRange) -> Iterator[StoredRecord]:
         """The records that start in `wanted`, in order. Raises ReplicaError, CorruptRecord (of a damaged row)."""
         master = self._master
-        columns = dict.fromkeys((*self._placed_by, self._stored_at, *master.restored_from, *master.measured_by))
+        columns = dict.fromkeys(
+            (*self._placed_by, self._stored_at, *master.traits.restored_from, *master.traits.measured_by)
+        )
         files = self._parts(wanted)
         for piece in wanted.in_pieces(_AT_ONCE_BYTES):
             for batch in self._read(files, piece, tuple(columns)):
@@ -53,7 +55,7 @@ class StoredLog:
 
     def count(self, wanted: OffsetRange) -> tuple[int, int]:
         """The number of records that start in `wanted`, and of their bytes at the master. Raises ReplicaError."""
-        columns = tuple(dict.fromkeys(("offset", *self._master.measured_by)))
+        columns = tuple(dict.fromkeys(("offset", *self._master.traits.measured_by)))
         lengths = [self._master.lengths(batch) for batch in self._read(self._parts(wanted), wanted, columns)]
         return sum(map(len, lengths)), sum(int(part.sum()) for part in lengths)
 

@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.delta.file_statistics import holds_only, may_hold
 from sinks.delta.files import dataset_of
 from sinks.proof.completeness import COLUMNS
 from sinks.storage.errors import failed_by
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
 from sources.offsets import LogId, OffsetRange
 
@@ -38,7 +38,7 @@ _Told = tuple[str, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Owed:
-    """Rows that follow a commit of the log; they are in the ledger once `app_id`'s transaction is at `version`."""
+    """Rows that follow a commit of the log; they are in the ledger once `app_id` is at `version` there."""
 
     app_id: str
     version: int
@@ -79,7 +79,7 @@ def _of_log(
     try:
         if version is None:
             raise FileNotFoundError("there is no such table")
-        late = [one for one in owed if (version.transaction_version(one.app_id) or 0) < one.version]
+        late = [one for one in owed if _told(version, one.app_id) < one.version]
         return pa.concat_tables([*_rows(path, files, log_id), *(_table(one.rows) for one in late)])
     except (OSError, pa.ArrowException) as error:
         raise failed_by(error)(
@@ -88,6 +88,11 @@ def _of_log(
             found=error,
             hint="Check that the table's storage can be reached; a file that is gone has to be restored.",
         ) from error
+
+
+def _told(version: LoggedVersion, app_id: str) -> int:
+    """How far the ledger follows, as `FollowingTable` writes it."""
+    return int(version.domain(app_id) or version.transaction_version(app_id) or 0)
 
 
 def _rows(path: str, files: Sequence[_Told], log_id: LogId) -> list[pa.Table]:

@@ -1,24 +1,24 @@
 """The state of one log in its table, and the right to change it.
 
-The state is JSON in domain metadata of the table, and holds who writes it. Two invariants:
+The state is JSON in domain metadata of the table (`sinks/state/log_state.py`), and names who writes it. Two invariants:
 
     at most one writer changes a state       every job start claims: it commits its own `writer`. Whoever finds
                                              another writer there has lost it: the newest start owns it.
     a commit leads on from what was read     the transaction is built on the very snapshot that was checked, and every
-                                             commit rewrites the domain, so Kernel refuses whoever comes second.
+                                             commit of a log, and every claim, rewrites the domain that moves, so Kernel
+                                             refuses whoever comes second.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from sinks.delta.delta_log import Version
-from sinks.state.log_state import LogState, Writer
+from sinks.state.log_state import DOMAIN, RUN_DOMAIN, LogState, Writer, new_id, run_of
 from sources.errors import ReplicaError, TakenOver
 from sources.offsets import LogId, Offset, Position
 
@@ -27,35 +27,59 @@ TAKEN_OVER_HINT = (
     "start this one again only if it shall take the log back."
 )
 
-DOMAIN: Final = "logtwin."
-"""Before an id: the metadata with the state of what has that id."""
-
 
 def this_writer() -> Writer:
     """This process, as a writer that nobody was before: a run of its own."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return Writer(run=uuid.uuid4().hex, host=socket.gethostname(), pid=os.getpid(), since=since)
+    return Writer(run=new_id(), host=socket.gethostname(), pid=os.getpid(), since=since)
 
 
 T = TypeVar("T")
 
 
-def state_texts(domains: Mapping[str, str]) -> dict[LogId, str]:
-    """The states among the metadata of a table, as they were written, by what has them."""
-    found = {}
-    for name, text in domains.items():
+def logs_in(domains: Iterable[str]) -> list[LogId]:
+    """What has a state among the `domains` of a table."""
+    found = []
+    for name in domains:
         try:
-            found[LogId.parse(name.removeprefix(DOMAIN))] = text
+            found.append(LogId.parse(name.removeprefix(DOMAIN)))
         except ValueError:
-            continue  # of a log's holes, Delta's own, or of a later version
+            continue  # of a log's holes, of a run, Delta's own, or of a later version
     return found
+
+
+def ended_runs(domains: Mapping[str, str]) -> list[str]:
+    """The domains of runs that no state names any more."""
+    runs = {name for name in domains if name.startswith(RUN_DOMAIN)}
+    named = {run_of(domains[f"{DOMAIN}{log_id}"]) for log_id in logs_in(domains)} if runs else set()
+    return sorted(runs - {f"{RUN_DOMAIN}{run}" for run in named})
+
+
+def state_in(text_of: Callable[[str], str | None], log_id: LogId) -> LogState | None:
+    """What a version of the table says of the log, given the text of each domain.
+
+    Raises ReplicaError for what no one wrote.
+    """
+    try:
+        return LogState.of_domains(log_id, text_of)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(log_id, f"{DOMAIN}{log_id}") from error
 
 
 def state_at(version: Version, log_id: LogId) -> LogState | None:
     """What a version of the table says of the log. Raises ReplicaError where it contradicts itself."""
-    state = said_at(version, log_id, f"{DOMAIN}{log_id}", LogState.from_json)
-    epoch, offset = (0, None) if state is None else (state.epoch, state.offset)
-    transaction = version.transaction_version(Position(log_id, epoch, Offset(0)).app_id)
+    state = state_in(version.domain, log_id)
+    return checked(log_id, state, version.transaction_version(position_app(log_id, state)))
+
+
+def position_app(log_id: LogId, state: LogState | None) -> str:
+    """The application whose transaction version equals the offset of `state`."""
+    return Position(log_id, 0 if state is None else state.epoch, Offset(0)).app_id
+
+
+def checked(log_id: LogId, state: LogState | None, transaction: int | None) -> LogState | None:
+    """`state`, if its offset is that `transaction` version of the table. Raises ReplicaError."""
+    offset = None if state is None else state.offset
     if transaction != offset:
         raise contradiction(
             log_id,
@@ -72,8 +96,7 @@ def said_at(version: Version, log_id: LogId, domain: str, parse: Callable[[str],
     try:
         return None if text is None else parse(text)
     except (KeyError, TypeError, ValueError) as error:
-        problem = f"the domain metadata {domain} cannot be read"
-        raise contradiction(log_id, problem, "what this version writes", text) from error
+        raise _unreadable(log_id, domain) from error
 
 
 def taken_over(log_id: LogId, mine: Writer, found: LogState | None) -> TakenOver:
@@ -86,6 +109,10 @@ def taken_over(log_id: LogId, mine: Writer, found: LogState | None) -> TakenOver
         found=None if found is None else found.writer,
         hint=TAKEN_OVER_HINT,
     )
+
+
+def _unreadable(log_id: LogId, domain: str) -> ReplicaError:
+    return contradiction(log_id, f"the domain metadata {domain} cannot be read", "what this version writes", "other")
 
 
 def contradiction(log_id: LogId, problem: str, expected: str, found: object) -> ReplicaError:

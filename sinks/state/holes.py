@@ -19,8 +19,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import Field, PlainSerializer, PlainValidator
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.state.stored_json import StoredJson
+from sinks.values.ledger_row import LedgerRow
 from sources.offsets import LogId, Offset, OffsetRange
 
 HOLES_DOMAIN: Final = "logtwin.holes."

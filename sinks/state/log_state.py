@@ -1,43 +1,62 @@
 """What the log table says of one log: where it stands, who writes it, what its newest commit owes to other tables.
 
-JSON in the domain metadata ``logtwin.<log id>``, rewritten by every commit of that log (`sinks/state/position.py`):
+JSON in domain metadata of the table, apart by how often it changes. A key without a value is left out:
 
-    epoch, offset   the position; `offset` equals the transaction version of `Position.app_id`, written in the same
-                    commit. null before the first data
-    first           where the replica begins
-    writer          the run that owns the log: run id, host, process, since when
-    commit          a random id of the commit, by which its writer recognizes it
-    link            the last record below the position, by its checksum
-    identity, mark  what else its master is compared with (`sources.master.Known`): which log of that name this is, and
-                    in which of the master's histories the position lies. null for most kinds
-    epochs          for a group that elects its master: the epochs below the position (`sources/epochs.py`)
-    ledger, incidents, quarantined
-                    what the newest commit of data owes to other tables: rows, and files that are written
-    branched_at     where this epoch's history left the one before
-    repair          a repair that was begun: where it will go back to
+    logtwin.<log id>            what moves; every commit of that log rewrites it (`sinks/state/position.py`)
+        run                     the run that owns the log
+        commit                  a random id of the commit, by which its writer recognizes it
+        offset                  the position; equals the transaction version of `Position.app_id`, written in the same
+                                commit. None before the first data
+        link                    the last record below the position, by its checksum
+        mark                    in which of the master's histories the position lies (`sources.master.Known`)
+        ledger, incidents, quarantined
+                                what the newest commit of data owes to other tables: rows, and files that are written
+    logtwin.standing.<log id>   what seldom changes; absent as long as it has no value. A commit writes it when it does
+        epoch                   of the position
+        first                   where the replica begins
+        identity                which log of that name this is (`sources.master.Known`)
+        epochs                  for a group that elects its master: the epochs below the position (`sources/epochs.py`)
+        branched_at             where this epoch's history left the one before
+        repair                  a repair that was begun: where it will go back to
+    logtwin.run.<run>           who that run is: host, process, since when. One for all logs that the run has
+
+A table of an older version has all of it in ``logtwin.<log id>``, with the writer in place of the run. It is read as it
+is; the first claim takes it apart, before anything else is written.
+
+Whoever moves a log and whoever claims it rewrite one domain, ``logtwin.<log id>``, so Kernel refuses the second of the
+two: the owner cannot change between the snapshot that was checked and the commit. The other two domains need no
+conflict of their own: who writes them writes that one, too. Only the domain of a run has two writers: its own claims,
+and the claim that removes it because no log is the run's any more. Both write it, so that a run cannot lose its domain
+while it claims.
 
 Holes, the ranges below the position that the table lacks, have metadata of their own (`sinks/state/holes.py`).
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+import json
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, Final
 
-from pydantic import ConfigDict, with_config
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, with_config
 
-from sinks.batch.continuity import Link
-from sinks.books.incident import Incident
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.state.holes import TakenOut
 from sinks.state.stored_json import StoredJson
+from sinks.values.continuity import Link
+from sinks.values.incident import Incident
+from sinks.values.ledger_row import LedgerRow, from_values, values_of
 from sources.epochs import Epochs
 from sources.loss import Condition
 from sources.master import Known
-from sources.offsets import END, Offset, OffsetRange
+from sources.offsets import END, LogId, Offset, OffsetRange
+
+DOMAIN: Final = "logtwin."
+"""Before an id: the metadata with the state of what has that id."""
+STANDING_DOMAIN: Final = "logtwin.standing."
+RUN_DOMAIN: Final = "logtwin.run."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +70,11 @@ class Writer:
 
     def __str__(self) -> str:
         return f"run {self.run} (process {self.pid} on {self.host}, since {self.since})"
+
+    def domain(self) -> dict[str, str]:
+        """The metadata that says who the run is."""
+        who = {"host": self.host, "pid": self.pid, "since": self.since}
+        return {f"{RUN_DOMAIN}{self.run}": json.dumps(who, separators=(",", ":"))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +101,12 @@ class PendingRepair:
         return OffsetRange(self.to if self.found is None else min(self.found.start, self.to), END)
 
 
-@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """What the table says of one log; see the module's docstring."""
+    """What the table says of one log; see the module's docstring.
+
+    `is_in_one_piece` says that it was read from the form of older versions.
+    """
 
     writer: Writer
     commit: str
@@ -96,14 +122,55 @@ class LogState:
     quarantined: tuple[DataFile, ...] = ()
     branched_at: Offset | None = None
     repair: PendingRepair | None = None
+    is_in_one_piece: bool = field(default=False, compare=False)
 
-    def as_json(self) -> str:
-        return _STORED.text_of(self)
+    def domains(self, log_id: LogId, before: LogState | None) -> dict[str, str]:
+        """The metadata to write where the table says what stood `before`: None, or a fresh state, if it says nothing.
+
+        By domain, as JSON.
+        """
+        found = {f"{DOMAIN}{log_id}": _MOVING.text_of(_Moving.of(self))}
+        is_there = before is not None and bool(before.commit) and not before.is_in_one_piece
+        was = _Standing.of(before) if before is not None and is_there else _Standing()
+        if (standing := _Standing.of(self)) != was:
+            found[f"{STANDING_DOMAIN}{log_id}"] = _STANDING.text_of(standing)
+        if before is None or not is_there or before.writer != self.writer:
+            found |= self.writer.domain()
+        return found
 
     @classmethod
-    def from_json(cls, text: str) -> LogState:
-        """The inverse of `as_json`. Raises TypeError or ValueError for what it did not write."""
-        return _STORED.read(text)
+    def of_domains(cls, log_id: LogId, text_of: Callable[[str], str | None]) -> LogState | None:
+        """The inverse of `domains`, given the text of each domain; None where they say nothing of the log.
+
+        Raises KeyError, TypeError or ValueError for what no version wrote.
+        """
+        text = text_of(f"{DOMAIN}{log_id}")
+        if text is None:
+            return None
+        values = json.loads(text)
+        if "run" not in values:
+            return _in_one_piece(values)
+        moving = _MOVING.of(values)
+        standing = _Standing() if (rest := text_of(f"{STANDING_DOMAIN}{log_id}")) is None else _STANDING.read(rest)
+        run = text_of(f"{RUN_DOMAIN}{moving.run}")
+        if run is None:
+            raise ValueError(f"nothing says who the run {moving.run} is")
+        return cls(
+            writer=Writer(run=moving.run, **json.loads(run)),
+            commit=moving.commit,
+            epoch=standing.epoch,
+            offset=moving.offset,
+            first=standing.first,
+            link=moving.link,
+            identity=standing.identity,
+            mark=moving.mark,
+            epochs=standing.epochs,
+            ledger=moving.ledger,
+            incidents=moving.incidents,
+            quarantined=moving.quarantined,
+            branched_at=standing.branched_at,
+            repair=standing.repair,
+        )
 
     @classmethod
     def fresh(cls, writer: Writer) -> LogState:
@@ -125,7 +192,7 @@ class LogState:
         return max((at_us for at_us in stored if at_us is not None), default=None)
 
     def claimed_by(self, writer: Writer) -> LogState:
-        return replace(self, writer=writer, commit=uuid.uuid4().hex)
+        return replace(self, writer=writer, commit=new_id())
 
     def moved_to(
         self,
@@ -150,8 +217,103 @@ class LogState:
             epochs=self.epochs if epochs is None else epochs,
             incidents=tuple(incidents),
             quarantined=tuple(quarantined),
-            commit=uuid.uuid4().hex,
+            commit=new_id(),
         )
 
 
-_STORED: Final = StoredJson(LogState, always=("ledger",))
+def new_id() -> str:
+    """Of a commit or a run: 64 random bits, so that no two that may meet are alike."""
+    return os.urandom(8).hex()
+
+
+_Rows = Annotated[
+    tuple[LedgerRow, ...],
+    PlainSerializer(lambda rows: [values_of(row) for row in rows]),
+    BeforeValidator(lambda rows: [from_values(row) for row in rows]),
+]
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moving:
+    run: str
+    commit: str
+    offset: Offset | None = None
+    link: Link | None = None
+    mark: int | None = None
+    ledger: _Rows = ()
+    incidents: tuple[Incident, ...] = ()
+    quarantined: tuple[DataFile, ...] = ()
+
+    @classmethod
+    def of(cls, state: LogState) -> _Moving:
+        return cls(
+            run=state.writer.run,
+            commit=state.commit,
+            offset=state.offset,
+            link=state.link,
+            mark=state.mark,
+            ledger=state.ledger,
+            incidents=state.incidents,
+            quarantined=state.quarantined,
+        )
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    epoch: int = 0
+    first: Offset | None = None
+    identity: str | None = None
+    epochs: Epochs = ()
+    branched_at: Offset | None = None
+    repair: PendingRepair | None = None
+
+    @classmethod
+    def of(cls, state: LogState) -> _Standing:
+        return cls(
+            epoch=state.epoch,
+            first=state.first,
+            identity=state.identity,
+            epochs=state.epochs,
+            branched_at=state.branched_at,
+            repair=state.repair,
+        )
+
+
+@with_config(ConfigDict(extra="forbid"))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InOnePiece:
+    """What an older version wrote: the ledger's rows by key, and every key."""
+
+    writer: Writer
+    commit: str
+    ledger: tuple[LedgerRow, ...]
+    epoch: int = 0
+    offset: Offset | None = None
+    first: Offset | None = None
+    link: Link | None = None
+    identity: str | None = None
+    mark: int | None = None
+    epochs: Epochs = ()
+    incidents: tuple[Incident, ...] = ()
+    quarantined: tuple[DataFile, ...] = ()
+    branched_at: Offset | None = None
+    repair: PendingRepair | None = None
+
+
+def run_of(moving: str) -> str | None:
+    """The run that a log's metadata names; None in the form of older versions, which has the writer itself."""
+    run = json.loads(moving).get("run")
+    return None if run is None else str(run)
+
+
+def _in_one_piece(values: Any) -> LogState:
+    found = _IN_ONE_PIECE.of(values)
+    named = {one.name: getattr(found, one.name) for one in fields(found)}
+    return LogState(**named, is_in_one_piece=True)
+
+
+_MOVING: Final = StoredJson(_Moving)
+_STANDING: Final = StoredJson(_Standing)
+_IN_ONE_PIECE: Final = StoredJson(_InOnePiece)

@@ -11,23 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 from pyspark.sql import SparkSession
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, Version
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
-from sinks.state.fence import DOMAIN, contradiction, said_at, state_at, taken_over
+from sinks.state.fence import checked, contradiction, ended_runs, position_app, said_at, state_at, state_in, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
+from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.tables import log_table
-from sources.errors import RepairPending, ReplicaError, TakenOver, WayBackPending
+from sinks.values.ledger_row import LedgerRow
+from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPending
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, Position
+
+_Said = LogState | None | ReplicaError
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ class Move:
         writing them.
         """
         holes = self.log.holes_with(snapshot, self.mine, self.to, self.lost) if self.lost else {}
-        return {self.log.domain: self.to.as_json(), **holes}
+        return {**self.to.domains(self.log.log_id, self.mine), **holes}
 
 
 class Positions:
@@ -83,7 +86,7 @@ class Positions:
 
     def __init__(self, table: KernelTable) -> None:
         self._table = table
-        self._chain: OwnChain[LogId, LogState | None] = OwnChain()
+        self._chain: OwnChain[LogId, _Said] = OwnChain()
 
     def newest(self) -> Snapshot:
         """The newest version. Raises ReplicaError."""
@@ -93,44 +96,56 @@ class Positions:
         """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
         return self._table.existing(to_commit=True)
 
-    def lost(self, on: Snapshot, log: LogTable, mine: LogState) -> TakenOver | None:
-        """That a log is not as this run left it, as far as version `on` says. Raises ReplicaError."""
-        found = self._chain.value(on.version, log.log_id, lambda: log.state_in(on))
-        return None if found == mine else log.taken_over(mine, found)
+    def lost(self, on: Snapshot, held: Mapping[LogId, LogState]) -> dict[LogId, LogtwinError]:
+        """Which logs are not as this run left them, as far as version `on` says: TakenOver, or ReplicaError where
+        nobody can read what it says of a log.
+        """
+        found = self._chain.values(on.version, held, lambda asked: _said(on, asked))
+        others = {log: said for log, said in found.items() if said != held[log]}
+        return {
+            log: said if isinstance(said, ReplicaError) else taken_over(log, held[log].writer, said)
+            for log, said in others.items()
+        }
 
-    def found(self, logs: Sequence[LogTable]) -> dict[LogId, LogState | None]:
-        """What the newest version says of these logs. Raises ReplicaError where it contradicts itself."""
-        on = self.newest()
-        return {log.log_id: log.found_in(on) for log in logs}
+    def found(self, on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
+        """What version `on` says of these logs. Raises ReplicaError where it contradicts itself."""
+        states = _states(on, logs)
+        apps = {log: position_app(log, state) for log, state in states.items()}
+        versions = self._table.transaction_versions(on, apps.values())
+        return {log: checked(log, state, versions[apps[log]]) for log, state in states.items()}
 
-    def held_by(self, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
-        """The newest states, all of which `writer` has to own. Raises TakenOver."""
-        on = self.newest()
-        return {log.log_id: log.owned_in(on, writer) for log in logs}
+    def held_by(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
+        """The states at version `on`, all of which `writer` has to own. Raises TakenOver."""
+        return {log: owned_by(writer, log, state) for log, state in self.found(on, logs).items()}
 
-    def claim(self, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
-        """Make `writer` the owner of these logs in one commit, whoever had them: the newest start owns them.
+    def claim(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
+        """Make `writer` the owner of these logs in one commit, first tried on `on`, whoever had them: the newest start
+        owns them.
 
-        Moves no position. Raises RepairPending, ReplicaError.
+        Moves no position. A run that no log names any more is forgotten. Raises ReplicaError.
         """
         claimed = dict[LogId, LogState]()
-        for attempt in retrying(logs[0].refused):
+        for attempt in retrying(partial(refused, logs[0])):
             with attempt:
-                on = self.newest()
-                found = {log.log_id: log.found_in(on) for log in logs}
-                claimed = {one: (state or LogState.fresh(writer)).claimed_by(writer) for one, state in found.items()}
+                found = self.found(on, logs)
+                claimed = {log: (state or LogState.fresh(writer)).claimed_by(writer) for log, state in found.items()}
+                said = writer.domain()
+                for log, state in claimed.items():
+                    said |= state.domains(log, found[log])
+                ended = ended_runs({**on.domains(), **said})
                 try:
-                    self._table.commit(on, domains={log.domain: claimed[log.log_id].as_json() for log in logs})
+                    version = self._table.commit(on, domains={**said, **dict.fromkeys(ended)})
+                    self._chain.claimed(version, claimed)
                 except KernelConflict:
                     on = self.newest()
-                    if all(log.state_in(on) != claimed[log.log_id] for log in logs):  # else all of it has landed
+                    if _states(on, logs) != claimed:  # else it has landed
                         raise
         return claimed
 
-    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, TakenOver]:
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, LogtwinError]:
         """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
 
-        Returns which of them other runs have taken over since; nothing of any is in the table then. Raises
+        Returns which of them are `lost` since then, to other runs; nothing of any is in the table then. Raises
         ReplicaError.
         """
         for attempt in retrying(moves[0].log.refused):
@@ -139,10 +154,10 @@ class Positions:
                     self._attempt(on, moves)
                 except KernelConflict:
                     on = self.newest()
-                    if any(move.log.state_in(on) == move.to for move in moves):  # then all of it has landed
+                    found = _said(on, [move.log.log_id for move in moves])
+                    if any(found[move.log.log_id] == move.to for move in moves):  # then all of it has landed
                         break
-                    found = {move.log.log_id: self.lost(on, move.log, move.mine) for move in moves}
-                    if lost := {log_id: error for log_id, error in found.items() if error is not None}:
+                    if lost := self.lost(on, {move.log.log_id: move.mine for move in moves}):
                         return lost
                     raise
         return {}
@@ -160,6 +175,28 @@ class Positions:
         self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
 
 
+def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
+    """What version `on` says of these logs, or that nobody can read it."""
+    text_of = on.domain if len(logs) == 1 else on.domains().get
+    found = dict[LogId, _Said]()
+    for log in logs:
+        try:
+            found[log] = state_in(text_of, log)
+        except ReplicaError as error:
+            found[log] = error
+    return found
+
+
+def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
+    """The same. Raises ReplicaError for what nobody can read."""
+    found = dict[LogId, LogState | None]()
+    for log, said in _said(on, logs).items():
+        if isinstance(said, ReplicaError):
+            raise said
+        found[log] = said
+    return found
+
+
 def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
     """What a log whose state is `state` lacks at that version. Raises ReplicaError for what no one wrote."""
     holes = said_at(version, log_id, f"{HOLES_DOMAIN}{log_id}", Holes.from_json)
@@ -173,10 +210,15 @@ class LogTable:
     """The log table, as far as one log is concerned. Driver only."""
 
     def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
-        self._table = KernelTable(spark, path)
+        self._spark = spark
+        self._path = path
         self.log_id = log_id
-        self.domain = f"{DOMAIN}{log_id}"
         self._holes_domain = f"{HOLES_DOMAIN}{log_id}"
+
+    @cached_property
+    def _table(self) -> KernelTable:
+        """Made when it is first needed: the logs of a group move in the table of the group."""
+        return KernelTable(self._spark, self._path)
 
     def read(self) -> Held:
         """The newest version. Raises ReplicaError where it contradicts itself."""
@@ -193,19 +235,11 @@ class LogTable:
 
     def claim(self, writer: Writer) -> LogState:
         """Of this log alone, as `Positions.claim`."""
-        return Positions(self._table).claim([self], writer)[self.log_id]
+        return Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)[self.log_id]
 
     def found_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log. Raises ReplicaError where it contradicts itself."""
         return state_at(snapshot, self.log_id)
-
-    def state_in(self, snapshot: Snapshot) -> LogState | None:
-        """What that version says of the log, and no more. Raises ReplicaError for what no one wrote."""
-        return said_at(snapshot, self.log_id, self.domain, LogState.from_json)
-
-    def taken_over(self, mine: LogState, found: LogState | None) -> TakenOver:
-        """That this run, which left the log as `mine`, does not own it any more: it was `found` otherwise."""
-        return taken_over(self.log_id, mine.writer, found)
 
     def holes_with(
         self, snapshot: Snapshot, mine: LogState, to: LogState, lost: Sequence[OffsetRange]
@@ -293,7 +327,7 @@ class LogTable:
                         on.snapshot,
                         exchange.removed,
                         [({}, file) for file in exchange.added],
-                        domains={self.domain: state.as_json(), **holes(on)},
+                        domains={**state.domains(self.log_id, on.state), **holes(on)},
                         transaction=None if position is None else (position.app_id, position.offset),
                         over_appends=True,  # nobody appends to this log without one of the two domains
                     )
@@ -379,26 +413,31 @@ class LogTable:
 
     def held_by(self, writer: Writer) -> LogState:
         """The newest state, which `writer` has to own. Raises TakenOver."""
-        return self.owned_in(self._table.existing(self.log_id), writer)
-
-    def owned_in(self, snapshot: Snapshot, writer: Writer) -> LogState:
-        """What that version says of the log, which `writer` has to own. Raises TakenOver."""
-        state = self.found_in(snapshot)
-        if state is None or state.writer != writer:
-            raise taken_over(self.log_id, writer, state)
-        return state
+        return owned_by(writer, self.log_id, self.found_in(self._table.existing(self.log_id)))
 
     def check(self, held: Held, mine: LogState) -> None:
         """Raises TakenOver unless the table stands exactly where this run left it."""
         if held.state != mine:
-            raise self.taken_over(mine, held.state)
+            raise taken_over(self.log_id, mine.writer, held.state)
 
     def refused(self, found: str) -> ReplicaError:
         """That the table takes no commit."""
-        return contradiction(self.log_id, "the table refuses the commit", "a commit that goes through", found)
+        return refused(self.log_id, found)
 
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
     def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
         return holes_at(snapshot, self.log_id, state)
+
+
+def owned_by(writer: Writer, log_id: LogId, state: LogState | None) -> LogState:
+    """`state`, which `writer` has to own. Raises TakenOver."""
+    if state is None or state.writer != writer:
+        raise taken_over(log_id, writer, state)
+    return state
+
+
+def refused(log_id: LogId, found: str) -> ReplicaError:
+    """That the table takes no commit."""
+    return contradiction(log_id, "the table refuses the commit", "a commit that goes through", found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -17,9 +17,12 @@ _T = TypeVar("_T")
 
 
 class StoredJson(Generic[_T]):
-    """How values of a dataclass are written. Keys of fields without a default, and those in `always`, must be there."""
+    """How values of a dataclass are written. Keys of fields without a default, and those in `always`, must be there.
 
-    def __init__(self, kind: type[_T], always: Sequence[str]) -> None:
+    All fields are written; without `always` only those that have not their default.
+    """
+
+    def __init__(self, kind: type[_T], always: Sequence[str] = ()) -> None:
         self._kind = kind
         self._always = frozenset(always)
 
@@ -29,11 +32,15 @@ class StoredJson(Generic[_T]):
         return TypeAdapter(self._kind)
 
     def text_of(self, value: _T) -> str:
-        return json.dumps(self._adapter.dump_python(value, mode="json", by_alias=True), separators=(",", ":"))
+        values = self._adapter.dump_python(value, mode="json", by_alias=True, exclude_defaults=not self._always)
+        return json.dumps(values, separators=(",", ":"))
 
     def read(self, text: str) -> _T:
         """The inverse of `text_of`. Raises TypeError or ValueError for what it did not write."""
-        values = json.loads(text)
+        return self.of(json.loads(text))
+
+    def of(self, values: Any) -> _T:
+        """The value that has these `values`. Raises as `read` does."""
         if not self._always <= set(values):
             raise ValueError(f"expected the keys {', '.join(sorted(self._always))}")
         return self._adapter.validate_python(values)

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ConfigurationError
-from sources.master import TIMESTAMP
+from sources.records import TIMESTAMP
 
 FOLDER: Final = "tables"
 """The folder in the warehouse that has a folder for each typed table."""

@@ -22,7 +22,7 @@ from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import open_parquet
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Snapshot
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
+from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, UNFIT
 from sinks.typed.state import TypedState

@@ -6,7 +6,7 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.delta_log import Version
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.state.fence import state_at, state_texts
+from sinks.state.fence import logs_in, state_at
 from sinks.state.position import Held, LogTable
 from sinks.typed.definition import Definition
 from sinks.warehouse import absolute
@@ -18,7 +18,7 @@ def positions_at(version: Version, wanted: Definition) -> dict[LogId, Offset]:
 
     Raises ReplicaError.
     """
-    states = {one: state_at(version, one) for one in state_texts(version.domains()) if wanted.follows(one)}
+    states = {one: state_at(version, one) for one in logs_in(version.domains()) if wanted.follows(one)}
     return {log_id: one.offset for log_id, one in states.items() if one is not None and one.offset}
 
 
@@ -33,7 +33,7 @@ class FollowedLogs:
 
     def held_in(self, on: Snapshot) -> dict[LogId, Held]:
         """The logs that have data at version `on` of `table`."""
-        log_ids = (one for one in state_texts(on.domains()) if self._wanted.follows(one))
+        log_ids = (one for one in logs_in(on.domains()) if self._wanted.follows(one))
         found = {log_id: self._log(log_id).held_in(on) for log_id in log_ids}
         return {log_id: held for log_id, held in found.items() if held.offset}
 

@@ -21,9 +21,8 @@ from pyspark.sql import SparkSession
 from sinks.books.quarantine import Quarantine
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.spark_jobs import first_line
-from sinks.state.fence import state_texts
+from sinks.state.fence import logs_in, state_in
 from sinks.state.log_state import LogState
-from sinks.state.topic_states import is_whole
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
@@ -94,9 +93,10 @@ def commit_owed(spark: SparkSession, warehouse: str) -> int:
 
 
 def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
-    for log_id, text in state_texts(snapshot.domains()).items():
-        if not is_whole(log_id):
-            yield log_id, LogState.from_json(text)
+    domains = snapshot.domains()
+    for log_id in logs_in(domains):
+        if not log_id.has_partitions and (state := state_in(domains.get, log_id)) is not None:
+            yield log_id, state
 
 
 def _sizes(path: str) -> dict[str, int]:

@@ -21,11 +21,11 @@ import pyarrow.fs as pafs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from sinks.books.ledger_row import BACKFILL
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.state.position import LogTable
 from sinks.storage.place import open_folder
 from sinks.tables import LEDGER, LOG_ID, log_table
+from sinks.values.ledger_row import BACKFILL
 from sources.errors import ReplicaError
 from sources.instant import instant, iso
 from sources.offsets import LogId, Offset, OffsetRange, Position

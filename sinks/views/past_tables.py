@@ -13,8 +13,6 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from sinks.books.incident import State
-from sinks.books.ledger_row import BACKFILL
 from sinks.spark_schemas import spark_schema
 from sinks.tables import (
     EPOCHS,
@@ -34,6 +32,8 @@ from sinks.tables import (
     VALID_TO,
     TableSpec,
 )
+from sinks.values.incident import State
+from sinks.values.ledger_row import BACKFILL
 from sinks.views.past import AsOf
 
 

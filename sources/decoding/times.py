@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sources.decoding.spans import Flags, Ints
-from sources.master import TIMESTAMP
+from sources.records import TIMESTAMP
 
 FIRST_MS: Final = -62_135_596_800_000
 """The beginning of year 1."""

@@ -8,7 +8,7 @@ it (`proves_all`), not only the last record. Lines show differences that ids do 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,12 +25,11 @@ from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, check_nodes
 from sources.dister.state import KEY_VALUES
 from sources.errors import naming
-from sources.keyed_state import KeyedState
-from sources.master import Chunk, Damage, Known, MasterView, Session
+from sources.master import Chunk, Damage, MasterView, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
-from sources.silent_session import SilentSession
+from sources.sole_log import SoleLog
 from sources.told_doubt import ToldDoubt
 
 MIB = 1024 * 1024
@@ -41,8 +40,8 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DisterLog:
-    """The `sources.master.MasterLog` of the leader that keeps its data in the folder `path`.
+class DisterLog(SoleLog):
+    """The leader that keeps its data in `path`: the `sources.master.Master` of one `MasterLog`, and that log.
 
     `peers` is where its nodes are listed, a file or an http URL; with None in the folder, if they are there (as those
     of an embedded leader). With `past_damage`, `read` yields damage instead of raising it.
@@ -63,8 +62,17 @@ class DisterLog:
         return self.path
 
     @property
-    def role(self) -> str:
-        return "reader"
+    def traits(self) -> Traits:
+        """Its constants by the rule of `check_and_fix`. The faithful one trusts what lies before the last entry, as
+        dister does. Ids have gaps, but no offset is free: an entry takes all ids behind the one before it."""
+        return Traits(
+            restored_from=columns.COLUMNS,
+            measured_by=columns.COLUMNS,
+            cuts_at_records=True,
+            proves_all=self.check_and_fix != "faithful",
+            overrules=self.check_and_fix != "off",
+            keyed_state=KEY_VALUES,
+        )
 
     def check(self, *, is_replica: bool = True) -> None:
         """Refuse the leader of another group or version. If its nodes are listed nowhere, nobody can tell.
@@ -78,14 +86,6 @@ class DisterLog:
         with naming(self.log_id):
             check_nodes(read_nodes(listed), self.log_id.name)
 
-    def counted_for_s(self) -> float | None:
-        """Return None: nobody counts the readers of files."""
-        return None
-
-    def is_waited_for(self) -> bool:
-        """Return False: nobody waits for the readers of files."""
-        return False
-
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Implement the contract; the end is behind the last entry."""
         with naming(self.log_id):
@@ -94,14 +94,6 @@ class DisterLog:
     def look(self) -> MasterView:
         """Implement the contract. dister deletes nothing."""
         return MasterView(role="leader", bounds=self.bounds(), retention=None)
-
-    @property
-    def cuts_at_records(self) -> bool:
-        return True
-
-    @property
-    def cuts_batches(self) -> bool:
-        return False
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         with naming(self.log_id):
@@ -117,27 +109,8 @@ class DisterLog:
         """Plan one piece, because a batch has few entries."""
         return () if wanted.is_empty else (wanted,)
 
-    @property
-    def has_free_offsets(self) -> bool:
-        """False: ids have gaps, but an entry takes all ids behind the one before it."""
-        return False
-
     def size_bytes(self, wanted: OffsetRange) -> None:
         return None
-
-    def identity(self) -> None:
-        """Return None: a name identifies nothing else."""
-
-    def continuing(self, known: Known) -> DisterLog:
-        """Return the same log; its past is compared as a whole."""
-        return self
-
-    def parting(self) -> None:
-        """Return None: leaders have no epochs, so what they hold is compared."""
-
-    def hurried(self, patience_s: float) -> DisterLog:
-        """Return the same log, because it is read from files."""
-        return self
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:
@@ -153,31 +126,11 @@ class DisterLog:
         with naming(self.log_id):
             yield from self._entries().raw(wanted, self.chunk_bytes)
 
-    def drops_records(self) -> bool:
-        return False
-
-    @property
-    def restored_from(self) -> Sequence[str]:
-        return columns.COLUMNS
-
     def restore(self, records: pa.RecordBatch) -> bytes:
         return columns.restore(records)
 
-    @property
-    def measured_by(self) -> Sequence[str]:
-        return columns.COLUMNS
-
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return columns.lengths(records)
-
-    @property
-    def proves_all(self) -> bool:
-        """Whether the rule is not the faithful one, which trusts what lies before the last entry, as dister does."""
-        return self.check_and_fix != "faithful"
-
-    @property
-    def overrules(self) -> bool:
-        return self.check_and_fix != "off"
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
         """Implement the contract by the rule of `check_and_fix`; with "off" by the safe one."""
@@ -188,19 +141,8 @@ class DisterLog:
         log.info("%s: check and fix, faithful: %d windows, the same up to %d", self.log_id, walk.windows, common)
         return common
 
-    @property
-    def keyed_state(self) -> KeyedState | None:
-        return KEY_VALUES
-
     def metadata(self) -> Iterator[FetchedMetadata]:
         return fetch(self.path, self._listed_at())
-
-    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        return SilentSession()
-
-    def acknowledged_by_master(self) -> Offset | None:
-        """Return None: nobody counts."""
-        return None
 
     def _listed_at(self) -> str | None:
         """Return where its nodes are listed: as given, or else in its own folder, as by an embedded leader."""

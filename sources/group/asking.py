@@ -1,13 +1,16 @@
 """Questions asked side by side, so that one that gets no answer holds up no other.
 
-Each question has a thread of its own, and at most one question per key is pending. So there are never more hanging
-threads than keys, and nobody waits for one of them to end.
+A few threads take the questions in turn: more cost more than they give if masters answer at once. While the questions
+that wait would wait for long, the threads are doubled, up to a limit if masters are only far away, and up to one per
+question if none of them answers. At most one question per key is pending. So there are never more hanging threads than
+keys, and nobody waits for one of them to end.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -17,7 +20,17 @@ from sources.errors import LogtwinError
 Key = TypeVar("Key")
 
 SWARM_S: Final = 0.002
-"""Questions asked together get answers at about the same time, so these are taken together while others are pending."""
+MOST_SWARM_S: Final = 0.02
+"""Questions asked together get answers at about the same time, so these are taken together while others are pending:
+for a longer time if there are hundreds."""
+
+FEW: Final = 4
+MANY: Final = 256
+IN_S: Final = 0.2
+"""In this time all that wait should have been asked: part of the half second that a batch waits for a look."""
+
+GROW_S: Final = 0.03
+"""How often to look whether there are enough threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,43 +43,100 @@ class Answer(Generic[Key]):
 
 
 class Asker(Generic[Key]):
-    """Asks questions in the background for one thread, which also takes the answers. Keeps no idle threads."""
+    """Asks questions in the background for one thread, which also takes the answers."""
 
     def __init__(self) -> None:
-        self._answered = threading.Condition()
+        lock = threading.Lock()
+        self._asked = threading.Condition(lock)
+        self._answered = threading.Condition(lock)
+        self._questions: deque[tuple[Key, Callable[[], object]]] = deque()
         self._answers: list[Answer[Key]] = []
         self._under_way: set[Key] = set()
+        self._threads = 0
+        self._idle = 0
+        self._begun = 0  # questions that threads have taken since `_checked_s`
+        self._checked_s = 0.0
 
     def ask(self, key: Key, question: Callable[[], object]) -> bool:
         """Begin to ask, unless a question of `key` is pending or its answer was not yet taken."""
         if key in self._under_way:
             return False
         self._under_way.add(key)
-        threading.Thread(target=self._answer, args=(key, question), name=f"asking {key}", daemon=True).start()
+        with self._asked:
+            if not self._questions:
+                self._begun, self._checked_s = 0, time.monotonic()
+            self._questions.append((key, question))
+            if self._idle:
+                self._asked.notify()
+            elif self._threads < FEW:
+                self._start()
         return True
 
     def is_asking(self, key: Key) -> bool:
         """Whether a question of `key` is pending, or its answer was not yet taken."""
         return key in self._under_way
 
+    def wait(self, timeout_s: float) -> bool:
+        """Wait up to `timeout_s` for an answer to take. Returns whether there is one."""
+        ends_s = time.monotonic() + timeout_s
+        with self._answered:
+            self._grow()
+            while not self._answers and (left_s := ends_s - time.monotonic()) > 0:
+                self._answered.wait(min(left_s, GROW_S) if self._questions else left_s)
+                self._grow()
+            return bool(self._answers)
+
     def take(self, timeout_s: float) -> list[Answer[Key]]:
         """Return the answers since the last call; wait up to `timeout_s` for one. Errors are values here."""
+        has_some = self.wait(timeout_s)
         with self._answered:
-            self._answered.wait_for(lambda: self._answers, timeout=max(timeout_s, 0))
-            if self._answers and timeout_s > 0:
-                self._answered.wait_for(lambda: len(self._answers) == len(self._under_way), timeout=SWARM_S)
+            if has_some and timeout_s > 0:
+                swarm_s = min(SWARM_S * (1 + len(self._under_way) / 50), MOST_SWARM_S)
+                self._answered.wait_for(lambda: len(self._answers) == len(self._under_way), timeout=swarm_s)
             taken, self._answers = self._answers, []
         self._under_way -= {answer.key for answer in taken}
         return taken
 
-    def _answer(self, key: Key, question: Callable[[], object]) -> None:
-        value: object
-        try:
-            value = question()
-        except LogtwinError as error:
-            value = error
-        except Exception as error:  # noqa: BLE001 - a defect, which must not affect other keys
-            value = LogtwinError("asking failed", found=repr(error), hint="This is a defect: please report it.")
-        with self._answered:
-            self._answers.append(Answer(key, value, time.monotonic()))
-            self._answered.notify()
+    def _grow(self) -> None:
+        """Double the threads if those that there are would take too long for what waits. The lock is held."""
+        now_s = time.monotonic()
+        passed_s = now_s - self._checked_s
+        if not self._questions or passed_s < GROW_S:
+            return
+        begun, self._begun, self._checked_s = self._begun, 0, now_s
+        if begun == 0 or (self._threads < MANY and len(self._questions) / begun * passed_s > IN_S):
+            for _ in range(min(self._threads, len(self._questions))):
+                self._start()
+
+    def _start(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._run, name="asks masters", daemon=True).start()
+
+    def _run(self) -> None:
+        while (question := self._next()) is not None:
+            key, ask = question
+            answer = Answer(key, _outcome(ask), time.monotonic())
+            with self._answered:
+                self._answers.append(answer)
+                self._answered.notify()
+
+    def _next(self) -> tuple[Key, Callable[[], object]] | None:
+        """Wait for the next question; None if the thread is to end, because enough others wait."""
+        with self._asked:
+            if not self._questions and self._idle >= FEW:
+                self._threads -= 1
+                return None
+            self._idle += 1
+            self._asked.wait_for(lambda: self._questions)
+            self._idle -= 1
+            self._begun += 1
+            return self._questions.popleft()
+
+
+def _outcome(question: Callable[[], object]) -> object:
+    try:
+        return question()
+    except LogtwinError as error:
+        return error
+    except Exception as error:  # noqa: BLE001 - a defect, which must not affect other keys
+        return LogtwinError("asking failed", found=repr(error), hint="This is a defect: please report it.")

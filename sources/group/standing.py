@@ -6,15 +6,13 @@ file repeats it: the job rewrites the file after each commit, before the batch e
 
 from __future__ import annotations
 
-import functools
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from sources.group.told_file import ToldFile, write_whole
 from sources.offsets import Offset
 
 
@@ -49,24 +47,14 @@ def write(path: str | os.PathLike[str], standing: Standing) -> None:
     """Replace the file at `path` with `standing`, atomically. For one thread at a time. Raises OSError."""
     places = {log: [place.position, place.turn, place.identity] for log, place in standing.positions.items()}
     said = {"positions": places, "budget_bytes": standing.budget_bytes, "is_stopping": standing.is_stopping}
-    temporary = Path(f"{os.fspath(path)}.new")
-    temporary.write_text(json.dumps(said))
-    temporary.replace(path)
+    write_whole(path, said)
 
 
-def read(path: str | os.PathLike[str]) -> Standing:
-    """Return what was written last; if there is no file, nothing is to be read.
-
-    Cheap if nothing has changed since the last call. Raises OSError; ValueError for a file of another kind.
-    """
-    try:
-        return _parsed(Path(path).read_bytes())
-    except FileNotFoundError:
-        return NOTHING
+def file_at(path: str | os.PathLike[str]) -> ToldFile[Standing]:
+    """Return the reader of the file at `path`; before there is one, nothing is to be read."""
+    return ToldFile(path, _parsed, NOTHING)
 
 
-@functools.lru_cache(maxsize=1)
-def _parsed(text: bytes) -> Standing:
-    said = json.loads(text)
+def _parsed(said: Mapping[str, Any]) -> Standing:
     places = {log: ReadingPlace(*place) for log, place in said["positions"].items()}
     return Standing(MappingProxyType(places), said["budget_bytes"], said["is_stopping"])

@@ -6,43 +6,40 @@ option                meaning
 ``logs``              JSON: a list of objects, each with the options of one log (`sources.options.ReadOptions`), named
                       as in the configuration; all logs that the job may ever list
 ``topics``            the same for topics (`sources.kafka.options.ReplicatedTopicOptions`); their partitions are logs
-``standing``          the file in which the job says which of them to read now (`sources.group.standing`)
-``cores``             how many tasks can run at once: a batch is cut so that none waits
+``standing``          the file in which the job says which of them to read now (`sources.group.standing`); beside it
+                      the planner says what their masters hold (`sources.group.seen`)
 ``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
 ``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
                       interval if that is shorter
 ====================  ==============================================================================================
 
 A batch is one of Spark's offsets (`sources.group.offsets`), planned from the positions that the job tells, whatever the
-batch before it was. It has one partition, which holds the plan. The job takes the plan from there; a task would read it
-as one record batch of RANGES_SCHEMA.
+batch before it was. It has no rows: the job reads the offset in the query's offset log (`pipeline/job/offset_log.py`).
 ``latestOffset`` is a long poll: set the trigger's interval to 0, and the source decides when a batch is worth starting.
 
-An error with a log is also a row, once. The job must then take the log out of its standing, and list it anew when it is
-to be tried again. Only an error that concerns all logs ends the stream.
+An error with a log is in the offset, too, once. The job must then take the log out of its standing, and list it anew
+when it is to be tried again. Only an error that concerns all logs ends the stream.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from sources.errors import ConfigurationError, across_processes, of_log
-from sources.group.lookout import LogLookout, Lookout
+from sources.errors import ConfigurationError, across_processes
+from sources.group.lookout import Lookout
 from sources.group.offsets import GroupOffset
+from sources.group.seen import Teller
 from sources.group.watch import GroupWatch, Pace
-from sources.master import RANGES_SCHEMA, MasterLog, PlanFailed, Planned, PlannedSplit, as_batch
-from sources.offsets import OffsetRange
 from sources.options import ReadOptions, parse_options
-from sources.registry import open_log
+from sources.registry import FollowedOptions, open_master
 
 LOOK_DEADLINE_S: Final = 0.5
 SHORTEST_LOOK_DEADLINE_S: Final = 0.1
@@ -50,6 +47,9 @@ SHORTEST_LOOK_DEADLINE_S: Final = 0.1
 
 LAST_LOOK_DEADLINE_S: Final = 60.0
 """The minimum for the looks of Trigger.AvailableNow. Hanging files have no deadline of their own."""
+
+NO_ROWS: Final = pa.schema([pa.field("log_id", pa.string())])
+"""The schema that Spark asks for."""
 
 
 class GroupOptions(BaseModel):
@@ -60,7 +60,6 @@ class GroupOptions(BaseModel):
     logs: tuple[ReadOptions, ...] = Field((), description="JSON: a list of the logs' options")
     topics: tuple[Mapping[str, Any], ...] = Field((), description="JSON: a list of the topics' options")
     standing: Path = Field(description="the job's file that says which logs are to be read")
-    cores: PositiveInt = Field(1, description="how many tasks can run at once")
     trigger_interval_s: PositiveFloat = Field(1.0, description="how long a record waits for its batch at most")
     look_deadline_s: PositiveFloat | None = Field(None, description="how long a batch waits for a master's answer")
 
@@ -97,15 +96,18 @@ class GroupOptions(BaseModel):
     @property
     def lookouts(self) -> tuple[Lookout, ...]:
         """The lookouts of all masters. Raises ConfigurationError; connects to nothing."""
-        logs: list[Lookout] = [LogLookout(open_log(one), one.starting_offset) for one in self.logs]
+        given: list[FollowedOptions] = [*self.logs]
         if self.topics:
             # Imported here, so that readers of other logs need not: it takes 0.2 s in each of Spark's processes.
-            from sources.kafka.lookout import lookouts
+            from sources.kafka.options import ReplicatedTopicOptions
 
-            logs += lookouts(self.topics)
-        if not logs:
+            given += [
+                parse_options(ReplicatedTopicOptions, one, where=f"topics[{number}]")
+                for number, one in enumerate(self.topics)
+            ]
+        if not given:
             raise ConfigurationError("there is nothing to read", expected="logs or topics", found="neither")
-        return tuple(logs)
+        return tuple(Lookout(open_master(one), one.starting_offset) for one in given)
 
 
 def _objects(given: object) -> list[dict[str, Any]]:
@@ -131,13 +133,6 @@ def _as_json(value: object) -> object:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-@dataclass(frozen=True)
-class GroupPartition(InputPartition):
-    """The one partition of a batch, with all its rows."""
-
-    planned: tuple[Planned, ...]
-
-
 class GroupSource:
     """The logs of a group and the options they are read with."""
 
@@ -153,7 +148,7 @@ class GroupSource:
 
     @property
     def schema(self) -> pa.Schema:
-        return RANGES_SCHEMA
+        return NO_ROWS
 
     def batch_reader(self) -> DataSourceReader:
         """Raise ConfigurationError: a group has no batch reader."""
@@ -172,7 +167,7 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookouts = lookouts
         self._options = options
         self._watch: GroupWatch | None = None
-        self._found: dict[str, MasterLog | None] = {}
+        self._teller: Teller | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return GroupOffset(0).to_json()
@@ -191,45 +186,20 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         batch = self._watching().next()
         return start if batch is None else GroupOffset(number + 1, batch.batches, batch.errors).to_json()
 
-    @across_processes()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return one partition even if nothing is planned: given none, Spark makes up a partition of its own."""
-        return [GroupPartition(tuple(self._planned(GroupOffset.from_json(end))))]
+        """Return one empty partition: given none, Spark makes up a partition of its own."""
+        return [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, GroupPartition):
-            raise TypeError(f"not a batch of this source: {partition!r}")
-        yield as_batch(partition.planned)
-
-    def _planned(self, offset: GroupOffset) -> Iterator[Planned]:
-        logs = dict(self._known(offset.batches))  # a checkpoint may name a log that was removed since
-        cores = self._cores(logs, offset.batches)
-        for log_id, log in logs.items():
-            yield from _splits(log, log_id, offset.batches[log_id], cores[log_id])
-        yield from (PlanFailed(log_id, offset.errors[log_id]) for log_id, _ in self._known(offset.errors))
-
-    def _known(self, log_ids: Iterable[str]) -> Iterator[tuple[str, MasterLog]]:
-        for log_id in log_ids:
-            if log_id not in self._found:
-                found = (lookout.log(log_id) for lookout in self._lookouts)
-                self._found[log_id] = next((one for one in found if one is not None), None)
-            if (log := self._found[log_id]) is not None:
-                yield log_id, log
-
-    def _cores(self, logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange]) -> dict[str, int]:
-        """Return the part of the cores that each log's bytes are worth, rounded up."""
-        sizes = {log_id: log.size_bytes(batches[log_id]) or 0 for log_id, log in logs.items()}
-        total, cores = sum(sizes.values()) or 1, self._options.cores
-        return {log_id: max(1, -(-cores * size_bytes // total)) for log_id, size_bytes in sizes.items()}
+        return iter(())
 
     def _watching(self) -> GroupWatch:
         if self._watch is None:
-            self._watch = GroupWatch(self._lookouts, self._options.standing, self._options.pace)
+            self._teller = Teller(self._lookouts, self._options.standing)
+            self._teller.start()
+            self._watch = GroupWatch(self._teller.lookouts, self._options.standing, self._options.pace)
         return self._watch
 
-
-def _splits(log: MasterLog, log_id: str, batch: OffsetRange, cores: int) -> Sequence[Planned]:
-    try:
-        return [PlannedSplit(log_id, batch, owned) for owned in log.plan(batch, cores=cores)]
-    except Exception as error:  # noqa: BLE001 - an error of one log must not end the others
-        return [PlanFailed(log_id, of_log(error, log_id))]
+    def stop(self) -> None:
+        if self._teller is not None:
+            self._teller.stop()

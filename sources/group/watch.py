@@ -61,11 +61,13 @@ class GroupWatch:
     def __init__(self, lookouts: Sequence[Lookout], path: Path, pace: Pace) -> None:
         self._lookouts = lookouts
         self._logs: dict[str, WatchedLog] = {}
+        self._at = {lookout.master_id: at for at, lookout in enumerate(lookouts)}
         self._of: dict[int, list[str]] = {at: [] for at in range(len(lookouts))}  # the logs of each lookout
-        self._path = path
+        self._standing = standing.file_at(path)
         self._pace = pace
         self._asker: Asker[tuple[Kind, int]] = Asker()
         self._said = standing.NOTHING
+        self._listed: list[WatchedLog] = []  # the logs that it says are to be read
         self._beat_s = 0.0
         self._roles_s = 0.0
         self._ends = False  # whether to read only what is there now
@@ -94,14 +96,14 @@ class GroupWatch:
             said = self._stand()
             if said.is_stopping:
                 return None
-            self._hear(0)
+            self._hear()
             now_s = time.monotonic()
             self._ask(now_s, is_first=is_first)  # each interval has a beat, so None means that there was nothing
             if self._is_worth_it():
                 return self._plan()
             if now_s >= ends_s and not self._is_gathering():
                 return None
-            self._hear(self._until(now_s, ends_s))
+            self._wait(self._until(now_s, ends_s))
             is_first = False
 
     def _next_of_the_rest(self) -> PlannedBatch | None:
@@ -112,49 +114,61 @@ class GroupWatch:
 
     def _stand(self) -> Standing:
         """Read what the job says now."""
-        said = standing.read(self._path)
-        if said is not self._said:  # `read` returns the same object while the file is the same
+        said = self._standing.read()
+        if said is not self._said:
             self._said = said
             for log_id in said.positions.keys() - self._logs.keys():
                 self._add(log_id)
             for log_id, watched in self._logs.items():
                 watched.stand(said.positions.get(log_id))
+            self._listed = [watched for watched in self._logs.values() if watched.place is not None]
         return said
 
     def _add(self, log_id: str) -> None:
-        for at, lookout in enumerate(self._lookouts):
-            if (log := lookout.log(log_id)) is not None:
-                self._logs[log_id] = WatchedLog(log, lookout.may_begin_later)
-                self._of[at].append(log_id)
+        at = self._at.get(log_id, self._at.get(log_id.rpartition("/")[0]))
+        if at is not None and (log := self._lookouts[at].log(log_id)) is not None:
+            self._logs[log_id] = WatchedLog(log, self._lookouts[at].may_begin_later, lookout=at)
+            self._of[at].append(log_id)
 
     def _ask(self, now_s: float, *, is_first: bool) -> None:
         """Ask what is due. A call waits for its first looks and for those of the beat, which costs little."""
         is_beat = now_s >= self._beat_s
         if is_beat:
             self._beat_s = now_s + self._pace.interval_s
-        for at in range(len(self._lookouts)):
-            due = [one for one in self._watched(at) if one.is_due(now_s, is_beat=is_beat)]
-            self._look(at, due, now_s, is_gathered=is_beat or is_first)
+        due = [one for one in self._listed if one.is_due(now_s, is_beat=is_beat)]
+        self._look(due, now_s, is_gathered=is_beat or is_first)
         if now_s >= self._roles_s:
             self._roles_s = now_s + ROLES_S
             for at, lookout in enumerate(self._lookouts):
                 self._asker.ask(("role", at), lookout.is_waited_for)
 
-    def _look(self, at: int, due: Sequence[WatchedLog], now_s: float, *, is_gathered: bool) -> None:
-        """Ask one master about all that is due. A batch waits for the answer, unless the last one was late."""
-        if not due or self._asker.is_asking(("look", at)):
-            return
-        wanted = {
-            str(one.log.log_id): one.looking(now_s, is_gathered=not one.is_late and (is_gathered or one.is_to_be_seen))
-            for one in due
-        }
-        self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
+    def _look(self, due: Sequence[WatchedLog], now_s: float, *, is_gathered: bool) -> None:
+        """Ask each master once about all of it that is due. A batch waits for the answer, unless the last was late."""
+        of_each: dict[int, list[WatchedLog]] = {}
+        for one in due:
+            of_each.setdefault(one.lookout, []).append(one)
+        for at, logs in of_each.items():
+            if self._asker.is_asking(("look", at)):
+                continue
+            wanted = {
+                str(one.log.log_id): one.looking(
+                    now_s, is_gathered=not one.is_late and (is_gathered or one.is_to_be_seen)
+                )
+                for one in logs
+            }
+            self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
 
-    def _hear(self, timeout_s: float) -> None:
-        self._take(timeout_s, self._pace.look_deadline_s)
+    def _hear(self) -> None:
+        self._take(0, self._pace.look_deadline_s)
         now_s = time.monotonic()
-        for watched in self._listed():
+        for watched in self._listed:
             watched.look_at_lateness(now_s, self._pace.look_deadline_s)
+
+    def _wait(self, until_s: float) -> None:
+        """Wait until something has to be done, a look is answered, or the job says something new."""
+        while (left_s := until_s - time.monotonic()) > 0:
+            if self._asker.wait(min(left_s, STANDING_S)) or self._standing.read() is not self._said:
+                return
 
     def _take(self, timeout_s: float, deadline_s: float) -> None:
         for answer in self._asker.take(timeout_s):
@@ -168,39 +182,36 @@ class GroupWatch:
                     watched.hear(found, answer.at_s, deadline_s)
 
     def _is_worth_it(self) -> bool:
-        listed = self._listed()
-        if any(one.news for one in listed) or any(one.is_waited_for and one.backlog for one in listed):
-            return True
-        return any(one.backlog for one in listed) and not self._is_gathering()
+        is_gathering = self._is_gathering()
+        return any(
+            one.news is not None or ((one.is_waited_for or not is_gathering) and one.backlog is not None)
+            for one in self._listed
+        )
 
     def _is_gathering(self) -> bool:
-        return any(one.is_gathered for one in self._listed())
+        return any(one.is_gathered for one in self._listed)
 
     def _until(self, now_s: float, ends_s: float) -> float:
-        """How long until something has to be done."""
-        then_s = [self._beat_s, now_s + STANDING_S]
-        if ends_s > now_s:
-            then_s.append(ends_s)
-        for watched in self._listed():
-            if watched.due_s is not None:
-                then_s.append(watched.due_s)
+        """When something has to be done next."""
+        then_s = min(self._beat_s, ends_s) if ends_s > now_s else self._beat_s
+        for watched in self._listed:
             if watched.is_gathered and watched.asked_s is not None:
-                then_s.append(watched.asked_s + self._pace.look_deadline_s)
-        return min(then_s) - now_s
+                then_s = min(then_s, watched.asked_s + self._pace.look_deadline_s)
+            elif watched.due_s is not None:
+                then_s = min(then_s, watched.due_s)
+        return then_s
 
     def _see_all(self) -> None:
         """Look at each log not seen since it was listed; plan nothing beyond what the first look found."""
         now_s = time.monotonic()
         ends_s = now_s + self._pace.last_look_deadline_s
         while now_s < ends_s:
-            for at in range(len(self._lookouts)):
-                unseen = [one for one in self._watched(at) if one.is_to_be_seen]
-                self._look(at, unseen, now_s, is_gathered=True)
-            if all(watched.asked_s is None for watched in self._listed()):
+            self._look([one for one in self._listed if one.is_to_be_seen], now_s, is_gathered=True)
+            if all(watched.asked_s is None for watched in self._listed):
                 break
             self._take(ends_s - now_s, self._pace.last_look_deadline_s)
             now_s = time.monotonic()
-        for watched in self._listed():
+        for watched in self._listed:
             if watched.asked_s is not None and watched.error is None:
                 watched.error = _silent(watched, self._pace.last_look_deadline_s)
             if watched.end is None:
@@ -222,12 +233,6 @@ class GroupWatch:
         for log_id in errors:
             self._logs[log_id].told()
         return PlannedBatch(batches, errors) if batches or errors else None
-
-    def _watched(self, at: int) -> list[WatchedLog]:
-        return [self._logs[log_id] for log_id in self._of[at]]
-
-    def _listed(self) -> list[WatchedLog]:
-        return [watched for watched in self._logs.values() if watched.place is not None]
 
 
 def _size_bytes(watched: WatchedLog, backlog: OffsetRange, budget_bytes: int) -> int:

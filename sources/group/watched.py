@@ -30,6 +30,7 @@ class WatchedLog:
 
     log: MasterLog
     may_begin_later: bool = True  # if retention has deleted where it was to begin
+    lookout: int = 0  # the number of its master's
     place: ReadingPlace | None = None
     is_waited_for: bool = False
     is_late: bool = False
@@ -73,7 +74,9 @@ class WatchedLog:
             raise ValueError(f"{self.log.log_id} is not to be read")
         self.asked_s, self._asked_at, self.is_gathered = now_s, place, is_gathered
         known = None if self._seen is None else self._seen.held.end
-        return LookRequest(replace(place, position=self._start if place.position is None else place.position), known)
+        if place.position is None and self._start is not None:
+            place = replace(place, position=self._start)
+        return LookRequest(place, known)
 
     def hear(self, outcome: object, at_s: float, deadline_s: float) -> None:
         """Take the outcome of the look, a `LookResult` or a LogtwinError, and when it came."""

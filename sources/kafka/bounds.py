@@ -8,12 +8,12 @@ yet, refuses (KIP-207, KIP-320) instead of giving an end that goes back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
 
-from sources.errors import MasterRefused
-from sources.kafka.cluster.codes import check_code
+from sources.errors import LogtwinError, MasterRefused
+from sources.kafka.cluster.codes import NONE, check_code, refusal
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd
@@ -38,8 +38,25 @@ def bounds(
     leaders = {partition: topic.leader(partition) for partition in wanted}
     found: dict[int, OffsetRange] = {}
     for node_id, epochs in _by_node(leaders):
-        found |= _bounds(cluster, node_id, topic.name, epochs, isolation)
+        leading = {TopicPartition(topic.name, at): epoch for at, epoch in epochs.items()}
+        held = bounds_of(cluster, node_id, leading, isolation)
+        found |= {tp.partition: _sound(one) for tp, one in held.items()}
     return dict(sorted(found.items()))
+
+
+def bounds_of(
+    cluster: Cluster, node_id: int, leading: Mapping[TopicPartition, int], isolation: Isolation
+) -> dict[TopicPartition, OffsetRange | LogtwinError]:
+    """Return what broker `node_id` has to read of the partitions that it leads, `leading` with the epoch of each.
+
+    That of a partition may be an error: MasterRefused (the broker does not lead it, or has not caught up),
+    ConfigurationError (not allowed). Raises as `Cluster.call` does.
+    """
+    # The starts first: they only grow, so a deletion meanwhile cannot put a start above its end.
+    starts = _offsets(cluster, node_id, leading, OffsetSpec.EARLIEST, isolation)
+    begun = {tp: epoch for tp, epoch in leading.items() if not isinstance(starts[tp], LogtwinError)}
+    ends = _offsets(cluster, node_id, begun, OffsetSpec.LATEST, isolation) if begun else {}
+    return {tp: _range(tp, start, ends.get(tp, start)) for tp, start in starts.items()}
 
 
 def bounds_at(cluster: Cluster, leader: Leader, tp: TopicPartition, isolation: Isolation) -> OffsetRange:
@@ -48,7 +65,7 @@ def bounds_at(cluster: Cluster, leader: Leader, tp: TopicPartition, isolation: I
     Raises MasterRefused (it does not lead, or has not caught up), ConfigurationError (not allowed), and as
     `Cluster.call` does.
     """
-    return _bounds(cluster, leader.node_id, tp.topic, {tp.partition: leader.epoch}, isolation)[tp.partition]
+    return _sound(bounds_of(cluster, leader.node_id, {tp: leader.epoch}, isolation)[tp])
 
 
 def epoch_end(cluster: Cluster, leader: Leader, tp: TopicPartition, epoch: int) -> EpochEnd:
@@ -93,37 +110,43 @@ def _epoch_ends(
     return {one.partition: EpochEnd(one.leader_epoch, Offset(one.end_offset)) for one in found}
 
 
-def _bounds(
-    cluster: Cluster, node_id: int, topic: str, epochs: Mapping[int, int], isolation: Isolation
-) -> dict[int, OffsetRange]:
-    """Ask for the starts first: they only grow, so a deletion meanwhile cannot put a start above its end."""
-    starts = _offsets(cluster, node_id, topic, epochs, OffsetSpec.EARLIEST, isolation)
-    ends = _offsets(cluster, node_id, topic, epochs, OffsetSpec.LATEST, isolation)
-    return {at: _range(TopicPartition(topic, at), starts[at], ends[at]) for at in epochs}
+def _sound(found: OffsetRange | LogtwinError) -> OffsetRange:
+    if isinstance(found, LogtwinError):
+        raise found
+    return found
 
 
-def _range(tp: TopicPartition, start: Offset, end: Offset) -> OffsetRange:
+def _range(tp: TopicPartition, start: Offset | LogtwinError, end: Offset | LogtwinError) -> OffsetRange | LogtwinError:
+    if isinstance(start, LogtwinError):
+        return start
+    if isinstance(end, LogtwinError):
+        return end
     if end < start:
-        raise MasterRefused(f"the log of {tp} ends below its start", expected=f"{start} or more", found=end)
+        return MasterRefused(f"the log of {tp} ends below its start", expected=f"{start} or more", found=end)
     return OffsetRange(start, end)
 
 
 def _offsets(
-    cluster: Cluster, node_id: int, topic: str, epochs: Mapping[int, int], spec: OffsetSpec, isolation: Isolation
-) -> dict[int, Offset]:
-    """Ask, in one request, for the offset of `spec` by partition. `epochs` is the leader's epoch of each partition."""
-    asked = ListOffsetsRequest.ListOffsetsTopic
-    partitions = [
-        asked.ListOffsetsPartition(partition_index=partition, current_leader_epoch=epoch, timestamp=spec)
-        for partition, epoch in epochs.items()
-    ]
+    cluster: Cluster, node_id: int, leading: Mapping[TopicPartition, int], spec: OffsetSpec, isolation: Isolation
+) -> dict[TopicPartition, Offset | LogtwinError]:
+    """Ask, in one request, for the offset of `spec` by partition. `leading` has the leader's epoch of each."""
+    of_topic = ListOffsetsRequest.ListOffsetsTopic
+    asked: dict[str, list[Any]] = {}
+    for tp, epoch in leading.items():
+        one = of_topic.ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=epoch, timestamp=spec)
+        asked.setdefault(tp.topic, []).append(one)
     request = ListOffsetsRequest(
         isolation_level=isolation.value,
-        topics=[asked(name=topic, partitions=partitions)],
+        topics=[of_topic(name=name, partitions=partitions) for name, partitions in asked.items()],
         timeout_ms=TIERED_TIMEOUT_MS,
         min_version=WITH_EPOCHS,
     )
-    found = cluster.call(request, node_id).topics[0].partitions
-    for partition in found:
-        check_code(partition.error_code, f"what it holds of {topic}/{partition.partition_index}")
-    return {partition.partition_index: Offset(partition.offset) for partition in found}
+    answer = cluster.call(request, node_id).topics
+    found = {TopicPartition(of.name, one.partition_index): one for of in answer for one in of.partitions}
+    return {tp: _offset(tp, found[tp]) for tp in leading}
+
+
+def _offset(tp: TopicPartition, found: Any) -> Offset | LogtwinError:
+    if found.error_code != NONE:
+        return refusal(found.error_code, f"what it holds of {tp}")
+    return Offset(found.offset)

@@ -1,4 +1,4 @@
-"""A topic's partition as a master log (`sources.master.MasterLog`), on top of `sources.kafka.partition`.
+"""A topic's partition as a master log (`sources.master.MasterLog`), read by `sources.kafka.reader`.
 
 Offsets count records, but some have none: compaction removed them, or transactions left them behind. So a range is what
 the leader was asked for and has answered. The master's own bytes cannot be rebuilt. What is compared instead are the
@@ -8,33 +8,41 @@ topic's id and the leader epoch before its position (`Known`); the leader itself
 
 from __future__ import annotations
 
-import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.errors import ConfigurationError, naming
+from sources.errors import ConfigurationError
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
-from sources.kafka.options import TopicOptions
-from sources.kafka.partition import KafkaPartition
-from sources.kafka.session import PartitionSession
-from sources.kafka.topic import KafkaTopic, open_topic
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
-from sources.master_topic import partition_log, topic_and_number
-from sources.metadata import FetchedMetadata
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.kafka.options import RECORD_BYTES
+from sources.kafka.reader import KafkaReader
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, Traits
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.reading import WantedSplit, alone
+from sources.sole_log import PlainLog
 
-RECORD_BYTES: Final = 1024
-"""The assumed length of a record when bytes are shared; nobody knows it before the record has come."""
+if TYPE_CHECKING:
+    from sources.kafka.topic import KafkaTopic
+
+TRAITS: Final = Traits(
+    restored_from=tuple(UNLOCATED_SCHEMA.names),
+    measured_by=("key", "value", "headers"),
+    has_free_offsets=True,
+    cuts_at_records=True,
+    cuts_batches=True,
+    gains_logs=True,
+    compares_history=True,
+)
+"""Those of topics. Reading may begin at any offset. A compacted topic is a map, too, but of any bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaLog:
+class KafkaLog(PlainLog):
     """Partition `number` of `topic`. For `patience_s` see `MasterLog.hurried`."""
 
     topic: KafkaTopic
@@ -44,19 +52,10 @@ class KafkaLog:
 
     @property
     def log_id(self) -> LogId:
-        return partition_log(self.topic.log_id, self.number)
+        return partition_log(self.topic.id, self.number)
 
     def check(self, *, is_replica: bool = True) -> None:
-        """Check the topic (`KafkaTopic.check`). Mere readers mislead nobody, so for them there is nothing to check."""
-        if is_replica:
-            self.topic.check()
-
-    def counted_for_s(self) -> None:
-        """Return None: a group is one, however many connections it has."""
-
-    def is_waited_for(self) -> bool:
-        """Return False: no producer waits for a consumer group."""
-        return False
+        self.topic.check(is_replica=is_replica)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         held = self.topic.bounds(self._topic_id).held
@@ -68,26 +67,14 @@ class KafkaLog:
 
     @property
     def place(self) -> str:
-        return self.topic.settings.servers[0] if len(self.topic.settings.servers) == 1 else str(self.topic.cluster)
+        return self.topic.place
 
     @property
-    def role(self) -> str:
-        return self.topic.role
-
-    def look(self) -> MasterView:
-        return MasterView(role=None, bounds=self.bounds(), retention=None)
-
-    @property
-    def has_free_offsets(self) -> bool:
-        return True
+    def traits(self) -> Traits:
+        return TRAITS
 
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size * RECORD_BYTES
-
-    @property
-    def cuts_at_records(self) -> bool:
-        """True: reading may begin at any offset."""
-        return True
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         return min(offset, maximum)
@@ -99,10 +86,6 @@ class KafkaLog:
     def split_bytes(self) -> int:
         return self.topic.split_offsets * RECORD_BYTES
 
-    @property
-    def cuts_batches(self) -> bool:
-        return True
-
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(self.topic.split_offsets)
 
@@ -112,87 +95,34 @@ class KafkaLog:
     def continuing(self, known: Known) -> KafkaLog:
         return replace(self, known=known)
 
-    def parting(self) -> None:
-        """Return None: the leader itself compares the epoch that a fetch names (`Known.mark`)."""
-
     def hurried(self, patience_s: float) -> KafkaLog:
         return replace(self, patience_s=patience_s)
 
+    @property
+    def reader(self) -> KafkaReader:
+        return self.topic.reader(self.patience_s)
+
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        """Implement the contract; every chunk is a fetch, and reading may end after any of them."""
-        if owned.is_empty:
-            return
-        ends_s = None if self.patience_s is None else time.monotonic() + self.patience_s
-        after = self.known.mark if self.known.offset == owned.start else None
-        for piece in self._partition().read(owned, after_epoch=after):
-            yield piece
-            if ends_s is not None and time.monotonic() >= ends_s and piece.covered.end < owned.end:
-                raise TimeIsUp
+        """Implement the contract; every chunk is of one fetch, and reading may end after any of them."""
+        return alone(self.reader, WantedSplit(self.log_id, owned, known=self.known))
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """Yield the canonical bytes of the records in `wanted`."""
-        if not wanted.is_empty:
-            for piece in self._partition().read(wanted):
-                if isinstance(piece, Damage):
-                    raise piece.error
-                yield piece.raw
+        for piece in alone(self.reader, WantedSplit(self.log_id, wanted, known=Known(self.known.identity))):
+            if isinstance(piece, Damage):
+                raise piece.error
+            yield piece.raw
 
     def drops_records(self) -> bool:
         """Whether the topic that has the name now is compacted."""
         return self.topic.is_compacted()
 
-    @property
-    def restored_from(self) -> Sequence[str]:
-        return tuple(UNLOCATED_SCHEMA.names)
-
     def restore(self, records: pa.RecordBatch) -> bytes:
         return canonical(records)
-
-    @property
-    def measured_by(self) -> Sequence[str]:
-        return ("key", "value", "headers")
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return canonical_lengths(records)
 
     @property
-    def proves_all(self) -> bool:
-        return False
-
-    @property
-    def overrules(self) -> bool:
-        return False
-
-    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> None:
-        """Return None: the checksums of the ledger are compared."""
-
-    @property
-    def keyed_state(self) -> None:
-        """None: a compacted topic is a map, but of any bytes."""
-
-    def metadata(self) -> Iterator[FetchedMetadata]:
-        """Yield nothing: all metadata concerns the topic (`sources.kafka.metadata`)."""
-        return iter(())
-
-    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        """Return a session of its own. Partitions of a topic that are replicated together share one instead."""
-        return PartitionSession(self.topic.open_session(), self.number)
-
-    def acknowledged_by_master(self) -> Offset | None:
-        with naming(self.log_id):
-            return self.topic.committed().get(self.number)
-
-    @property
     def _topic_id(self) -> uuid.UUID | None:
         return None if self.known.identity is None else uuid.UUID(self.known.identity)
-
-    def _partition(self) -> KafkaPartition:
-        """Return the partition of the known topic; if none is known, of the topic there is now."""
-        topic_id = self._topic_id or self.topic.bounds().topic_id
-        topic = self.topic if self.patience_s is None else self.topic.hurried(self.patience_s)
-        return topic.partition(self.number, topic_id)
-
-
-def open_partition(options: TopicOptions, log_id: LogId) -> KafkaLog:
-    """Return the partition of `options`' topic that `log_id` names. Raises ConfigurationError; connects to nothing."""
-    return KafkaLog(topic=open_topic(options), number=topic_and_number(log_id)[1])

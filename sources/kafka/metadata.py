@@ -6,8 +6,9 @@ comparable: the last stable offsets come before the high watermarks, which are n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -18,16 +19,28 @@ from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import ask_again
 from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
 from sources.kafka.isolation import Isolation
-from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
 from sources.offsets import Offset
 
+if TYPE_CHECKING:
+    from sources.kafka.topic import KafkaTopic
+
 _Row = dict[str, Any]
+_logger = logging.getLogger(__name__)
 
 
 def fetched(topic: KafkaTopic) -> Iterator[FetchedMetadata]:
     """Yield the only kind that a topic has, its partitions. An error is in the result."""
     yield FetchedMetadata(KAFKA_PARTITIONS, _partitions(topic))
+
+
+def fetched_and_told(topic: KafkaTopic) -> Iterator[FetchedMetadata]:
+    """Yield the same, and log which partitions wait for a transaction."""
+    for found in fetched(topic):
+        if isinstance(found.items, pa.Table):
+            for number, offsets in held_back(found.items, topic.isolation).items():
+                _logger.info("%s/%d: %d offsets wait for an open transaction to end", topic.id, number, offsets)
+        yield found
 
 
 def held_back(partitions: pa.Table, isolation: Isolation) -> dict[int, int]:
@@ -44,7 +57,7 @@ def held_back(partitions: pa.Table, isolation: Isolation) -> dict[int, int]:
 def _partitions(topic: KafkaTopic) -> pa.Table | LogtwinError:
     """Ask, again if a leader moves or a coordinator is loading, as long as the topic's patience lasts."""
     try:
-        with naming(topic.log_id):
+        with naming(topic.id):
             return ask_again(lambda: _asked(topic), patience_ms=topic.patience_ms)
     except LogtwinError as error:
         return error

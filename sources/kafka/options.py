@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
@@ -22,6 +22,9 @@ from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
+
+RECORD_BYTES: Final = 1024
+"""The assumed length of a record when bytes are shared; nobody knows it before the record has come."""
 
 
 class TopicOptions(BaseModel):
@@ -115,12 +118,21 @@ class TopicOptions(BaseModel):
         return place_of(given, to_camel(str(info.field_name)))
 
     @property
+    def log_id(self) -> LogId:
+        return LogId.parse(self.id)
+
+    @property
     def cluster(self) -> str:
-        return LogId.parse(self.id).name.split("/")[0]
+        return self.log_id.name.split("/")[0]
 
     @property
     def topic(self) -> str:
-        return LogId.parse(self.id).name.split("/")[1]
+        return self.log_id.name.split("/")[1]
+
+    @property
+    def max_bytes_per_trigger(self) -> int:
+        """The most bytes that a batch takes, of records of the assumed length."""
+        return self.max_offsets_per_trigger * RECORD_BYTES
 
     @property
     def isolation_level(self) -> Isolation:
@@ -164,16 +176,14 @@ class ReplicatedTopicOptions(TopicOptions):
         description="the consumer group whose committed offsets say how far the replica is, for every tool that shows "
         "lag; nobody may consume with it; empty: nothing is acknowledged",
     )
+    starting_offset: Literal["earliest", "latest"] = Field(
+        EARLIEST, description="where a replica without a position starts"
+    )
     on_loss: OnLoss = Field(
         "fail",
         description="what retention took, and a damaged batch, stop the topic; with record they become incidents, the "
         "batch goes to quarantine, and the topic goes on behind it; any other loss stops it",
     )
-
-    @property
-    def role(self) -> str:
-        """What the replica is to the brokers: a "consumer", whose group tells them, or a "reader"."""
-        return "consumer" if self.group else "reader"
 
 
 def _positions(text: str) -> TopicOffsets:

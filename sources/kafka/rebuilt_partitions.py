@@ -18,8 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from sources.kafka.format.batch_encoding import MAX_DELTA, EncodedBatch, empty_batch, encode
-from sources.master_topic import topic_and_number
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId, Offset, topic_and_number
 from sources.rebuilt_folder import RebuiltFolder
 
 DEFAULT_FILE_SIZE_BYTES: Final = 1024 * 1024 * 1024

@@ -30,11 +30,10 @@ from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import TopicPartition
-from sources.master import SessionState
-from sources.master_topic import PartitionPosition, TopicSession
-from sources.offsets import LogId, Offset
+from sources.master import Committed, SessionState
+from sources.offsets import LogId, Offset, topic_and_number
 
-Positions = Mapping[int, PartitionPosition]
+Positions = Mapping[LogId, Committed]
 
 _FIRST_WAIT_S: Final = 0.1
 _LAST_ATTEMPT_S: Final = 5.0
@@ -42,36 +41,8 @@ _LAST_ATTEMPT_S: Final = 5.0
 _logger = logging.getLogger(__name__)
 
 
-class PartitionSession:
-    """One partition's part of `session`. Closing it closes `session`, unless others share that."""
-
-    def __init__(self, session: TopicSession, number: int, *, is_shared: bool = False) -> None:
-        self._session = session
-        self._number = number
-        self._is_shared = is_shared
-
-    @property
-    def acknowledged(self) -> Offset | None:
-        return self._session.acknowledged.get(self._number)
-
-    @property
-    def state(self) -> SessionState:
-        return replace(self._session.state, acknowledged=self.acknowledged)
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Do nothing: a group is one, however many connections it has."""
-        return nullcontext()
-
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        self._session.acknowledge({self._number: PartitionPosition(committed, mark)})
-
-    def close(self) -> None:
-        if not self._is_shared:
-            self._session.close()
-
-
 class GroupSession:
-    """A `sources.master_topic.TopicSession` with the consumer group `group`. Connects at the first acknowledgement.
+    """A `sources.master.Session` with the consumer group `group`. Connects at the first acknowledgement.
 
     `acknowledged` is what the group's coordinator has confirmed. `log_id` is the topic's.
     """
@@ -104,8 +75,8 @@ class GroupSession:
         self._is_over = False
 
     @property
-    def acknowledged(self) -> Mapping[int, Offset]:
-        return {number: position.offset for number, position in self._told.items()}
+    def acknowledged(self) -> Mapping[LogId, Offset]:
+        return {log_id: position.offset for log_id, position in self._told.items()}
 
     @property
     def state(self) -> SessionState:
@@ -117,11 +88,12 @@ class GroupSession:
     def failure(self) -> LogtwinError | None:
         return self._failure
 
-    def acknowledge(self, positions: Positions) -> None:
-        """Implement the contract. Partitions that are not named keep their last position.
+    def reading(self) -> AbstractContextManager[None]:
+        """Do nothing: a group is one, however many connections it has."""
+        return nullcontext()
 
-        Raises ValueError after `close`.
-        """
+    def acknowledge(self, positions: Positions) -> None:
+        """Implement the contract. Raises ValueError after `close`."""
         with self._changed:
             if self._is_closing:
                 raise ValueError(f"{self._log_id}: acknowledging {positions} to a closed session")
@@ -173,7 +145,7 @@ class GroupSession:
         told: Positions = {}
         while True:
             is_closing, wanted = self._await_news(told)
-            news = {number: position for number, position in wanted.items() if told.get(number) != position}
+            news = {log_id: position for log_id, position in wanted.items() if told.get(log_id) != position}
             if news or not is_closing:
                 self._commit(cluster, news or wanted)
             told = wanted
@@ -189,12 +161,15 @@ class GroupSession:
     def _commit(self, cluster: Cluster, positions: Positions) -> None:
         if self._is_over:
             return
-        self._group.commit(cluster, {TopicPartition(self._topic, number): at for number, at in positions.items()})
+        self._group.commit(cluster, {self._partition(log_id): at for log_id, at in positions.items()})
         with self._changed:
             self._told = {**self._told, **positions}
             if self._connected_since is None and not self._is_over:
                 self._connected_since = datetime.now(UTC)
                 self._connections += 1
+
+    def _partition(self, log_id: LogId) -> TopicPartition:
+        return TopicPartition(self._topic, topic_and_number(log_id)[1])
 
     def _pause(self, wait_s: float) -> None:
         with self._changed:

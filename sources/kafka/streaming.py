@@ -22,9 +22,9 @@ from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.master import Damage
-from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
+from sources.records import KAFKA_SCHEMA
 
 TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 
@@ -134,7 +134,7 @@ def _start(topic: KafkaTopic, options: TopicOptions) -> tuple[TopicOffsets, Topi
 def _held_from(topic: KafkaTopic, at: TopicOffsets) -> TopicBounds:
     """Return what the topic holds. Raises an error if reading cannot go on from `at`."""
     bounds = topic.bounds(at.topic_id)
-    at.check_held(bounds, topic.log_id)
+    at.check_held(bounds, topic.id)
     return bounds
 
 

@@ -7,7 +7,7 @@ has a connection of its own.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -18,19 +18,22 @@ from sources.kafka.cluster.cleanup import is_compacted
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.connection_cache import has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.leadership import check_same
 from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, TopicPartition, topics_named
+from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, topics_named
 from sources.kafka.epochs import check_history
 from sources.kafka.isolation import Isolation
+from sources.kafka.log import TRAITS, KafkaLog
+from sources.kafka.metadata import fetched_and_told
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
-from sources.kafka.partition import MIB, KafkaPartition
+from sources.kafka.partition import KafkaPartition
+from sources.kafka.reader import MIB, KafkaReader
 from sources.kafka.session import GroupSession
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master_topic import PartitionPosition, TopicSession, partition_log
-from sources.offsets import LogId, Offset
-from sources.silent_session import SilentTopicSession
+from sources.master import Holding, Known, LogQuery, MasterView, Session, Traits
+from sources.metadata import FetchedMetadata
+from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
+from sources.silent_session import SilentSession
 
 T = TypeVar("T")
 
@@ -40,9 +43,10 @@ MIN_PATIENCE_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaTopic:
-    """Topic `topic` of the cluster that the operator calls `cluster`. For the limits see `KafkaPartition`.
+    """Topic `topic` of the cluster that the operator calls `cluster`: a `sources.master.Master`.
 
-    `group` is the consumer group that is told how far a replica is; with None nobody is told.
+    For the limits see `KafkaReader`. `group` is the consumer group that is told how far a replica is; with None
+    nobody is told.
     """
 
     settings: KafkaSettings
@@ -56,16 +60,39 @@ class KafkaTopic:
     group: str | None = None
 
     @property
-    def log_id(self) -> LogId:
+    def id(self) -> LogId:
         """The log id of the topic; that of a partition ends with its number."""
         return LogId("kafka", f"{self.cluster}/{self.topic}")
 
-    def check(self) -> None:
-        """Check, once at the start of a job, that nobody else consumes with the group.
+    @property
+    def traits(self) -> Traits:
+        return TRAITS
+
+    @property
+    def place(self) -> str:
+        return ",".join(self.settings.servers)
+
+    @property
+    def role(self) -> str:
+        """What a replica is to the brokers: a "consumer", whose group tells them, or a "reader"."""
+        return "reader" if self.group is None else "consumer"
+
+    def log(self, log_id: LogId) -> KafkaLog:
+        return KafkaLog(topic=self, number=topic_and_number(log_id)[1])
+
+    def counted_for_s(self) -> None:
+        """Return None: a group is one, however many connections it has."""
+
+    def is_waited_for(self) -> bool:
+        """Return False: no producer waits for a consumer group."""
+        return False
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Check that nobody else consumes with the group. Mere readers mislead nobody.
 
         Raises ConfigurationError naming who does, and as `bounds` does.
         """
-        if self.group is not None:
+        if is_replica and self.group is not None:
             self._ask(ConsumerGroup(self.group, patience_ms=0).check)
 
     def bounds(self, known: uuid.UUID | None = None) -> TopicBounds:
@@ -77,26 +104,36 @@ class KafkaTopic:
         """
         return self._ask(partial(self._bounds, known))
 
-    def check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition]) -> None:
-        """Check that what lies before `positions` is still the history of the topic with id `topic_id`.
+    def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding]:
+        """Implement the contract. All of the topic's partitions have one identity: the topic's id."""
+        found = self.bounds(_topic_id(asked))
+        identity = str(found.topic_id)
+        return {partition_log(self.id, number): Holding(held, identity) for number, held in found.held.items()}
 
-        Takes one connection and a few requests to each leader. Raises BelowMinimum, AboveMaximum, Rewritten, which
-        name the partition's log, and as `bounds` does.
-        """
-        self._ask(partial(self._check_history, topic_id, positions))
+    def look(self) -> MasterView:
+        """Implement the contract with the sums over the partitions. Retention is configured, and of each partition."""
+        held = self.bounds().held.values()
+        start, end = sum(one.start for one in held), sum(one.end for one in held)
+        return MasterView(role=None, bounds=OffsetRange(Offset(start), Offset(end)), retention=None)
 
-    def committed(self) -> dict[int, Offset]:
-        """Return what the group has committed, by partition; nothing without a group. Raises as `bounds` does."""
+    def check_history(self, known: Mapping[LogId, Known]) -> None:
+        """Implement the contract with one connection and a few requests to each leader."""
+        topic_id = _topic_id(known)
+        if topic_id is not None:
+            self._ask(
+                partial(self._check_history, topic_id, {topic_and_number(at)[1]: one for at, one in known.items()})
+            )
+
+    def acknowledged_by_master(self) -> dict[LogId, Offset]:
+        """Return what the group has committed; nothing without a group. Raises as `bounds` does."""
         return {} if self.group is None else self._ask(self._committed)
+
+    def metadata(self) -> Iterator[FetchedMetadata]:
+        return fetched_and_told(self)
 
     def is_compacted(self) -> bool:
         """Whether the topic is compacted, by its cleanup.policy now. Raises as `bounds` does."""
         return self._ask(partial(is_compacted, topic=self.topic))
-
-    @property
-    def role(self) -> str:
-        """What a replica is to the brokers: a "consumer", whose group tells them, or a "reader"."""
-        return "reader" if self.group is None else "consumer"
 
     def hurried(self, patience_s: float) -> KafkaTopic:
         """Return the same topic, which waits for nothing longer than about `patience_s`."""
@@ -109,25 +146,33 @@ class KafkaTopic:
         )
         return replace(self, settings=settings, patience_ms=min(self.patience_ms, most_ms))
 
-    def open_session(self) -> TopicSession:
-        """Return a session that commits to the group. It connects in the background, at the first acknowledgement."""
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        """Return a session that commits to the group. Its brokers wait for nobody, so it proves nothing of its own."""
         if self.group is None:
-            return SilentTopicSession()
-        return GroupSession(self.settings, self.group, self.topic, self.log_id)
+            return SilentSession()
+        return GroupSession(self.settings, self.group, self.topic, self.id)
 
     def partition(self, number: int, topic_id: uuid.UUID) -> KafkaPartition:
         """Return partition `number` of the topic with id `topic_id`."""
         return KafkaPartition(
-            settings=self.settings,
+            reader=self.reader(),
             cluster=self.cluster,
             topic=self.topic,
             topic_id=topic_id,
             partition=number,
-            isolation=self.isolation,
-            chunk_bytes=self.chunk_bytes,
             split_offsets=self.split_offsets,
-            patience_ms=self.patience_ms,
-            past_damage=self.past_damage,
+        )
+
+    def reader(self, patience_s: float | None = None) -> KafkaReader:
+        """Return what reads its partitions, together with those of all topics that are read in the same way."""
+        here = self if patience_s is None else self.hurried(patience_s)
+        return KafkaReader(
+            settings=here.settings,
+            isolation=here.isolation,
+            chunk_bytes=here.chunk_bytes,
+            patience_ms=here.patience_ms,
+            past_damage=here.past_damage,
+            patience_s=patience_s,
         )
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:
@@ -141,33 +186,38 @@ class KafkaTopic:
             # Servers that never answered are more likely a mistake than a restart: tell whoever starts the job.
             return may_pass(error) and (not isinstance(error, NobodyListens) or has_answered(self.settings))
 
-        with naming(self.log_id):
+        with naming(self.id):
             return ask_again(connect_and_ask, patience_ms=self.patience_ms, is_worth=is_worth)
 
     def _bounds(self, known: uuid.UUID | None, cluster: Cluster) -> TopicBounds:
         topic = self._described(cluster, known)
         return TopicBounds(topic.id, bounds(cluster, topic, self.isolation))
 
-    def _check_history(self, topic_id: uuid.UUID, positions: Mapping[int, PartitionPosition], cluster: Cluster) -> None:
+    def _check_history(self, topic_id: uuid.UUID, known: Mapping[int, Known], cluster: Cluster) -> None:
         topic = self._described(cluster, topic_id)
-        held = bounds(cluster, topic, Isolation.READ_UNCOMMITTED, topic.leaders.keys() & positions.keys())
-        at = TopicOffsets(topic_id, {number: position.offset for number, position in positions.items()})
-        at.check_held(TopicBounds(topic_id, held), self.log_id)
-        epochs = {number: epoch for number, one in positions.items() if (epoch := one.leader_epoch) is not None}
+        held = bounds(cluster, topic, Isolation.READ_UNCOMMITTED, topic.leaders.keys() & known.keys())
+        at = TopicOffsets(topic_id, {number: one.offset or Offset(0) for number, one in known.items()})
+        at.check_held(TopicBounds(topic_id, held), self.id)
+        epochs = {number: one.mark for number, one in known.items() if one.mark is not None}
         for number, found in epoch_ends(cluster, topic, epochs).items():
-            log = partition_log(self.log_id, number)
-            check_history(epochs[number], positions[number].offset, found, held[number], log)
+            check_history(epochs[number], at.at(number), found, held[number], partition_log(self.id, number))
 
-    def _committed(self, cluster: Cluster) -> dict[int, Offset]:
+    def _committed(self, cluster: Cluster) -> dict[LogId, Offset]:
         tps = [TopicPartition(self.topic, number) for number in self._described(cluster, None).leaders]
         found = ConsumerGroup(str(self.group), patience_ms=0).committed(cluster, tps)
-        return {tp.partition: at.offset for tp, at in found.items()}
+        return {partition_log(self.id, tp.partition): at.offset for tp, at in found.items()}
 
     def _described(self, cluster: Cluster, known: uuid.UUID | None) -> Topic:
         topic = topics_named(cluster, [self.topic])[0]
         if known is not None:
             check_same(topic, known)
         return topic
+
+
+def _topic_id(logs: Mapping[LogId, LogQuery | Known]) -> uuid.UUID | None:
+    """The id that the topic must have, by what is known of its partitions; they all are of one topic."""
+    found = next((one.identity for one in logs.values() if one.identity is not None), None)
+    return None if found is None else uuid.UUID(found)
 
 
 def open_topic(options: TopicOptions) -> KafkaTopic:

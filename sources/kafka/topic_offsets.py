@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sources.errors import ConfigurationError, OffsetOutOfRange
-from sources.kafka.held import check_position
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.bounds import held_from
+from sources.errors import ConfigurationError
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,22 +79,11 @@ class TopicOffsets:
         return TopicOffsets(self.topic_id, {**self.next, **positions})
 
     def check_held(self, bounds: TopicBounds, log: LogId) -> None:
-        """Check that reading can go on from here. Raises the first error of `not_held`."""
-        for error in self.not_held(bounds, log).values():
-            raise error
-
-    def not_held(self, bounds: TopicBounds, log: LogId) -> dict[int, OffsetOutOfRange]:
-        """Return why reading cannot go on from here, BelowMinimum or AboveMaximum, by partition.
-
-        `log` is the topic's log id; the errors name the log ids of its partitions.
+        """Check that reading can go on from here. Raises BelowMinimum or AboveMaximum, of the first partition that it
+        cannot; `log` is the topic's log id.
         """
-        found: dict[int, OffsetOutOfRange] = {}
         for number in sorted({*self.next, *bounds.held}):
-            try:
-                check_position(number, self.at(number), bounds.held, log=partition_log(log, number))
-            except OffsetOutOfRange as error:
-                found[number] = error
-        return found
+            held_from(self.at(number), bounds.held.get(number), log=partition_log(log, number))
 
 
 def spread(backlogs: Mapping[int, int], most: int) -> dict[int, int]:

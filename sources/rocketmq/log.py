@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,8 +31,7 @@ from sources.access.address import Address
 from sources.bounds import check_within
 from sources.epochs import Parting, below, parting
 from sources.errors import ConfigurationError, naming
-from sources.keyed_state import KeyedState
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.broker_check import check_broker
@@ -61,11 +60,15 @@ from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.silent_session import SilentSession
+from sources.sole_log import SoleLog
 from sources.splits import split_bytes
 
 MIB = 1024 * 1024
 _WAYS: Final = ("path", "master", "remoting", "name_server", "controllers")
 _ONE_WAY: Final = (("path",), ("master", "remoting"), ("name_server",), ("controllers",))
+_STREAM: Final = Traits(restored_from=restore.COLUMNS, measured_by=("size",))
+_FILES: Final = replace(_STREAM, cuts_at_records=True, cuts_batches=True)
+_PARALLEL: Final = replace(_STREAM, cuts_batches=True)
 _logger = logging.getLogger(__name__)
 
 
@@ -78,8 +81,8 @@ class _Manner(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RocketMQLog:
-    """The `sources.master.MasterLog` of a RocketMQ broker.
+class RocketMQLog(SoleLog):
+    """A RocketMQ broker: the `sources.master.Master` of one `MasterLog`, and that log.
 
     Give either `path`, a directory of segment files; or `master` (HA port) and `remoting` (normal port) of one broker;
     or `name_servers` or `controllers`, which are asked at each connection for the master of the broker that the log id
@@ -143,6 +146,13 @@ class RocketMQLog:
             "connect_attempts": self.connect_attempts,
             "security": self.security,
         }
+
+    @property
+    def traits(self) -> Traits:
+        """Its constants. Offsets count bytes, and `verify` can find a rewritten past of the same lengths, so the last
+        record proves enough. A slave of RocketMQ would cut its log, but a wrong address is likelier than a lost log, so
+        the master does not overrule."""
+        return _FILES if self.path is not None else _PARALLEL if self.parallel_reads else _STREAM
 
     @property
     def place(self) -> str:
@@ -217,10 +227,6 @@ class RocketMQLog:
             confirmed = confirmed_end(broker.ha(), bounds, timeout_ms=self.connect_timeout_ms, dialect=dialect)
         return replace(view, epoch=dialect.epochs[-1] if dialect.epochs else None, confirmed=confirmed)
 
-    @property
-    def cuts_at_records(self) -> bool:
-        return self.path is not None
-
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         if self.path is None:
             return offset
@@ -232,12 +238,8 @@ class RocketMQLog:
             return maximum
         return self.boundary_after(Offset(start + max_bytes), maximum)
 
-    @property
-    def cuts_batches(self) -> bool:
-        return self.path is not None or self.parallel_reads
-
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
-        if not self.cuts_batches:
+        if not self.traits.cuts_batches:
             return () if wanted.is_empty else (wanted,)
         size_bytes = split_bytes(wanted.size, most_bytes=self.split_bytes, cores=cores)
         if self.path is not None:
@@ -252,15 +254,8 @@ class RocketMQLog:
             for piece in pieces:
                 yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
 
-    @property
-    def has_free_offsets(self) -> bool:
-        return False
-
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size
-
-    def identity(self) -> None:
-        """Return None: a name identifies nothing else."""
 
     def continuing(self, known: Known) -> RocketMQLog:
         """Return the log with `known`. The last record identifies a history; elected masters have epochs, too."""
@@ -292,40 +287,12 @@ class RocketMQLog:
             else:
                 yield from self._raw_ha(broker, wanted, committed)
 
-    def drops_records(self) -> bool:
-        return False
-
-    @property
-    def restored_from(self) -> Sequence[str]:
-        return restore.COLUMNS
-
     def restore(self, records: pa.RecordBatch) -> bytes:
         return restore.encode(records)
-
-    @property
-    def measured_by(self) -> Sequence[str]:
-        return ("size",)
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         lengths: npt.NDArray[np.int64] = records.column("size").fill_null(0).to_numpy()
         return lengths
-
-    @property
-    def proves_all(self) -> bool:
-        """False: offsets count bytes, and `verify` can find a rewritten past of the same lengths."""
-        return False
-
-    @property
-    def overrules(self) -> bool:
-        """False: a slave of RocketMQ would cut its log, but a wrong address is likelier than a lost log."""
-        return False
-
-    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
-        return None
-
-    @property
-    def keyed_state(self) -> KeyedState | None:
-        return None
 
     def metadata(self) -> Iterator[FetchedMetadata]:
         broker = self._broker()
@@ -345,16 +312,17 @@ class RocketMQLog:
             max_frame_bytes=self.max_frame_bytes,
         )
 
-    def acknowledged_by_master(self) -> Offset | None:
+    def acknowledged_by_master(self) -> Mapping[LogId, Offset]:
         """Return the highest offset that the master counts as acknowledged by a slave connected now (request 907).
 
-        None if nobody can say: for a path, for a broker without that request (4.x), for one without slaves.
+        Nothing if nobody can say: for a path, for a broker without that request (4.x), for one without slaves.
         """
         broker = self._broker()
         if broker is None:
-            return None
+            return {}
         with naming(self.log_id), broker.client() as client:
-            return client.highest_slave_offset()
+            found = client.highest_slave_offset()
+        return {} if found is None else {self.log_id: found}
 
     def _read(self, owned: OffsetRange, committed: Offset | None, boundary: bool) -> Generator[Chunk | Damage]:
         broker = self._broker()

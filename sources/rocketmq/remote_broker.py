@@ -1,17 +1,19 @@
-"""A broker as a job reaches it: by its two addresses, or by name through a name server. Nothing stays open.
+"""A broker as a job reaches it: by its two addresses, or by name through a name server.
 
-The address is looked up at each use. So a host name is resolved again each time, and the next connection follows what a
-name server says; an open connection stays, whatever the name server says meanwhile.
+The address is looked up at each use, so the next request follows what a name server says. Connections stay open for a
+while, and take further requests to the same address (`sources.access.kept_connections`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sources.access.address import Address
+from sources.access.kept_connections import KeptConnections
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
@@ -22,9 +24,31 @@ from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, Resp
 from sources.rocketmq.wire.security import RemotingSecurity
 
 
+@dataclass(frozen=True, slots=True)
+class _Peer:
+    """Whoever is asked, and how: connections serve only questions that wait as long, and are as secure."""
+
+    address: Address
+    connect_timeout_ms: int
+    connect_attempts: int
+    security: RemotingSecurity
+
+    def connect(self) -> RemotingClient:
+        return RemotingClient(
+            self.address,
+            connect_timeout_ms=self.connect_timeout_ms,
+            connect_attempts=self.connect_attempts,
+            call_timeout_ms=self.connect_timeout_ms,
+            security=self.security,
+        )
+
+
+_connections: Final = KeptConnections[_Peer, RemotingClient](_Peer.connect)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBroker(ABC):
-    """A broker, to which each request connects anew.
+    """A broker.
 
     All methods raise MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError; and
     ConfigurationError for secrets and certificates.
@@ -47,8 +71,8 @@ class RemoteBroker(ABC):
     def place(self) -> str:
         """Where it is looked for, in a word."""
 
-    def client(self) -> RemotingClient:
-        """Return a connection for requests; the caller closes it."""
+    def client(self) -> AbstractContextManager[RemotingClient]:
+        """Give a connection for requests, as long as the context lasts. It may be kept from an earlier use."""
         return self._client(self.remoting())
 
     def bounds(self) -> OffsetRange:
@@ -70,14 +94,8 @@ class RemoteBroker(ABC):
         with self.client() as client:
             return client.exchange(request)
 
-    def _client(self, address: Address) -> RemotingClient:
-        return RemotingClient(
-            address,
-            connect_timeout_ms=self.connect_timeout_ms,
-            connect_attempts=self.connect_attempts,
-            call_timeout_ms=self.connect_timeout_ms,
-            security=self.security,
-        )
+    def _client(self, address: Address) -> AbstractContextManager[RemotingClient]:
+        return _connections.kept(_Peer(address, self.connect_timeout_ms, self.connect_attempts, self.security))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,8 +26,8 @@ from sinks.state.position import LogTable
 from sources.dister.embedded.leader_log import entries_of
 from sources.dister.format.entries import Entry
 from sources.dister.log import DisterLog
-from sources.master import RECORD_SCHEMA
 from sources.offsets import LogId, Offset
+from sources.records import RECORD_SCHEMA
 from tests.dister.odd_leader import OddLeader, replay
 from tests.pipeline.running import job_config, replicate_now
 from tests.pipeline.schedules import Killed as Killed  # one of that name: errors come back by it
@@ -115,7 +115,7 @@ class Twin:
 
     def rows(self) -> pa.Table:
         """The replica's entries, in order."""
-        names = list(dict.fromkeys(("offset", "size", *self.log.restored_from)))
+        names = list(dict.fromkeys(("offset", "size", *self.log.traits.restored_from)))
         return self._table("log", names).sort_by("offset")
 
     def ids(self) -> list[int]:

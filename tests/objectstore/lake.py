@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from deltalake import DeltaTable
 
 from pipeline.demo.s3_server import S3Server
-from sources.offsets import Offset
+from sources.master import Committed
+from sources.offsets import LogId, Offset
 from tests.objectstore.server import PlainClient
 from tests.sinks.groups import assert_ledger, named
 from tests.sinks.memory_master import MemoryMaster, RecordingSession
@@ -64,7 +65,7 @@ class Distrustful(RecordingSession):
         self._position = position
         self.early: list[Offset] = []
 
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        super().acknowledge(committed, mark)
-        if committed > (self._position() or 0):
-            self.early.append(committed)
+    def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
+        super().acknowledge(positions)
+        if self.promises[-1] > (self._position() or 0):
+            self.early.append(self.promises[-1])

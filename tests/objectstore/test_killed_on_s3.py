@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
 from pipeline.demo.s3_server import S3Server
-from sources.master import RECORD_SCHEMA
+from sources.records import RECORD_SCHEMA
 from sources.rocketmq.columns import codec
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake

@@ -19,19 +19,19 @@ from pyspark.sql import SparkSession
 from pipeline.demo.s3_server import S3Server
 from pipeline.inspect.coverage import LogCoverage, coverages
 from pipeline.inspect.incidents import Incidents, Listed
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.inspect.status import statuses
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
 from pipeline.verify import plan
 from pipeline.verify import run as verify
-from sinks.books.incident import State
 from sinks.healing.repair import Repair
 from sinks.proof.verdicts import Verdict
 from sinks.storage.hadoop import reach
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import VARIABLE
+from sinks.values.incident import State
 from sources.options import ReadOptions
 from sources.registry import open_log
 from tests.objectstore.fault_proxy import FaultProxy
@@ -76,7 +76,7 @@ def twin(
         replicate_now(spark, config)
         shutil.copyfile(twin.log.archive / lost.name, lost)
         (seen,), open_then = coverages(config), Incidents(config, "").open()
-        run_backfill(spark, config, OneLog(config.logs[0]), Wanted.parse(None, None), path=None)
+        run_backfill(spark, config, ConfiguredLog.alone(config.logs[0]), Wanted.parse(None, None), path=None)
         yield Healed(spark, twin.folder, warehouse, storage, BATCHES, s3_way, seen, open_then)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.maintain import Maintenance, MaintenanceStep
 from pipeline.verify.run import OnProgress, Scope, verify_log
 from pipeline.verify.summary import VerifySummary
@@ -36,7 +36,7 @@ class Twin:
 
     def verify(self, on_progress: OnProgress = lambda done, of: None) -> VerifySummary:
         config = self.config()
-        return verify_log(self.spark, config.warehouse, OneLog(config.logs[0]), Scope(), on_progress)
+        return verify_log(self.spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(), on_progress)
 
     def maintain(self) -> dict[tuple[str, str], MaintenanceStep]:
         config = self.config(min_files=3, vacuum_hours=1e-4, log_hours=1e-4)

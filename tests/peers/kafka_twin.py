@@ -13,12 +13,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
+from sinks.books.topic_states import topics_held
 from sinks.state.position import LogTable
-from sinks.state.topic_states import topics_held
 from sinks.tables import KAFKA_LOG
 from sources.kafka.isolation import Isolation
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_reading import COLUMNS, Row, consumed, rows, topic_of

@@ -25,6 +25,7 @@ from tests.peers.replicating import assert_same_as_files, end_of, replicating, w
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender
 from tests.sources.rocketmq.log_reading import chunks_of
+from tests.sources.rocketmq.sessions import up_to
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(600)]
 
@@ -106,10 +107,10 @@ def test_acknowledging_over_a_connection_that_is_cut_again_and_again(broker: Bro
             promised = end - LOG_BYTES
             while proxy.cut_connections < ACKNOWLEDGING_CUTS:
                 promised = min(promised + 1000, end - 1000)
-                session.acknowledge(Offset(promised))
+                session.acknowledge(up_to(promised, LOG_ID))
                 pause.wait(0.01)
                 assert all(one["slaveAckOffset"] <= promised for one in connections_of(broker))
-            session.acknowledge(Offset(end))
+            session.acknowledge(up_to(end, LOG_ID))
             wait_until(lambda: [one["slaveAckOffset"] for one in connections_of(broker)] == [end], "all acknowledged")
             assert session.state.reconnects > 0
 

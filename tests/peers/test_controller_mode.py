@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
 from pipeline.verify.run import Scope, verify_log
@@ -83,7 +83,7 @@ def test_two_switches_are_followed_and_nobody_counts_the_replica(spark: SparkSes
         epochs = epochs_of(masters[-1])
         assert_same_as_files(spark, lake, job, masters[-1])
         config = job_config(lake, id="rocketmq/b1", controllers=group.controllers)
-        verified = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope())
+        verified = verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
         assert (verified.problem, verified.bytes) == (None, end_of(masters[-1]))
     for topic, messages in sent.items():
         assert_holds(lake, messages, topic)

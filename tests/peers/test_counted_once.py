@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
@@ -59,14 +59,16 @@ Verb = Callable[[SparkSession, Config], object]
 
 def verify(spark: SparkSession, config: Config) -> object:
     """For about two seconds, so that its connection is sure to be listed."""
-    summary = verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(restart=True, max_mb_per_s=0.2))
+    summary = verify_log(
+        spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(restart=True, max_mb_per_s=0.2)
+    )
     assert summary.problem is None
     return summary
 
 
 def backfill(spark: SparkSession, config: Config) -> object:
     """Of what lies before the replica's beginning."""
-    return run_backfill(spark, config, OneLog(config.logs[0]), Wanted.parse(None, None))
+    return run_backfill(spark, config, ConfiguredLog.alone(config.logs[0]), Wanted.parse(None, None))
 
 
 def repair(spark: SparkSession, config: Config) -> object:

@@ -22,6 +22,7 @@ from tests.patience import eventually
 from tests.peers.cluster import configured
 from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.log_reading import chunks_of
+from tests.sources.rocketmq.sessions import up_to
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -111,8 +112,8 @@ def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: 
             # everything is read and nothing acknowledged: the producer must not be told that a slave has it
             assert send(sender, topic, b"read only").code == ResponseCode.FLUSH_SLAVE_TIMEOUT
         end = observer.commit_log_bounds().end
-        session.acknowledge(end)
-        assert eventually(lambda: session.acknowledged == end)
+        session.acknowledge(up_to(end, LOG_ID))
+        assert eventually(lambda: session.state.acknowledged == end)
 
         # connected, nothing promised beyond: the producer is told so after its time
         assert eventually(lambda: send(sender, topic, b"unheard").code == ResponseCode.FLUSH_SLAVE_TIMEOUT)
@@ -120,9 +121,9 @@ def test_a_producer_waits_for_the_acknowledgement_and_for_nothing_else(waiting: 
         with configured(waiting, slaveTimeout=60_000):
             for _ in range(5):
                 before = observer.commit_log_bounds().end
-                session.acknowledge(before)
+                session.acknowledge(up_to(before, LOG_ID))
                 answer = pool.submit(send, sender, topic, b"heard")
                 assert eventually(lambda end=before: observer.commit_log_bounds().end > end)  # type: ignore[misc]
                 assert not answer.done()
-                session.acknowledge(observer.commit_log_bounds().end)
+                session.acknowledge(up_to(observer.commit_log_bounds().end, LOG_ID))
                 assert answer.result(PATIENCE_S).code == ResponseCode.SUCCESS

@@ -13,7 +13,7 @@ from sources.errors import ConfigurationError, MasterRefused
 from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
-from sources.master_topic import PartitionPosition
+from sources.master import Committed
 from sources.offsets import Offset
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_groups import java_member, seen_by_tools
@@ -43,13 +43,13 @@ def test_what_is_committed_is_what_tools_and_consumers_see(broker: KafkaBroker) 
         group.check(cluster)
         assert group.committed(cluster, [A0, A1, B0]) == {}
         group.commit(cluster, {})
-        group.commit(cluster, {B0: PartitionPosition(Offset(3), 0), A1: PartitionPosition(Offset(10), None)})
+        group.commit(cluster, {B0: Committed(Offset(3), 0), A1: Committed(Offset(10), None)})
         group.check(cluster)
-        group.commit(cluster, {B0: PartitionPosition(Offset(7), 0), A0: PartitionPosition(Offset(0), 0)})
+        group.commit(cluster, {B0: Committed(Offset(7), 0), A0: Committed(Offset(0), 0)})
         committed = {
-            A0: PartitionPosition(Offset(0), 0),
-            A1: PartitionPosition(Offset(10), None),
-            B0: PartitionPosition(Offset(7), 0),
+            A0: Committed(Offset(0), 0),
+            A1: Committed(Offset(10), None),
+            B0: Committed(Offset(7), 0),
         }
         assert group.committed(cluster, [A0, A1, B0]) == committed
         assert group.committed(cluster, [A1]) == {A1: committed[A1]}
@@ -65,7 +65,7 @@ def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaB
     if protocol == "consumer" and broker.version.startswith("3."):
         pytest.skip("the newer protocol is off by default before Kafka 4")
     group = ConsumerGroup(f"taken by {protocol}")
-    position = {A0: PartitionPosition(Offset(5), 0)}
+    position = {A0: Committed(Offset(5), 0)}
     with connected(settings_of(broker)) as cluster:
         with java_member(broker, group.name, protocol, "a"):
             for refused in (partial(group.check, cluster), partial(group.commit, cluster, position)):
@@ -81,4 +81,4 @@ def test_a_group_in_which_somebody_consumes_is_refused_naming_him(broker: KafkaB
 def test_a_topic_that_is_gone_is_said(broker: KafkaBroker) -> None:
     group = ConsumerGroup("of a topic that is gone", patience_ms=500)
     with connected(settings_of(broker)) as cluster, pytest.raises(MasterRefused, match="gone/0"):
-        group.commit(cluster, {TopicPartition("gone", 0): PartitionPosition(Offset(1), None)})
+        group.commit(cluster, {TopicPartition("gone", 0): Committed(Offset(1), None)})

@@ -12,7 +12,7 @@ from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
 from sources.kafka.metadata import fetched
 from sources.kafka.topic import KafkaTopic
-from sources.master_topic import PartitionPosition
+from sources.master import Committed
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import Offset
 from tests.peers.kafka import KafkaBroker
@@ -44,7 +44,7 @@ def test_bounds_transactions_and_the_group_are_as_they_were_made(each_kafka: Kaf
     delete_records(each_kafka, "described", 0, 4)
     group = ConsumerGroup("describing")
     with connected(settings_of(each_kafka)) as cluster:
-        group.commit(cluster, {TopicPartition("described", 0): PartitionPosition(Offset(7), 0)})
+        group.commit(cluster, {TopicPartition("described", 0): Committed(Offset(7), 0)})
     node = each_kafka.node_id
     with producer(each_kafka, transactional_id="describing") as through, transaction(through):
         send(through, "described", RECORDS[:3], 1)

@@ -28,9 +28,9 @@ from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
 from sources.master import Chunk
-from sources.master_topic import KAFKA_SCHEMA
 from sources.offsets import END, LogId, Offset, OffsetRange
 from sources.rebuilt_folder import RebuiltFolder
+from sources.records import KAFKA_SCHEMA
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import consumed, partition_of, rows

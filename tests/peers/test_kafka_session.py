@@ -9,8 +9,8 @@ import pytest
 
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, Recreated, Rewritten
 from sources.kafka.topic import KafkaTopic
-from sources.master_topic import PartitionPosition, TopicSession
-from sources.offsets import Offset
+from sources.master import Committed, Known, Session
+from sources.offsets import LogId, Offset
 from tests.patience import wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
@@ -39,7 +39,7 @@ def a_topic(broker: KafkaBroker, group: str | None = None, name: str = "t") -> K
 
 
 @contextmanager
-def session_of(topic: KafkaTopic) -> Iterator[TopicSession]:
+def session_of(topic: KafkaTopic) -> Iterator[Session]:
     session = topic.open_session()
     try:
         yield session
@@ -47,8 +47,12 @@ def session_of(topic: KafkaTopic) -> Iterator[TopicSession]:
         session.close()
 
 
-def at(*positions: tuple[int, int | None]) -> dict[int, PartitionPosition]:
-    return {number: PartitionPosition(Offset(offset), epoch) for number, (offset, epoch) in enumerate(positions)}
+def part(number: int, name: str = "t") -> LogId:
+    return LogId("kafka", f"east/{name}/{number}")
+
+
+def at(*positions: tuple[int, int | None]) -> dict[LogId, Committed]:
+    return {part(number): Committed(Offset(offset), epoch) for number, (offset, epoch) in enumerate(positions)}
 
 
 def test_a_session_tells_the_group_also_over_a_restart(broker: KafkaBroker) -> None:
@@ -56,16 +60,16 @@ def test_a_session_tells_the_group_also_over_a_restart(broker: KafkaBroker) -> N
     topic.check()
     with session_of(topic) as session:
         session.acknowledge(at((5, 0), (0, None)))
-        wait_until(lambda: session.acknowledged == {0: 5, 1: 0}, "an acknowledgement")
+        wait_until(lambda: session.acknowledged == {part(0): 5, part(1): 0}, "an acknowledgement")
         assert seen_by_tools(broker, "restarted") == {("t", 0): (5, 0), ("t", 1): (0, -1)}
 
         broker.stop()
         for offset in range(6, 16):
-            session.acknowledge({0: PartitionPosition(Offset(offset), 0)})  # which waits for nobody
+            session.acknowledge({part(0): Committed(Offset(offset), 0)})  # which waits for nobody
         wait_until(lambda: session.state.connected_since is None, "the loss of the connection")
-        assert session.acknowledged == {0: 5, 1: 0}
+        assert session.acknowledged == {part(0): 5, part(1): 0}
         broker.start()
-        wait_until(lambda: session.acknowledged == {0: 15, 1: 0}, "the newest acknowledgement")
+        wait_until(lambda: session.acknowledged == {part(0): 15, part(1): 0}, "the newest acknowledgement")
         assert seen_by_tools(broker, "restarted") == {("t", 0): (15, 0), ("t", 1): (0, -1)}
         assert (session.state.acknowledged, session.state.reconnects, session.failure) == (15, 1, None)
         assert session.state.last_error is not None
@@ -78,12 +82,17 @@ def test_a_session_tells_the_group_also_over_a_restart(broker: KafkaBroker) -> N
 def test_the_history_of_all_partitions_is_asked_for_at_once(broker: KafkaBroker) -> None:
     create_filled(broker, "past")
     topic, topic_id = a_topic(broker, name="past"), topic_of(broker, "past").id
-    topic.check_history(topic_id, at((20, 0), (20, 0)))
-    topic.check_history(topic_id, at((0, None), (7, 0)))
+
+    def known(*positions: tuple[int, int | None]) -> dict[LogId, Known]:
+        at = enumerate(positions)
+        return {part(number, "past"): Known(str(topic_id), Offset(one), epoch) for number, (one, epoch) in at}
+
+    topic.check_history(known((20, 0), (20, 0)))
+    topic.check_history(known((0, None), (7, 0)))
 
     def expect(kind: type[LogtwinError], log: str, *positions: tuple[int, int | None]) -> None:
         with pytest.raises(kind) as raised:
-            topic.check_history(topic_id, at(*positions))
+            topic.check_history(known(*positions))
         assert type(raised.value) is kind
         assert raised.value.log == log
 
@@ -92,7 +101,7 @@ def test_the_history_of_all_partitions_is_asked_for_at_once(broker: KafkaBroker)
     expect(Rewritten, "kafka/east/past/1", (20, 0), (20, 7))  # epoch 7 was led by nobody whom it knows
     delete_records(broker, "past", 1, 9)
     expect(BelowMinimum, "kafka/east/past/1", (20, 0), (8, 0))
-    topic.check_history(topic_id, at((20, 0), (9, 0)))
+    topic.check_history(known((20, 0), (9, 0)))
 
     delete_topic(broker, "past")
     create_again(broker, "past")

@@ -17,6 +17,7 @@ from sources.rocketmq.wire.remoting import ResponseCode
 from tests.patience import eventually
 from tests.peers.proxy import Proxy
 from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.sessions import up_to
 
 pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(120)]
 
@@ -31,7 +32,7 @@ def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
         with closing(HASession(master, LogId("rocketmq", "b1"), renew_after_s=0.1)) as session:
             with Producer(broker.address) as producer:
                 assert producer.send(OutgoingMessage("renewed", b"alone")).code == ResponseCode.SLAVE_NOT_AVAILABLE
-            session.acknowledge(master.maximum())
+            session.acknowledge(up_to(master.maximum(), LogId("rocketmq", "b1")))
             assert eventually(lambda: session.state.connected_since is not None)
             is_over = threading.Event()
             follower = threading.Thread(target=lambda: follow(session, master, is_over))
@@ -50,4 +51,4 @@ def test_no_producer_is_told_that_there_is_no_slave(tmp_path: Path) -> None:
 def follow(session: HASession, master: BrokerAt, is_over: threading.Event) -> None:
     """As a replica that has everything at once."""
     while not is_over.is_set():
-        session.acknowledge(master.maximum())
+        session.acknowledge(up_to(master.maximum(), LogId("rocketmq", "b1")))

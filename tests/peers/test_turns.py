@@ -20,6 +20,7 @@ from tests.patience import eventually, wait_until
 from tests.peers.cluster import configured, connections_of
 from tests.peers.counted import HOUSEKEEPING_MS, counting
 from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.sessions import up_to
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -41,7 +42,7 @@ def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
         chunks = list(log.read(OffsetRange(position, end), committed=position, boundary=True))
     if chunks:
         position = chunks[-1].covered.end
-    session.acknowledge(position)
+    session.acknowledge(up_to(position, log.log_id))
     return position
 
 
@@ -65,7 +66,7 @@ def test_one_replica_is_counted_once(broker: Broker) -> None:
             batches += 1
         sender.join()
         position = read_batch(log, session, position)
-        assert eventually(lambda: log.acknowledged_by_master() == position)
+        assert eventually(lambda: log.acknowledged_by_master() == {log.log_id: position})
         assert session.state.reconnects == 0
 
     assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * MESSAGES  # stored, and no replica but this one

@@ -7,7 +7,8 @@ several, and hundreds of histories can be tried.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sinks.delta.spark_jobs import run_shares
 from sources.errors import LogtwinError
+from sources.group.offsets import GroupOffset
 from sources.group.stream import GroupSource
-from sources.master import Planned
 from tests.sinks.plain_session import PlainSession, make_plain
 
 
@@ -25,7 +26,7 @@ class InProcess:
     """`pipeline.job.stream.Stream`, in a thread of this process."""
 
     def __init__(
-        self, spark: SparkSession, name: str, options: Mapping[str, str], apply: Callable[[Sequence[Planned]], None]
+        self, spark: SparkSession, name: str, options: Mapping[str, str], apply: Callable[[GroupOffset], None]
     ) -> None:
         self._options = options
         self._apply = apply
@@ -37,7 +38,7 @@ class InProcess:
     def load(self) -> None:
         """There is nothing to load."""
 
-    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+    def start(self, checkpoint: Path, trigger: Mapping[str, object]) -> None:
         self._failure = None
         self._thread = threading.Thread(target=self._run, args=("availableNow" in trigger,), daemon=True)
         self._thread.start()
@@ -68,17 +69,15 @@ class InProcess:
             while not self._stopping.is_set():
                 then = reader.latestOffset(at, ReadAllAvailable())
                 if then != at:
-                    self._process(reader, at, then)
+                    with self.in_batch:
+                        self._apply(GroupOffset.from_json(then))
                 elif ends:
                     return
                 at = then
         except LogtwinError as error:
             self._failure = error
-
-    def _process(self, reader: Any, at: object, then: object) -> None:
-        planned = [one for partition in reader.partitions(at, then) for one in partition.planned]
-        with self.in_batch:
-            self._apply(planned)
+        finally:
+            reader.stop()
 
 
 also_with_spark = pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.coverage import coverages
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
@@ -299,7 +299,7 @@ class World:
 
     def _backfill_one(self, master: Master, killed_after: int = 0) -> None:
         config, die = self._config(master.log_id), dying_after(killed_after)
-        subject, path = OneLog(config.logs[0]), str(master.archive())
+        subject, path = ConfiguredLog.alone(config.logs[0]), str(master.archive())
         run_backfill(self.spark, config, subject, Wanted.parse(None, None), path=path, on_step=die)
 
     def _settle(self) -> None:

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.books.incident import Action, Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
+from sinks.values.incident import Action, Incident
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.registry import open_log

@@ -18,7 +18,7 @@ from pipeline.monitoring.progress import Progress
 from sinks.batch.result import BatchStep
 from sinks.tables import LOG_SCHEMA
 from sources.datasource import register as register  # whoever goes without Spark exchanges it here
-from sources.master import RECORD_SCHEMA
+from sources.records import RECORD_SCHEMA
 from sources.rocketmq.columns import codec
 
 

@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
-from sinks.books.incident import State
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.hole_filler import FillStep, no_step
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import Held, LogTable
+from sinks.values.incident import State
 from sources.errors import ConfigurationError, RepairPending, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
@@ -103,7 +103,12 @@ def backfill(
 ) -> BackfillResult:
     wanted = Wanted.parse(start, end)
     return run_backfill(
-        session, config, OneLog(config.logs[0]), wanted, path=None if path is None else str(path), on_step=on_step
+        session,
+        config,
+        ConfiguredLog.alone(config.logs[0]),
+        wanted,
+        path=None if path is None else str(path),
+        on_step=on_step,
     )
 
 

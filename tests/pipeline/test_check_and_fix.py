@@ -92,7 +92,7 @@ def test_43_a_log_that_is_rewritten_under_a_running_job(twin: Twin, monkeypatch:
     def writer() -> object:
         return twin.state and twin.state.writer
 
-    monkeypatch.setattr("pipeline.job.log_replication.mend", failing_once)
+    monkeypatch.setattr("pipeline.job.replicated_logs.mend", failing_once)
     write_log(twin.folder, leader(30))
     running.register(twin.spark)
     job = Job(twin.spark, twin.config(), available_now=False)

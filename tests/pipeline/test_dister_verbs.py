@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.coverage import coverages
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
@@ -106,7 +106,7 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     hole = OffsetRange(Offset(ids[PER_FILE - 1] + 1), Offset(ids[2 * PER_FILE]))
     (incident,) = IncidentsTable(session, config.warehouse, LOG_ID).open()
     assert (incident.found.condition, incident.found.range) == (Condition.GAP, hole)
-    result = run_backfill(session, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
+    result = run_backfill(session, config, ConfiguredLog.alone(config.logs[0]), Wanted(), path=str(leader))
     assert (result.filled, result.remaining, result.records) == ((hole,), (), PER_FILE)
     assert result.bytes == len(files(leader)["0/1"])
     assert result.healed == (incident.id,)
@@ -115,8 +115,8 @@ def test_a_batch_file_that_was_missing_comes_from_a_copy(
     assert [part.range for part in one.complete.whole] == [OffsetRange(Offset(0), Offset(ids[-1] + 1))]
     assert one.problem is None
     whole = job(tmp_path / "lake", leader)
-    assert verify_log(session, whole.warehouse, OneLog(whole.logs[0]), Scope()).problem is None
-    again = run_backfill(session, config, OneLog(config.logs[0]), Wanted(), path=str(leader))
+    assert verify_log(session, whole.warehouse, ConfiguredLog.alone(whole.logs[0]), Scope()).problem is None
+    again = run_backfill(session, config, ConfiguredLog.alone(config.logs[0]), Wanted(), path=str(leader))
     assert (again.holes, again.filled) == ((), ())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,11 +16,12 @@ from pipeline.config.configuration import Config, parse
 from pipeline.config.found import found_for_job, found_now
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.verify.run import Scope, verify_logs
-from sinks.state.fence import DOMAIN, this_writer
+from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.access.address import Address
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.offsets import LogId
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.running import log_table, replicate_now
@@ -40,8 +40,9 @@ def name_server() -> Iterable[ScriptedNameServer]:
 
 def holding(lake: Path, spec: TableSpec, *log_ids: str) -> None:
     """A table in which a job has claimed these logs, and committed nothing."""
-    state = LogState(writer=this_writer(), commit=uuid.uuid4().hex).as_json()
-    domains = [{"domain": f"{DOMAIN}{one}", "configuration": state, "removed": False} for one in log_ids]
+    state = LogState.fresh(this_writer()).claimed_by(this_writer())
+    said = [said for one in log_ids for said in state.domains(LogId.parse(one), None).items()]
+    domains = [{"domain": name, "configuration": text, "removed": False} for name, text in dict(said).items()]
     written(
         Path(spec.path(str(lake))), 0, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7}},
         {"metaData": {"id": "x", "schemaString": "{}"}}, *({"domainMetadata": one} for one in domains),

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from pipeline.inspect.incidents import Explanation, Listed, named, way_out
-from pipeline.inspect.selection import ConfiguredLog, OneLog, Partition
-from sinks.books.incident import Action, Incident, IncidentRow, State
+from pipeline.inspect.selection import ConfiguredLog
 from sinks.books.incidents import IncidentsTable
 from sinks.healing.repair import _FOR_A_PERSON
+from sinks.values.incident import Action, Incident, IncidentRow, State
 from sources.errors import ConfigurationError
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange
@@ -56,10 +56,10 @@ def subject_of(folder: Path, log: str, named: str) -> ConfiguredLog:
     settings = parse(given, where="job.toml").only(named, "job.toml")
     subject: ConfiguredLog
     if settings.logs:
-        subject = OneLog(settings.logs[0])
+        subject = ConfiguredLog.alone(settings.logs[0])
     else:
         (topic,) = settings.topics
-        subject = Partition(next(iter(topic.find().values())), LogId.parse(log), None)
+        subject = ConfiguredLog(next(iter(topic.find().values())), LogId.parse(log), None)
     assert named in (str(subject.log_id), subject.run_id)
     return subject
 

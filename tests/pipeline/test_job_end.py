@@ -19,8 +19,8 @@ failing: set[str] = set()
 class Part:
     error = None
 
-    def __init__(self, name: str) -> None:
-        self.id = name
+    def __init__(self, name: str, options: Any = None) -> None:
+        self.id, self.options = name, options
 
     def stop(self, *_: Any) -> None:
         ended.append(self.id)
@@ -29,7 +29,7 @@ class Part:
 
 
 def log(_spark: object, _config: object, options: Any, **_: Any) -> Part:
-    return Part(options.id)
+    return Part(options.id, options)
 
 
 EVERYTHING = ["tables", "catalog", "group", "rocketmq/a", "rocketmq/b"]
@@ -41,7 +41,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     failing.clear()
     for name, part in {"TypedTables": "tables", "Catalogued": "catalog", "LogGroup": "group"}.items():
         monkeypatch.setattr(replicate, name, lambda *_, part=part, **__: Part(part))
-    monkeypatch.setattr(replicate, "LogReplication", log)
+    monkeypatch.setattr(replicate, "Replication", log)
     monkeypatch.setattr(replicate, "prepare_for_many_files", lambda _: None)
     config = job_config(tmp_path / "lake", path=str(tmp_path))
     logs = tuple(config.logs[0].model_copy(update={"id": log_id}) for log_id in ("rocketmq/a", "rocketmq/b"))

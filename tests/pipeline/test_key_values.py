@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.maintain import Maintenance
@@ -140,6 +140,6 @@ def test_what_a_backfill_brings_is_older_than_what_is_there(
     lake, config = tmp_path / "lake", load(job_file(tmp_path, test=leader.folder))
     bring(session, lake, leader, start=10008)
     assert live(lake) == {"a": "new"}
-    filled = run_backfill(session, config, OneLog(config.logs[0]), Wanted())
+    filled = run_backfill(session, config, ConfiguredLog.alone(config.logs[0]), Wanted())
     assert filled.records == 1
     assert entries(lake) == {"a": ("new", 20001, False), "b": (None, 30001, True), "c": ("old", 10007, False)}

@@ -8,20 +8,22 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.job import log_group, log_replication
+from pipeline.job import log_group, replicated_logs
 from pipeline.job.log_group import LogGroup
-from pipeline.job.log_replication import LogReplication
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchResult
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import standing
+from sources.group.offsets import GroupOffset
+from sources.group.seen import Seen, Sighting, path_beside, write
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
@@ -43,7 +45,7 @@ class Query:
     def load(self) -> None:
         pass
 
-    def start(self, checkpoint_uri: str, trigger: Mapping[str, object]) -> None:
+    def start(self, checkpoint: Path, trigger: Mapping[str, object]) -> None:
         self.started += 1
         self.is_started = True
 
@@ -72,16 +74,15 @@ class Batches:
 class Member:
     """What a group asks of a `Replication`; it has `logs`, by default the one that it is."""
 
-    batch_bytes = 1000
-
     def __init__(self, log_id: str, folder: Path, *logs: str) -> None:
         self.id = log_id
         self.options = ReadOptions(id=log_id, path=str(folder))
         self.phase = Phase.RUNNING
         self.turn = 1
         self.in_use = threading.Lock()
-        self.replicas = {one: object() for one in logs or (log_id,)}
+        self.replicas = {one: SimpleNamespace(master=None) for one in logs or (log_id,)}
         self.taken: list[BatchResult] = []
+        self.heard: list[dict[str, Offset]] = []
         self.noted: LogtwinError | None = None
 
     @property
@@ -91,6 +92,9 @@ class Member:
     @property
     def places(self) -> dict[str, ReadingPlace]:
         return {log_id: ReadingPlace(Offset(0), self.turn) for log_id in self.replicas}
+
+    def hear(self, seen: Seen, now_s: float) -> None:
+        self.heard.append({log_id: one.held.end for log_id, one in seen.items()})
 
     def took(self, results: list[BatchResult]) -> None:
         self.taken += results
@@ -122,10 +126,10 @@ class Made:
 
     def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
         self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
-        self.group._apply(())
+        self.group._apply(GroupOffset(1))
 
     def listed(self) -> dict[str, int]:
-        said = standing.read(self.query.options["standing"])
+        said = standing.file_at(self.query.options["standing"]).read()
         return {log_id: place.turn for log_id, place in said.positions.items()}
 
 
@@ -175,6 +179,18 @@ def test_a_log_that_comes_back_too_late_is_read_by_another_query(tmp_path: Path)
     assert made.a.phase is Phase.DONE
 
 
+def test_the_logs_that_are_read_hear_what_the_planner_has_seen(tmp_path: Path) -> None:
+    """At once if it is new, and again every second, because a log that stands still is news for its growth."""
+    made = Made(tmp_path, available_now=False)
+    made.b.phase = Phase.WAITING
+    path = path_beside(Path(made.query.options["standing"]))
+    for end, at_s in ((5, 100.0), (6, 100.1), (6, 100.2), (6, 101.0), (6, 101.2)):
+        write(path, {"rocketmq/a": Sighting(OffsetRange(Offset(0), Offset(end)), 1)})
+        made.group.poll(at_s)
+    assert [heard["rocketmq/a"] for heard in made.a.heard] == [5, 6, 6]
+    assert made.b.heard == []
+
+
 def test_the_planner_is_never_told_of_an_older_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The job says it while it looks, and each batch when it ends."""
     made = Made(tmp_path, available_now=False)
@@ -208,7 +224,7 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
 
     def end_a_batch() -> None:
         made.batch(a=MasterSilent("away"))
-        seen.append(standing.read(path).is_stopping)
+        seen.append(standing.file_at(path).read().is_stopping)
 
     monkeypatch.setattr(made.query, "stop", end_a_batch)
     made.group.stop()
@@ -218,9 +234,9 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
 
 def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In between it would be listed in the turn that has failed, and its error could come a second time."""
-    monkeypatch.setattr(log_replication, "Replica", lambda *_: None)
+    monkeypatch.setattr(replicated_logs, "Replica", lambda *_: SimpleNamespace(state=None))
     config = job_config(tmp_path / "lake", path=str(tmp_path))
-    one = LogReplication(cast(SparkSession, None), config, config.logs[0], available_now=False)
+    one = Replication(cast(SparkSession, None), config, config.logs[0], available_now=False)
     one._phase = Phase.RUNNING
     seen: list[bool] = []
 
@@ -228,7 +244,7 @@ def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytes
         seen.append(one.is_read)
         return False
 
-    monkeypatch.setattr(one, "_meet", meet)
+    monkeypatch.setattr(one._logs, "meet", meet)
     one.note(MasterSilent("away"))
     assert one.poll(0.0) is Phase.WAITING
     assert seen == [False]

@@ -9,7 +9,7 @@ import pytest
 
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
-from sinks.books.incident import Action
+from sinks.values.incident import Action
 from sources.datasource import register
 from sources.errors import AboveMaximum, Rewritten
 from sources.loss import Condition

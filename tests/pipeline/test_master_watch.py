@@ -3,90 +3,89 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 
 import pytest
 
-from pipeline.job.master_watch import AFTER_ERROR_S, BOUNDS_EVERY_S, VIEW_EVERY_S, MasterWatch
-from sources.errors import MasterUnreachable
+from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
+from sources.errors import LogtwinError, MasterUnreachable
 from sources.master import MasterView
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.retention import MasterRetention
-from tests.sinks.memory_master import MemoryMaster
+from tests.spans import span
 
+A, B = "kafka/c/t/0", "kafka/c/t/1"
 KEEPS_S = 3600.0
 RETENTION = MasterRetention(file_size_bytes=1000, keeps_s=KEEPS_S, room_bytes=None)
 
 
-@dataclass(frozen=True, slots=True)
-class Growing(MemoryMaster):
-    """A master that says what the test wants it to say, and remembers what it was asked."""
+class Asked:
+    """A master that is asked for a view of itself."""
 
-    held: list[tuple[int, int]] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    retention: MasterRetention | None = RETENTION
-
-    def bounds(self, known: Offset | None = None) -> OffsetRange:
-        self.asked.append("bounds")
-        if not self.held:
-            raise MasterUnreachable("it is away")
-        start, end = self.held[-1]
-        return OffsetRange(Offset(start), Offset(end))
+    def __init__(self, retention: MasterRetention | None = RETENTION) -> None:
+        self.times = 0
+        self.error: LogtwinError | None = None
+        self._retention = retention
 
     def look(self) -> MasterView:
-        self.asked.append("look")
-        start, end = self.held[-1]
-        return MasterView(role="SYNC_MASTER", bounds=OffsetRange(Offset(start), Offset(end)), retention=self.retention)
+        self.times += 1
+        if self.error is not None:
+            raise self.error
+        return MasterView(role="SYNC_MASTER", bounds=span(0, 5000), retention=self._retention)
 
 
-def test_it_asks_every_second_and_for_the_rest_every_half_minute() -> None:
-    master = Growing((), held=[(0, 100)])
-    watch = MasterWatch(master)
+def a_watch(start: int, end: int, now_s: float = 10.0, *, retention: MasterRetention | None = RETENTION) -> MasterWatch:
+    watch = MasterWatch(Asked(retention).look)
+    watch.begin({A: span(start, end)}, Offset(start), now_s)
+    watch.poll(now_s)
+    return watch
+
+
+def test_a_master_is_asked_for_a_view_every_half_minute_whether_it_answers_or_not() -> None:
+    master = Asked()
+    watch = MasterWatch(master.look)
     for quarter in range(4 * 60):
-        watch.poll(Offset(100), 1000 + quarter / 4)
-    assert master.asked.count("bounds") == 60 / BOUNDS_EVERY_S
-    assert master.asked.count("look") == 60 / VIEW_EVERY_S
-
-
-@pytest.mark.parametrize(("among", "asked"), [(1, 60), (64, 60), (960, 4)])
-def test_one_of_very_many_is_asked_less_often(among: int, asked: int) -> None:
-    master = Growing((), held=[(0, 100)])
-    watch = MasterWatch(master, among=among)
+        watch.poll(1000 + quarter / 4)
+    assert master.times == 60 / VIEW_EVERY_S
+    master.error = MasterUnreachable("it is away")
     for quarter in range(4 * 60):
-        watch.poll(Offset(100), 1000 + quarter / 4)
-    assert master.asked.count("bounds") == asked
+        watch.poll(1060 + quarter / 4)
+    assert master.times == 120 / VIEW_EVERY_S
+    assert watch.role == "SYNC_MASTER"  # its last answer stays
 
 
-def test_a_master_that_is_away_is_asked_less_often_and_its_last_answer_stays() -> None:
-    master = Growing((), held=[(0, 100)])
-    watch = MasterWatch(master)
-    watch.poll(Offset(0), 10)
-    said = master.held.pop()
-    for at in range(20, 20 + int(AFTER_ERROR_S)):
-        watch.poll(Offset(0), at)
-    assert master.asked.count("bounds") == 2
-    assert watch.bounds == OffsetRange(Offset(0), Offset(100))
-    assert (watch.role, watch.lag_s(Offset(0), 50)) == ("SYNC_MASTER", 40)
-    master.held.append(said)
-    watch.poll(Offset(0), 20 + AFTER_ERROR_S)
-    assert master.asked.count("bounds") == 3
+def test_bounds_and_lag_are_those_of_all_logs_together() -> None:
+    watch = MasterWatch()
+    assert (watch.bounds, watch.lag_s(None, 5), watch.role) == (None, None, None)
+    watch.begin({A: span(0, 100), B: span(50, 60)}, Offset(160), 10)
+    assert (watch.bounds, watch.lag_s(Offset(160), 15)) == (span(50, 160), 0)
+    watch.hear({B: span(50, 70)}, Offset(160), 20)  # of the other nothing is told: it is as it was
+    assert (watch.bounds, watch.lag_s(Offset(160), 25)) == (span(50, 170), 5)
+    watch.hear({}, Offset(160), 26)
+    assert watch.held == {A: span(0, 100), B: span(50, 70)}
+    watch.begin({A: span(0, 3)}, Offset(0), 30)  # it was asked, and is another topic
+    assert (watch.bounds, watch.held) == (span(0, 3), {A: span(0, 3)})
+
+
+def test_what_is_heard_often_counts_once_a_second() -> None:
+    """For the rate at which the log grows; a change counts at once."""
+    watch = a_watch(0, 1000, now_s=0.0)
+    for quarter in range(4 * 100 + 1):
+        watch.hear({A: span(0, 1000 if quarter < 200 else 4000)}, Offset(0), quarter / 4)
+    assert len(watch._history.sightings) == 101
+    assert watch._history.growth_bytes_per_s() == 3000 / 100
 
 
 def test_a_replica_that_holds_nothing_lags_from_the_masters_minimum() -> None:
-    master = Growing((), held=[(700, 700)])
-    watch = MasterWatch(master)
-    watch.ask(None, 10)
+    watch = MasterWatch()
+    watch.begin({A: span(700, 700)}, None, 10)
     assert watch.lag_s(None, 15) == 0
-    master.held.append((700, 800))
-    watch.ask(None, 20)
+    watch.hear({A: span(700, 800)}, None, 20)
     assert watch.lag_s(None, 25) == 5
 
 
 def test_until_loss_is_that_of_the_position_now() -> None:
     """The file of 1000 bytes that holds the position goes when its newest record is an hour old, at the earliest."""
-    master = Growing((), held=[(0, 5000)])
-    watch = MasterWatch(master)
-    watch.poll(Offset(2500), 10)
+    watch = a_watch(0, 5000)
     stored_us = int((time.time() - 600) * 1e6)
     left = watch.until_loss(Offset(2500), stored_us)
     assert left is not None
@@ -97,14 +96,10 @@ def test_until_loss_is_that_of_the_position_now() -> None:
 
 
 def test_until_loss_takes_a_time_ahead_of_now_for_now() -> None:
-    watch = MasterWatch(Growing((), held=[(0, 5000)]))
-    watch.poll(Offset(0), 10)
-    left = watch.until_loss(Offset(0), int((time.time() + 500) * 1e6))
+    left = a_watch(0, 5000).until_loss(Offset(0), int((time.time() + 500) * 1e6))
     assert left is not None
     assert left.seconds == pytest.approx(KEEPS_S, abs=60)
 
 
 def test_what_does_not_delete_threatens_nothing() -> None:
-    watch = MasterWatch(Growing((), held=[(0, 5000)], retention=None))
-    watch.poll(Offset(0), 10)
-    assert watch.until_loss(Offset(0), None) is None
+    assert a_watch(0, 5000, retention=None).until_loss(Offset(0), None) is None

@@ -15,8 +15,8 @@ from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts
 from pipeline.report.finding.rows import dicts_of
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.tables import LEDGER_SCHEMA
-from sources.master import TIMESTAMP
 from sources.offsets import LogId, Offset
+from sources.records import TIMESTAMP
 from tests.spans import span
 
 LOG = LogId("rocketmq", "broker-a")

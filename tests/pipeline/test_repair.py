@@ -14,8 +14,8 @@ import pytest
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunFile, RunState, process_space
 from pipeline.operate import repair as repairing
-from sinks.books.incident import State
 from sinks.state.fence import this_writer
+from sinks.values.incident import State
 from sources.errors import AlreadyRunning, ConfigurationError, Recreated
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange

@@ -8,9 +8,9 @@ from typing import NoReturn
 
 import pytest
 
-from sinks.books.incident import State
-from sinks.healing import rewrite
 from sinks.proof import stored
+from sinks.state import rewrite
+from sinks.values.incident import State
 from sources.errors import StorageUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange

@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from pipeline.inspect.coverage import coverage_blocks, coverages
-from sinks.books.incident import State
 from sinks.healing.repair import Repair
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.position import LogTable
+from sinks.values.incident import State
 from sources.epochs import Epoch, Epochs, Parting, parting
 from sources.errors import EpochsContradict
 from sources.loss import Condition

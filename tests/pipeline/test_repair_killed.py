@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks.books.incident import State
 from sinks.healing.repair_steps import RepairStep
+from sinks.values.incident import State
 from sources.errors import RepairPending
 from sources.loss import Condition
 from tests.pipeline.repair_bench import Bench, Killed, dying_after, outcome

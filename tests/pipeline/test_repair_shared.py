@@ -8,12 +8,12 @@ import pytest
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
-from sinks.books.incident import Action
 from sinks.healing.repair_steps import RepairStep
+from sinks.values.incident import Action
 from sources.errors import RepairPending, ReplicaError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
@@ -188,7 +188,7 @@ def test_a_backfill_of_another_log_may_fill_another_hole_of_it_meanwhile(shared:
 
 
 def backfilled(member: Member) -> BackfillResult:
-    subject = OneLog(member.config.logs[0])
+    subject = ConfiguredLog.alone(member.config.logs[0])
     return run_backfill(member.spark, member.config, subject, Wanted(None, None), is_alone=True)
 
 

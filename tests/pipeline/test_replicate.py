@@ -51,7 +51,7 @@ def test_an_unforeseen_error_ends_its_own_log_only(
     def fail(*_: object) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(job.logs[1], "_claim", fail)
+    monkeypatch.setattr(job.logs[1]._logs, "claim", fail)
     monkeypatch.setattr(job.logs[2], "_ask_master", fail)
     job.start()
     with pytest.raises(LogtwinError, match="unforeseen"):
@@ -123,13 +123,13 @@ class Held:
     """A log of a job that claims only once it `may`."""
 
     def __init__(self, one: Replication, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.may, claim = threading.Event(), one._claim
+        self.may, claim = threading.Event(), one._logs.claim
 
         def wait_and_claim() -> Offset | None:
             assert self.may.wait(PATIENCE_S)
             return claim()
 
-        monkeypatch.setattr(one, "_claim", wait_and_claim)
+        monkeypatch.setattr(one._logs, "claim", wait_and_claim)
 
 
 def test_logs_that_run_are_replicated_while_others_start(

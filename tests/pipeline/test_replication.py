@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.job import replication
-from pipeline.job.log_replication import LogReplication
-from pipeline.monitoring.progress import Phase
+from pipeline.job.loss_record import LossRecord
+from pipeline.job.replication import Replication
+from pipeline.monitoring.progress import Phase, Progress
+from sinks.batch.replica import Replica
 from sources.errors import LogtwinError, MasterSilent, ReplicaError
 from tests.pipeline.running import job_config
+from tests.pipeline.sample_progress import PROGRESS
+from tests.sinks.memory_master import MemoryMaster
 
 PICTURE = {
     before: {after, other}
@@ -29,45 +34,58 @@ def is_way(before: Phase, after: Phase) -> bool:
     return before.value in GOES_ON and after.value in PICTURE[before.value] | PICTURE["any"]
 
 
-class Replicated(LogReplication):
-    """What it does to master and tables is only noted."""
+class Logs:
+    """Its `ReplicatedLogs`: what it does to master and tables is only noted."""
 
-    closed = 0
+    master = MemoryMaster((100,))
+    has_news = False
 
-    def _claim(self) -> None:
+    def __init__(self, *_: object) -> None:
+        self.watch = SimpleNamespace(poll=lambda *_: None)
+        self.session = SimpleNamespace(failure=None, close=self._close)
+        self.losses = LossRecord("fail", lambda _: None, overrules=False)
+        self.replicas: dict[str, Replica] = {}
+        self.closed = 0
+
+    def claim(self) -> None:
         return None
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
         self.before_it_runs()
 
-    def _meet(self, error: LogtwinError) -> bool:
+    def before_it_runs(self) -> None:
+        pass
+
+    def position(self) -> None:
+        return None
+
+    def meet(self, error: LogtwinError) -> bool:
         return False
 
-    def _ask_master(self, now_s: float) -> None:
-        pass
+    def explained(self, error: LogtwinError) -> LogtwinError:
+        return error
 
-    def _start_metadata(self) -> None:
-        pass
-
-    def _close_session(self) -> None:
+    def _close(self) -> None:
         self.closed += 1
 
-    def before_it_runs(self) -> None:
+
+class Replicated(Replication):
+    """It publishes nothing, and fetches no metadata."""
+
+    _logs: Logs  # type: ignore[assignment]
+
+    def progress(self) -> Progress:
+        return replace(PROGRESS, phase=self.phase)
+
+    def _start_metadata(self) -> None:
         pass
 
 
 @pytest.fixture
 def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replicated:
-    monkeypatch.setattr("pipeline.job.log_replication.Replica", lambda *_: Nothing())
+    monkeypatch.setattr(replication, "ReplicatedLogs", Logs)
     config = job_config(tmp_path / "lake", path=str(tmp_path))
     return Replicated(cast(SparkSession, None), config, config.logs[0], available_now=False)
-
-
-class Nothing:
-    state = None
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return lambda *_: None
 
 
 def test_the_picture_has_each_phase() -> None:
@@ -91,11 +109,11 @@ def test_the_ways_are_those_of_the_picture(one: Replicated, before: Phase, after
 
 
 def test_a_stop_during_the_start_closes_the_session(one: Replicated) -> None:
-    one.before_it_runs = lambda: one.stop(0.0)  # type: ignore[method-assign]
+    one._logs.before_it_runs = lambda: one.stop(0.0)  # type: ignore[method-assign]
     one.start()
     assert one.phase is Phase.STOPPED
     assert not one.is_read
-    assert one.closed == 2  # the stop closed a session that has begun again since
+    assert one._logs.closed == 2  # the stop closed a session that has begun again since
 
 
 def test_what_comes_after_an_end_changes_nothing(one: Replicated) -> None:

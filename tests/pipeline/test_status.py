@@ -24,9 +24,9 @@ from pipeline.inspect.status_text import status_blocks
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunState, process_space
-from sinks.books.ledger_row import LedgerRow
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
+from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.kafka.options import ReplicatedTopicOptions

@@ -13,17 +13,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action, Incident
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
+from sinks.values.incident import Action, Incident
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.pipeline.operator_at_work import Operator
 
 pytestmark = pytest.mark.spark
@@ -62,7 +61,7 @@ class Topic:
         self._logs = [LogTable(spark, path, partition_log(ORDERS, number)) for number in (0, 1)]
         self._positions = Positions(KernelTable(spark, path))
         self._books = Bookkeeping(spark, str(lake))
-        self.states = self._positions.claim(self._logs, this_writer())
+        self.states = self._positions.claim(self._positions.newest(), [one.log_id for one in self._logs], this_writer())
 
     def begins(self, *starts: int) -> None:
         for number, start in enumerate(starts):

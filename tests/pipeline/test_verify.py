@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.verify import plan
 from pipeline.verify import run as verify
 from pipeline.verify.queues import Why
@@ -45,7 +45,7 @@ Found = tuple[Verdict, tuple[int, int], list[tuple[int, DifferenceKind]]]
 
 def verified(spark: SparkSession, lake: Path, master: dict[str, Any], **scope: Any) -> VerifySummary:
     config = job_config(lake, **master)
-    return verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(**scope))
+    return verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(**scope))
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +254,7 @@ def killed_in_the_second_job(spark: SparkSession, lake: Path, path: dict[str, st
 
     config = job_config(lake, **path)
     with pytest.raises(Killed):
-        verify_log(spark, config.warehouse, OneLog(config.logs[0]), Scope(), die)
+        verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(), die)
     return parts
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sinks.batch.continuity import checksum_of
-from sinks.books.incident import Action, Incident
-from sinks.books.ledger_row import LedgerRow
+from sinks.values.continuity import checksum_of
+from sinks.values.incident import Action, Incident
+from sinks.values.ledger_row import LedgerRow
 from sources.loss import Condition
 from sources.offsets import Offset
 

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths
-from sources.master import Chunk
+from sources.kafka.log import TRAITS
+from sources.master import Chunk, Traits
 from sources.offsets import LogId, Offset, OffsetRange
 
 Row = dict[str, object]
@@ -41,7 +42,7 @@ class CompactedLog:
     is_compacted: bool = True
     chunk_rows: int = 3
     log_id: LogId = ORDERS
-    has_free_offsets: bool = True
+    traits: Traits = TRAITS
     asked: list[OffsetRange] = field(default_factory=list, compare=False)
     policy: list[None] = field(default_factory=list, compare=False)
 

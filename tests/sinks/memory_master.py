@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -14,49 +14,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.bounds import check_within
-from sources.epochs import Parting
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.keyed_state import KeyedState
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA, Chunk, Damage, Known, MasterView, Session, SessionState
-from sources.metadata import FetchedMetadata
+from sources.master import Chunk, Committed, Damage, MasterView, Session, SessionState, Traits
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
 from sources.retention import MasterRetention
+from sources.sole_log import SoleLog
 
 BROKER_A = LogId("rocketmq", "broker-a")
 FIRST_STORED = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
 SCHEMA = RECORD_SCHEMA.remove_metadata()
 
 
-class Peaceful:
-    """What all masters in memory answer alike: nobody waits for them, and they have nothing else to say."""
-
-    __slots__ = ()
-    keyed_state: KeyedState | None = None
-
-    def check(self, *, is_replica: bool = True) -> None:
-        """Nothing stands against it."""
-
-    def is_waited_for(self) -> bool:
-        return False
-
-    def counted_for_s(self) -> float | None:
-        return None
-
-    def drops_records(self) -> bool:
-        return False
-
-    def parting(self) -> Parting | None:
-        return None
-
-    def metadata(self) -> Iterator[FetchedMetadata]:
-        return iter(())
-
-    def acknowledged_by_master(self) -> Offset | None:
-        return None
-
-
 @dataclass(frozen=True, slots=True)
-class MemoryMaster(Peaceful):
+class MemoryMaster(SoleLog):
     """Records of `sizes` bytes from `start` on; everything about a record follows from its offset and its number."""
 
     sizes: tuple[int, ...]
@@ -73,6 +45,22 @@ class MemoryMaster(Peaceful):
     proves_all: bool = False
     overrules: bool = False
     has_a_rule: bool = False  # of its own, for what a replica has in common with it
+    keyed_state: KeyedState | None = None
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            restored_from=("offset", "size"),
+            measured_by=("size",),
+            cuts_at_records=self.cuts_at_records,
+            cuts_batches=self.cuts_batches,
+            proves_all=self.proves_all,
+            overrules=self.overrules,
+            keyed_state=self.keyed_state,
+        )
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
 
     def records(self) -> list[dict[str, Any]]:
         """All rows, in RECORD_SCHEMA's columns."""
@@ -95,22 +83,8 @@ class MemoryMaster(Peaceful):
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(100)
 
-    @property
-    def has_free_offsets(self) -> bool:
-        return False
-
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size
-
-    def identity(self) -> None:
-        """A name says nothing else."""
-
-    def continuing(self, known: Known) -> MemoryMaster:
-        return self
-
-    def hurried(self, patience_s: float) -> MemoryMaster:
-        """It has nothing to wait for."""
-        return self
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         rows = [row for row in self.records() if row["offset"] in owned]
@@ -119,12 +93,8 @@ class MemoryMaster(Peaceful):
         for at in range(0, len(rows), self.chunk_records):
             yield chunk_of(rows[at : at + self.chunk_records])
 
-    restored_from = ("offset", "size")
-
     def restore(self, records: pa.RecordBatch) -> bytes:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
-
-    measured_by = ("size",)
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         lengths: npt.NDArray[np.int64] = records.column("size").to_numpy()
@@ -319,17 +289,20 @@ class Failing(MemoryMaster):
 
 
 class RecordingSession:
-    """Remembers what was acknowledged, and for how many batches it made way."""
+    """Remembers what was acknowledged, call by call, and for how many batches it made way."""
+
+    failure: LogtwinError | None = None
 
     def __init__(self) -> None:
-        self.promises: list[Offset] = []
+        self.calls: list[Mapping[LogId, Committed]] = []
         self.readings = 0
         self.is_closed = False
 
     @property
     def state(self) -> SessionState:
         connected_since = None if self.is_closed else FIRST_STORED
-        return SessionState(self.acknowledged, connected_since, reconnects=0, last_error=None)
+        told = Offset(sum(self.acknowledged.values())) if self.calls else None
+        return SessionState(told, connected_since, reconnects=0, last_error=None)
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -337,11 +310,19 @@ class RecordingSession:
         yield
 
     @property
-    def acknowledged(self) -> Offset | None:
-        return self.promises[-1] if self.promises else None
+    def told(self) -> list[Committed]:
+        return [committed for call in self.calls for committed in call.values()]
 
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        self.promises.append(committed)
+    @property
+    def promises(self) -> list[Offset]:
+        return [committed.offset for committed in self.told]
+
+    @property
+    def acknowledged(self) -> Mapping[LogId, Offset]:
+        return {log_id: committed.offset for call in self.calls for log_id, committed in call.items()}
+
+    def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
+        self.calls.append(positions)
 
     def close(self) -> None:
         self.is_closed = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
@@ -13,12 +13,15 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import LogtwinError, Recreated, Rewritten
-from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical, canonical_lengths, located
+from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, TimeIsUp
-from sources.master_topic import KAFKA_SCHEMA, PartitionPosition, partition_log
-from sources.offsets import LogId, Offset, OffsetRange
-from tests.sinks.memory_master import Peaceful, RecordingSession
+from sources.kafka.log import TRAITS
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session, TimeIsUp
+from sources.metadata import FetchedMetadata
+from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
+from sources.records import KAFKA_SCHEMA
+from sources.sole_log import PlainLog
+from tests.sinks.memory_master import RecordingSession
 
 ORDERS = LogId("kafka", "prod/orders")
 TOPIC_ID = "11111111-2222-3333-4444-555555555555"
@@ -26,7 +29,7 @@ FIRST_SENT = datetime(2024, 2, 29, 23, 59, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPartition(Peaceful):
+class MemoryPartition(PlainLog):
     """Records at `offsets`, of a log that ends at `end`; everything about one follows from its offset.
 
     A leader stays for ten offsets, so the epoch of an offset is a tenth of the one before it. `topic_id` is the id of
@@ -46,15 +49,8 @@ class MemoryPartition(Peaceful):
     patience_s: float | None = None
     asked: list[tuple[OffsetRange, int | None]] = field(default_factory=list, compare=False)
 
-    has_free_offsets = True
-    cuts_at_records = True
-    cuts_batches = True
+    traits = TRAITS
     place = "memory:9092"
-    role = "consumer"
-    proves_all = False
-    overrules = False
-    restored_from = tuple(UNLOCATED_SCHEMA.names)
-    measured_by = ("key", "value", "headers")
 
     @classmethod
     def like(cls, other: MemoryPartition, **more: Any) -> Self:
@@ -76,7 +72,7 @@ class MemoryPartition(Peaceful):
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         after = self.known.mark if self.known.offset == owned.start else None
         self.asked.append((owned, after))
-        self._check_identity()
+        self.check_identity()
         check_within(owned, self.bounds())
         if after not in (None, epoch_before(owned.start)):
             raise Rewritten("another history", offset=owned.start, expected=after, found=epoch_before(owned.start))
@@ -89,8 +85,8 @@ class MemoryPartition(Peaceful):
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         return OffsetRange(Offset(self.start), Offset(self.end))
 
-    def look(self) -> MasterView:
-        return MasterView(role=None, bounds=self.bounds(), retention=None)
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
 
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size * self.record_bytes
@@ -123,13 +119,7 @@ class MemoryPartition(Peaceful):
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
         return canonical_lengths(records)
 
-    def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
-        return None
-
-    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
-        return MarkedSession()
-
-    def _check_identity(self) -> None:
+    def check_identity(self) -> None:
         if self.known.identity not in (None, self.topic_id):
             raise Recreated("another topic", log=self.log_id, expected=self.known.identity, found=self.topic_id)
 
@@ -197,13 +187,47 @@ class SlowPartition(MemoryPartition):
             raise TimeIsUp
 
 
-class MarkedSession(RecordingSession):
-    """Remembers the epochs, too."""
+@dataclass(frozen=True)
+class MemoryTopic:
+    """The `sources.master.Master` of `partitions`, all of one topic. `checked` is whose history was asked for."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.positions: list[PartitionPosition] = []
+    partitions: dict[int, MemoryPartition]
+    session: RecordingSession = field(default_factory=RecordingSession)
+    checked: list[Mapping[LogId, Known]] = field(default_factory=list)
 
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        super().acknowledge(committed, mark)
-        self.positions.append(PartitionPosition(committed, mark))
+    id = ORDERS
+    traits = TRAITS
+    place = "memory:9092"
+    role = "consumer"
+
+    def check(self, *, is_replica: bool = True) -> None:
+        """Nothing stands against it."""
+
+    def counted_for_s(self) -> None:
+        """Nobody counts."""
+
+    def is_waited_for(self) -> bool:
+        return False
+
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+        for log_id, one in asked.items():
+            self.log(log_id).continuing(Known(one.identity)).check_identity()
+        return {one.log_id: Holding(one.bounds(), one.topic_id) for one in self.partitions.values()}
+
+    def look(self) -> MasterView:
+        return MasterView(role=None, bounds=OffsetRange(Offset(0), Offset(0)), retention=None)
+
+    def log(self, log_id: LogId) -> MemoryPartition:
+        return self.partitions[topic_and_number(log_id)[1]]
+
+    def check_history(self, known: Mapping[LogId, Known]) -> None:
+        self.checked.append(known)
+
+    def open_session(self, prove: Callable[[], None] | None = None) -> Session:
+        return self.session
+
+    def acknowledged_by_master(self) -> Mapping[LogId, Offset]:
+        return self.session.acknowledged
+
+    def metadata(self) -> Iterator[FetchedMetadata]:
+        return iter(())

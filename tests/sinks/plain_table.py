@@ -114,6 +114,9 @@ class PlainTable:
     ) -> int:
         return self._commit(on, appended(files, transactions or {}), domains or {}, transaction)
 
+    def transaction_versions(self, on: PlainSnapshot, apps: Iterable[str]) -> dict[str, int | None]:
+        return {app: on.transaction_version(app) for app in apps}
+
     def files(
         self, on: PlainSnapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
     ) -> list[StoredFile]:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from sinks.batch.continuity import Link
 from sinks.batch.coverage import Covered
 from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
 from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
-from sinks.books.incident import Action
 from sinks.delta.data_file import DataFile
+from sinks.values.continuity import Link
+from sinks.values.incident import Action
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset

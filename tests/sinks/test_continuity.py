@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from sinks.batch.continuity import Link, checksum_of, first_behind
+from sinks.values.continuity import Link, behind, checksum_of, nothing_of
 from sources.epochs import Epoch
 from sources.errors import CorruptRecord, Rewritten
 from sources.loss import Condition
@@ -20,8 +19,8 @@ ROWS = MASTER.records()
 LINK = Link.of(OffsetRange(Offset(10), Offset(100)), raw_bytes(ROWS[1]))
 
 
-def behind(*pieces: Chunk | Damage) -> Chunk | None:
-    return first_behind(LINK, iter(pieces), MASTER.lengths)
+def behind_link(first: Chunk | Damage) -> Chunk:
+    return behind(LINK, first, MASTER.lengths)
 
 
 def test_a_link_is_a_record_by_its_place_and_the_sha256_of_its_bytes() -> None:
@@ -32,21 +31,21 @@ def test_a_link_is_a_record_by_its_place_and_the_sha256_of_its_bytes() -> None:
 
 def test_chunks_after_the_link_are_passed_on_whole() -> None:
     said = replace(chunk_of(ROWS[1:]), mark=7, epochs=(Epoch(3, Offset(0)),))
-    found = behind(said)
-    assert found is not None
+    found = behind_link(said)
     assert (found.covered, found.mark, found.epochs) == (OffsetRange(Offset(100), Offset(405)), 7, said.epochs)
     assert found.records.column("offset").to_pylist() == [100, 400]
     assert found.raw == raw_bytes(ROWS[2]) + raw_bytes(ROWS[3])
 
 
 def test_a_piece_of_the_committed_record_alone_leaves_an_empty_one() -> None:
-    found = behind(chunk_of(ROWS[1:2]))
-    assert found is not None
+    found = behind_link(chunk_of(ROWS[1:2]))
     assert (found.covered, found.records.num_rows, bytes(found.raw)) == (OffsetRange(Offset(100), Offset(100)), 0, b"")
 
 
-def test_where_nothing_is_read_nothing_is_behind() -> None:
-    assert behind() is None
+def test_a_log_that_has_nothing_there_is_a_rewritten_one() -> None:
+    found = nothing_of(LINK, None)
+    assert isinstance(found, Rewritten)
+    assert_says(found, "nothing")
 
 
 def assert_says(error: Rewritten, found: str) -> None:
@@ -56,34 +55,25 @@ def assert_says(error: Rewritten, found: str) -> None:
 
 def test_another_record_in_its_place_is_a_rewritten_log() -> None:
     with pytest.raises(Rewritten) as caught:
-        behind(chunk_of(ROWS[1:], lambda row: b"x" * int(row["size"])))
+        behind_link(chunk_of(ROWS[1:], lambda row: b"x" * int(row["size"])))
     assert_says(caught.value, checksum_of(b"x" * 90))
 
 
 def test_damage_in_its_place_is_a_rewritten_log() -> None:
     error = CorruptRecord("no magic number", offset=10)
     with pytest.raises(Rewritten) as caught:
-        behind(Damage(LINK.range, None, error))
+        behind_link(Damage(LINK.range, None, error))
     assert_says(caught.value, "no sound record: no magic number")
-
-
-def failing(error: CorruptRecord) -> Iterator[Chunk | Damage]:
-    def read(_: int) -> Chunk | Damage:
-        raise error
-
-    return map(read, range(1))
 
 
 @pytest.mark.parametrize("offset", [10, 99])
 def test_a_record_that_cannot_be_read_in_its_place_is_a_rewritten_log(offset: int) -> None:
-    with pytest.raises(Rewritten) as caught:
-        first_behind(LINK, failing(CorruptRecord("no magic number", offset=offset)), MASTER.lengths)
-    assert_says(caught.value, "no sound record: no magic number")
+    found = nothing_of(LINK, CorruptRecord("no magic number", offset=offset))
+    assert isinstance(found, Rewritten)
+    assert_says(found, "no sound record: no magic number")
 
 
 @pytest.mark.parametrize("offset", [100, 101, None])
 def test_damage_elsewhere_says_nothing_of_the_committed_record(offset: int | None) -> None:
     error = CorruptRecord("no magic number", offset=offset)
-    with pytest.raises(CorruptRecord) as caught:
-        first_behind(LINK, failing(error), MASTER.lengths)
-    assert caught.value is error
+    assert nothing_of(LINK, error) is error

@@ -87,14 +87,21 @@ def test_one_who_comes_in_between_is_not_added_a_second_time(
 def test_whoever_appends_alone_is_compared_too(
     plain: SparkSession, following: Following, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two that bring the same, one as one of several: `append` writes no domain, and a version from before the
-    group neither."""
+    """Of two that bring the same, one as one of several."""
     following.append(a=5)
     other = Following(plain, tmp_path)
     assert not other.table.append("a", 5, lambda: other.files(["a"]))
     assert other.table.append("a", 6, lambda: other.files(["a"]))
     assert following.append(a=6, b=1) == {"b"}
     assert following.rows == ["a", "a", "b"]
+
+
+def test_what_an_older_version_wrote_as_a_transaction_counts(plain: SparkSession, following: Following) -> None:
+    table = KernelTable(plain, following.path)
+    table.commit(table.existing(), transactions={"a": 5, "b": 5})
+    assert following.append(a=5, b=6) == {"b"}
+    assert following.append(a=5, b=6) == set()
+    assert following.rows == ["b"]
 
 
 def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:

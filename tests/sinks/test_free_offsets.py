@@ -16,10 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.batch.proof import prove_batch
-from sinks.batch.shared_file import SharedFile
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport, WrittenStretch
-from sinks.batch.tasks import LogWriter, SplitWriter
-from sinks.tables import KAFKA_LOG
+from sinks.batch.tasks import write_splits
 from sources.errors import (
     CoverageError,
     Gap,
@@ -63,13 +62,13 @@ def whole(number: int, start: int = 0, end: int = 40) -> Split:
     return number, (start, end), (start, end)
 
 
-def writer(warehouse: Path, topic: Mapping[int, MemoryPartition], known: Mapping[int, Known]) -> SplitWriter:
+def writers(warehouse: Path, topic: Mapping[int, MemoryPartition], known: Mapping[int, Known]) -> dict[str, LogWriter]:
     """Of partitions of which that is `known`; of all others nothing is committed."""
     logs = {}
     for number, master in topic.items():
         at = known.get(number, Known())
         logs[log(number)] = LogWriter(master.continuing(at), 0, at.offset, None, str(warehouse))
-    return SplitWriter(logs)
+    return logs
 
 
 def at(offset: int, mark: int | None = None, identity: str | None = TOPIC_ID) -> Known:
@@ -82,8 +81,8 @@ def reports(
     topic: Mapping[int, MemoryPartition] = TOPIC,
     known: Mapping[int, Known] | None = None,
 ) -> list[SplitReport]:
-    write = writer(warehouse, topic, known or {})
-    return list(write(planned(*splits)))
+    logs = writers(warehouse, topic, known or {})
+    return list(write_splits((split, logs[split.log_id]) for split in planned(*splits)))
 
 
 def written(found: Iterable[SplitReport]) -> list[WrittenStretch]:
@@ -135,10 +134,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pieces_of(scratch: Path, partition: MemoryPartition, splits: Iterable[OffsetRange]) -> list[WrittenStretch]:
     write = LogWriter(partition, 0, None, None, str(scratch))
-    with SharedFile(KAFKA_LOG, KAFKA_LOG.path(str(scratch))) as shared:
-        pending = [write.write(PlannedSplit(log(0), span(0, 40), split), shared) for split in splits]
-        shared.finish()
-    return written([report() for report in pending])
+    return written([write.report(PlannedSplit(log(0), span(0, 40), split)) for split in splits])
 
 
 @given(st.sets(st.integers(0, 39)), st.integers(1, 20), st.integers(1, 15))

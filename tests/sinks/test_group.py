@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import BatchStep
+from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.position import LogTable
 from sinks.tables import LOG
@@ -21,6 +22,7 @@ from sources.errors import (
     MasterRefused,
     MasterSilent,
     MasterUnreachable,
+    ReplicaError,
     Rewritten,
     TakenOver,
 )
@@ -177,6 +179,15 @@ def test_whatever_one_log_meets_the_others_are_committed(plain: SparkSession, tm
     assert again.errors == {}
     for master in masters.values():
         tables.assert_one_copy(master, 500)
+
+
+def test_a_state_that_nobody_can_read_is_its_log_s_own(plain: SparkSession, tmp_path: Path) -> None:
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES))
+    table = KernelTable(plain, LOG.path(str(tmp_path)))
+    table.commit(table.existing(), domains={"logtwin.rocketmq/a": "{}"})
+    members.bring(500)
+    assert {name: (type(one), one.log) for name, one in members.errors.items()} == {"a": (ReplicaError, "rocketmq/a")}
+    assert members.positions() == {"a": None, "b": 500}
 
 
 def test_a_defect_behind_the_commit_is_its_log_s_own(

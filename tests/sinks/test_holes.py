@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sinks.books.ledger_row import BACKFILL, LedgerRow
 from sinks.state.holes import Holes, joined
+from sinks.values.ledger_row import BACKFILL, LedgerRow
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import ledger_row
 from tests.spans import span

@@ -10,10 +10,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Incident, IncidentRow, State, with_found
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.kernel import KernelTable
 from sinks.tables import INCIDENTS
+from sinks.values.incident import Incident, IncidentRow, State, with_found
 from sources.errors import ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId

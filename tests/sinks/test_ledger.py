@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import LedgerRow
 from sinks.tables import LEDGER
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset, OffsetRange, Position
 from tests.sinks.batches import ledger

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sinks.batch.continuity import Link
 from sinks.batch.master_proof import prove_master
-from sinks.books.ledger_row import LedgerRow
+from sinks.values.continuity import Link
+from sinks.values.ledger_row import LedgerRow
 from sources.errors import AboveMaximum, Recreated, Rewritten
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import ledger_row

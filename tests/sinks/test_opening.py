@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.batch import opening as module
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica, open_together
-from sinks.state import opening as module
+from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.opening import Opening
 from sinks.state.position import LogTable, Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
@@ -102,9 +103,9 @@ def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
 ) -> None:
     claim = Positions.claim
 
-    def repaired_first(self: Positions, logs: Sequence[LogTable], writer: Writer) -> dict[LogId, LogState]:
+    def repaired_first(self: Positions, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
         begin_repair(plain, tmp_path, "b")
-        return claim(self, logs, writer)
+        return claim(self, on, logs, writer)
 
     open_together([replica_of(plain, tmp_path, "b")])
     monkeypatch.setattr(Positions, "claim", repaired_first)

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link
-from sinks.books.incident import Incident
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
@@ -21,6 +19,8 @@ from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
 from sinks.state.position import Held, LogTable, Move, Positions, holes_at
 from sinks.tables import LOG
+from sinks.values.continuity import Link
+from sinks.values.incident import Incident
 from sinks.warehouse import ensure_tables
 from sources.epochs import Epoch
 from sources.errors import ReplicaError, TakenOver
@@ -37,13 +37,32 @@ BROKER_B = LogId("rocketmq", "broker-b")
 ROW = ledger_row(0, 500, records=5, first_store_timestamp=1, committed_at=2)
 
 
+def read_back(state: LogState, before: LogState | None = None) -> LogState | None:
+    """From what a commit of `state` writes where the table says what stood `before`."""
+    domains = {} if before is None else before.domains(BROKER_A, None)
+    return LogState.of_domains(BROKER_A, (domains | state.domains(BROKER_A, before)).get)
+
+
 def test_the_state_survives_its_json() -> None:
     state = LogState(writer=this_writer(), commit="c", epoch=3, offset=Offset(2**40), first=Offset(0))
-    for one in (state, replace(state, ledger=(ROW, ROW)), LogState(writer=state.writer, commit="")):
-        assert LogState.from_json(one.as_json()) == one
+    others = replace(ROW, origin="repair", deleted_at=7)
+    for one in (state, replace(state, ledger=(ROW, others)), LogState(writer=state.writer, commit="")):
+        assert read_back(one) == one
+    assert LogState.of_domains(BROKER_A, lambda domain: None) is None
 
 
-WRITTEN = (
+MOVING, STANDING, RUN = f"logtwin.{BROKER_A}", f"logtwin.standing.{BROKER_A}", "logtwin.run.r"
+WRITTEN = {
+    MOVING: '{"run":"r","commit":"c","offset":500,"link":{"start":400,"end":500,"checksum":"sha256:1"},"mark":3,'
+    '"ledger":[[0,500,5,500,"sha256:00",1,null,2],[500,600,5,100,"sha256:00",1,null,2,"repair",null]],"incidents":['
+    '{"condition":"gap","start":1,"end":5,"cause":"\\u00e4","action":"skipped","detected_at":7}],"quarantined":['
+    '{"name":"\\udcff","size_bytes":1,"modified_ms":2,"records":3,"statistics":"{}"}]}',
+    STANDING: '{"epoch":2,"first":0,"identity":"id","epochs":[{"number":1,"start":0,"since_us":7}],"branched_at":5,'
+    '"repair":{"to":5,"epoch":2,"found":{"condition":"gap","start":1,"end":5,"cause":"\\u00e4\\udcff",'
+    '"action":"skipped","detected_at":7},"others":[{"log":"kafka/c/t/0","epoch":1,"ranges":[[1,2],[5,9]]}]}}',
+    RUN: '{"host":"h","pid":1,"since":"2026"}',
+}
+IN_ONE_PIECE = (
     '{"writer":{"run":"r","host":"h","pid":1,"since":"2026"},"commit":"c","epoch":2,"offset":500,"first":0,"link":null,'
     '"identity":null,"mark":null,"epochs":[{"number":1,"start":0,"master":null,"since_us":7}],"ledger":[{"start":0,'
     '"end":500,"records":5,"bytes":500,"checksum":"sha256:00","first_store_timestamp":1,"last_store_timestamp":null,'
@@ -51,33 +70,71 @@ WRITTEN = (
     '{"to":5,"epoch":2,"found":{"condition":"gap","start":1,"end":5,"cause":"\\u00e4\\udcff","action":"skipped",'
     '"detected_at":7},"others":[{"log":"kafka/c/t/0","epoch":1,"ranges":[[1,2],[5,9]]}]}}'
 )
+TAKEN = TakenOut(LogId.parse("kafka/c/t/0"), 1, (OffsetRange(Offset(1), Offset(2)), OffsetRange(Offset(5), Offset(9))))
 
 
 def test_what_is_written_stays_as_it_is() -> None:
     """Tables of other versions have it; a name of a file may have what no UTF-8 has."""
-    state = LogState.from_json(WRITTEN)
-    assert state.as_json() == WRITTEN
+    state = LogState.of_domains(BROKER_A, WRITTEN.get)
+    assert state is not None
+    assert state.domains(BROKER_A, None) == WRITTEN
     assert state.repair is not None
-    assert state.repair.others == (
-        TakenOut(LogId.parse("kafka/c/t/0"), 1, (OffsetRange(Offset(1), Offset(2)), OffsetRange(Offset(5), Offset(9)))),
-    )
+    assert state.repair.others == (TAKEN,)
+
+
+def test_a_state_in_one_piece_is_taken_apart_by_its_first_commit() -> None:
+    state = LogState.of_domains(BROKER_A, {MOVING: IN_ONE_PIECE}.get)
+    assert state is not None
+    assert state.repair is not None
+    assert (state.offset, state.epoch, state.first, state.repair.others) == (500, 2, 0, (TAKEN,))
+    assert state.ledger == (replace(ROW, checksum="sha256:00", bytes=500),)
+    assert (state.epochs[0].since_us, state.epochs[0].master) == (7, None)
+    moved = state.moved_to(Offset(900), first=Offset(0), ledger=[])
+    assert moved.domains(BROKER_A, state).keys() == {MOVING, STANDING, RUN}
+    assert LogState.of_domains(BROKER_A, ({MOVING: IN_ONE_PIECE} | moved.domains(BROKER_A, state)).get) == moved
+
+
+def test_a_commit_writes_what_changed() -> None:
+    """What moves is always written: whoever writes anything of a log conflicts with whoever claims it."""
+    claimed = LogState.fresh(this_writer()).claimed_by(this_writer())
+    assert claimed.domains(BROKER_A, None).keys() == {MOVING, f"logtwin.run.{claimed.writer.run}"}
+    begun = claimed.moved_to(Offset(500), first=Offset(100), ledger=[ROW])
+    assert begun.domains(BROKER_A, claimed).keys() == {MOVING, STANDING}
+    moved = begun.moved_to(Offset(900), first=Offset(100), ledger=[ROW])
+    assert moved.domains(BROKER_A, begun).keys() == {MOVING}
+    assert replace(moved, repair=PendingRepair(to=Offset(0), epoch=1)).domains(BROKER_A, moved).keys() == {
+        MOVING, STANDING,
+    }  # fmt: skip
+    other = moved.claimed_by(this_writer())
+    assert other.domains(BROKER_A, moved).keys() == {MOVING, f"logtwin.run.{other.writer.run}"}
+    for one, before in ((claimed, None), (begun, claimed), (moved, begun), (other, moved)):
+        assert read_back(one, before) == one
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("name", "text"),
     [
-        "[]",
-        "{}",
-        WRITTEN.replace('"commit"', '"comit"'),
-        WRITTEN.replace('"mark"', '"a key of a later version"'),
-        WRITTEN.replace('"ledger"', '"ledgers"'),
-        WRITTEN.replace("[1,2]", "[2,1]"),
-        WRITTEN.replace('"gap"', '"gape"'),
+        (MOVING, "[]"),
+        (MOVING, "{}"),
+        (MOVING, IN_ONE_PIECE.replace('"commit"', '"comit"')),
+        (MOVING, IN_ONE_PIECE.replace('"mark"', '"a key of a later version"')),
+        (MOVING, IN_ONE_PIECE.replace('"ledger"', '"ledgers"')),
+        (MOVING, IN_ONE_PIECE.replace("[1,2]", "[2,1]")),
+        (MOVING, IN_ONE_PIECE.replace('"gap"', '"gape"')),
+        (MOVING, WRITTEN[MOVING].replace('"commit"', '"comit"')),
+        (MOVING, WRITTEN[MOVING].replace('"mark"', '"a key of a later version"')),
+        (MOVING, WRITTEN[MOVING].replace("[0,500,5,", "[0,500,")),
+        (MOVING, WRITTEN[MOVING].replace('"repair",null', '"repair",null,0')),
+        (MOVING, WRITTEN[MOVING].replace('"gap"', '"gape"')),
+        (STANDING, WRITTEN[STANDING].replace('"first"', '"a key of a later version"')),
+        (STANDING, WRITTEN[STANDING].replace("[1,2]", "[2,1]")),
+        (RUN, None),
+        (RUN, "{}"),
     ],
 )
-def test_what_no_version_wrote_is_refused(text: str) -> None:
+def test_what_no_version_wrote_is_refused(name: str, text: str | None) -> None:
     with pytest.raises((TypeError, ValueError)):
-        LogState.from_json(text)
+        LogState.of_domains(BROKER_A, {**WRITTEN, name: text}.get)
 
 
 def test_what_a_commit_owes_survives_its_json() -> None:
@@ -86,7 +143,7 @@ def test_what_a_commit_owes_survives_its_json() -> None:
     file = DataFile("part.parquet", 10, 20, 1, "{}")
     fresh = LogState(writer=this_writer(), commit="")
     state = fresh.moved_to(Offset(500), first=Offset(0), ledger=[ROW], link=link, incidents=[lost], quarantined=[file])
-    found = LogState.from_json(state.as_json())
+    found = read_back(state)
     assert found == state
     assert (found.link, found.incidents, found.quarantined) == (link, (lost,), (file,))
     after = found.moved_to(Offset(900), first=Offset(0), ledger=[])
@@ -98,13 +155,14 @@ def test_what_a_commit_owes_survives_its_json() -> None:
 def test_a_repair_survives_its_json(found: Incident | None, others: tuple[TakenOut, ...]) -> None:
     repair = PendingRepair(to=Offset(70), epoch=4, found=found, others=others)
     state = LogState(writer=this_writer(), commit="c", epoch=3, branched_at=Offset(60), repair=repair)
-    assert LogState.from_json(state.as_json()) == state
+    assert read_back(state) == state
 
 
 def test_what_is_known_of_the_master_survives_its_json() -> None:
     epochs = (Epoch(1, Offset(0)), Epoch(4, Offset(300), master="10.0.0.1:10912", since_us=7))
     state = LogState(writer=this_writer(), commit="", identity="topic", offset=Offset(500), mark=4, epochs=epochs)
-    found = LogState.from_json(state.as_json())
+    found = read_back(state)
+    assert found is not None
     assert found.known == Known("topic", Offset(500), 4, epochs)
     assert [(one.master, one.since_us) for one in found.epochs] == [(None, None), ("10.0.0.1:10912", 7)]
 
@@ -114,7 +172,7 @@ def test_a_state_of_a_version_that_owed_nothing_is_read() -> None:
         "commit": "c", "epoch": 1, "offset": 500, "first": 100, "ledger": [], "repair": {"to": 400, "epoch": 2}}"""
     writer = Writer(run="r", host="h", pid=7, since="2024-02-29T23:59:30+00:00")
     repair = PendingRepair(to=Offset(400), epoch=2)
-    assert LogState.from_json(text) == LogState(
+    assert LogState.of_domains(BROKER_A, {MOVING: text}.get) == LogState(
         writer=writer, commit="c", epoch=1, offset=Offset(500), first=Offset(100), repair=repair
     )
 
@@ -229,6 +287,38 @@ def test_a_claim_in_between_stops_the_commit(plain: SparkSession, path: str, tmp
     assert caught.value.found == str(theirs.writer)
     assert "Stop one of the two" in (caught.value.hint or "")
     assert offsets(tmp_path) == []
+
+
+def test_a_run_is_forgotten_when_no_log_names_it(plain: SparkSession, path: str) -> None:
+    positions = Positions(KernelTable(plain, path))
+    first, second, third = this_writer(), this_writer(), this_writer()
+
+    def runs() -> set[str]:
+        return {name for name in positions.newest().domains() if name.startswith("logtwin.run.")}
+
+    positions.claim(positions.newest(), [BROKER_A, BROKER_B], first)
+    positions.claim(positions.newest(), [BROKER_A], second)
+    assert runs() == {f"logtwin.run.{one.run}" for one in (first, second)}
+    positions.claim(positions.newest(), [BROKER_B], third)
+    assert runs() == {f"logtwin.run.{one.run}" for one in (second, third)}
+    held = LogTable(plain, path, BROKER_A).read().state
+    assert held is not None
+    assert held.writer == second
+
+
+def test_a_run_that_claims_again_while_it_is_forgotten_is_known(plain: SparkSession, path: str) -> None:
+    """Its claim writes its domain, whatever the version that it is built on says: the second of the two is refused."""
+    mine, theirs = this_writer(), this_writer()
+    table = LogTable(plain, path, BROKER_A)
+    table.claim(mine)
+    positions = Positions(KernelTable(plain, path))
+    on = positions.newest()  # which has the run
+    table.claim(theirs)
+    assert f"logtwin.run.{mine.run}" not in positions.newest().domains()
+    assert positions.claim(on, [BROKER_B], mine)[BROKER_B].writer == mine
+    held = LogTable(plain, path, BROKER_B).read().state
+    assert held is not None
+    assert held.writer == mine
 
 
 def test_claims_at_once_leave_one_owner(plain: SparkSession, path: str) -> None:
@@ -377,7 +467,7 @@ def test_a_table_that_contradicts_itself_is_refused(plain: SparkSession, path: s
     KernelTable(plain, path).commit(
         held.snapshot,
         transaction=("logtwin/rocketmq/broker-a@0", 500),
-        domains={"logtwin.rocketmq/broker-a": lying.as_json()},
+        domains=dict(lying.domains(BROKER_A, mine)),
     )
     with pytest.raises(ReplicaError) as caught:
         table.read()

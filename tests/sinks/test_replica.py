@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from sinks.batch.result import BatchStep
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG
 from sources.errors import CorruptRecord, CoverageError
-from sources.offsets import Offset, OffsetRange
+from sources.master import Committed
+from sources.offsets import LogId, Offset
 from tests.sinks.batches import ledger, offsets, opened, ranges, state
 from tests.sinks.memory_master import (
     Doubling,
@@ -98,48 +99,17 @@ def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) 
     """HA-45."""
 
     class Checking(RecordingSession):
-        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
+            super().acknowledge(positions)
+            committed = self.promises[-1]
             assert state(plain, tmp_path).offset == committed
             assert offsets(tmp_path) == [start for start in STARTS if start < committed]
-            super().acknowledge(committed)
 
     session = Checking()
     replica = opened(plain, tmp_path, MASTER, session)
     replica(ranges(0, 500, 100))
     replica(ranges(500, 1000))
     assert session.promises == [500, 1000]
-
-
-def test_the_master_is_proven_when_the_session_has_given_way(
-    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To a master that counts connections the proof's would be another replica's, at each restart."""
-    seen: list[bool] = []
-
-    raw = MemoryMaster.raw
-
-    def asked(self: MemoryMaster, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
-        seen.append(session.is_away)
-        yield from raw(self, wanted, committed=committed)
-
-    class GivingWay(RecordingSession):
-        is_away = False
-
-        @contextmanager
-        def reading(self) -> Iterator[None]:
-            self.is_away = True
-            yield
-            self.is_away = False
-
-    monkeypatch.setattr(MemoryMaster, "raw", asked)
-    session = GivingWay()
-    replica = opened(plain, tmp_path, MASTER, session)
-    replica.prove_master()  # of nothing there is no proof, and nobody connects
-    replica(ranges(0, 500))
-    seen.clear()  # the tasks have asked, too
-    replica.prove_master()
-    replica.prove_in_turn()  # the session's own
-    assert seen == [True, False]
 
 
 def test_the_session_makes_way_while_the_tasks_read_and_only_then(plain: SparkSession, tmp_path: Path) -> None:
@@ -155,7 +125,7 @@ def test_the_session_makes_way_while_the_tasks_read_and_only_then(plain: SparkSe
             finally:
                 seen.append("read")
 
-        def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
+        def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
             seen.append("acknowledge")
 
     replica = opened(plain, tmp_path, MASTER, Watching(), on_step=lambda step: seen.append(step.value))

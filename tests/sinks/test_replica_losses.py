@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,14 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.replica import Replica, open_together
 from sinks.books.bookkeeping import Bookkeeping
-from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
-from sinks.delta.kernel import KernelTable
 from sinks.state.holes import Holes
-from sinks.state.log_state import LogState, PendingRepair
+from sinks.state.log_state import PendingRepair
+from sinks.state.position import LogTable
 from sinks.tables import LOG
+from sinks.values.incident import Action
 from sources.errors import RepairPending, TakenOver
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
@@ -55,22 +54,14 @@ def bytes_at(start: int) -> bytes:
 
 def test_a_state_without_link_gets_one_with_the_next_commit(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
-    without_link = rewritten_state(plain, tmp_path, lambda values: values.pop("link"))
-    assert without_link.link is None
+    said = replace(state(plain, tmp_path), link=None, commit="another")
+    LogTable(plain, LOG.path(str(tmp_path)), BROKER_A).mark(held(plain, tmp_path), said)
+    assert state(plain, tmp_path).link is None
     replica = opened(plain, tmp_path, MASTER)
     replica.prove_master()
     replica(ranges(500, 1000))
     assert state(plain, tmp_path).link is not None
     assert offsets(tmp_path) == STARTS
-
-
-def rewritten_state(plain: SparkSession, warehouse: Path, change: Callable[[dict[str, Any]], object]) -> LogState:
-    values = json.loads(state(plain, warehouse).as_json())
-    change(values)
-    snapshot = held(plain, warehouse).snapshot
-    domain = f"logtwin.{BROKER_A}"
-    KernelTable(plain, LOG.path(str(warehouse))).commit(snapshot, domains={domain: json.dumps(values)})
-    return state(plain, warehouse)
 
 
 # --- damage
@@ -173,12 +164,9 @@ def test_only_the_owner_skips_and_only_from_its_position(plain: SparkSession, tm
 
 def test_a_log_with_a_pending_repair_is_left_to_the_repair(plain: SparkSession, tmp_path: Path) -> None:
     opened(plain, tmp_path, MASTER)(ranges(0, 500))
-
-    def mark(values: dict[str, Any]) -> None:
-        values["repair"] = {"to": 100, "epoch": 1}
-
-    marked = rewritten_state(plain, tmp_path, mark)
-    assert marked.repair == PendingRepair(to=Offset(100), epoch=1)
+    pending = PendingRepair(to=Offset(100), epoch=1)
+    marked = replace(state(plain, tmp_path), repair=pending, commit="another")
+    LogTable(plain, LOG.path(str(tmp_path)), BROKER_A).mark(held(plain, tmp_path), marked)
     session = RecordingSession()
     with pytest.raises(RepairPending) as caught:
         open_together([Replica(plain, str(tmp_path), MASTER, session)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from sinks.batch import shared_file
-from sinks.batch.shared_file import SharedFile, StretchFile
+from sinks.batch.shared_file import HeldRows, SharedFile, StretchFile
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter
-from sinks.tables import KAFKA_LOG, with_identity
+from sinks.tables import KAFKA_LOG
 from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.memory_partition import MemoryPartition
@@ -27,9 +27,16 @@ LOGS = [MemoryPartition(number, tuple(range(END)), END) for number in range(6)]
 
 
 def rows(number: int, start: int, end: int) -> pa.RecordBatch:
-    """Of partition `number`, as rows of the table."""
-    chunk = LOGS[number].chunk(OffsetRange(Offset(start), Offset(end)))
-    return with_identity(KAFKA_LOG, LOGS[number].log_id, 0, chunk.records)
+    """Of partition `number`."""
+    return LOGS[number].chunk(OffsetRange(Offset(start), Offset(end))).records
+
+
+def held(number: int, *edges: int) -> HeldRows:
+    """Of partition `number`, a batch between each two of `edges`."""
+    found = HeldRows(LOGS[number].log_id, 0)
+    for start, end in pairwise(edges):
+        found.add(rows(number, start, end))
+    return found
 
 
 def files(folder: Path) -> list[Path]:
@@ -57,8 +64,8 @@ def offsets(number: int, start: int, end: int) -> list[tuple[int, int]]:
 
 def test_all_rows_are_in_one_file_named_by_the_first(tmp_path: Path) -> None:
     with shared(tmp_path) as file:
-        first = file.add([rows(0, 7, 9), rows(0, 9, 20)], Offset(7))
-        second = file.add([rows(1, 3, 5)], Offset(3))
+        first = file.add(held(0, 7, 9, 20), Offset(7))
+        second = file.add(held(1, 3, 5), Offset(3))
         assert not first.done()
         file.finish()
     assert first.result(timeout=0) == second.result(timeout=0)
@@ -71,7 +78,7 @@ def test_what_threads_add_side_by_side_is_not_mixed(tmp_path: Path) -> None:
 
     def add(number: int) -> Future[DataFile | None]:
         together.wait(10)
-        return file.add([rows(number, start, start + 2) for start in range(0, END, 2)], Offset(0))
+        return file.add(held(number, *range(0, END + 1, 2)), Offset(0))
 
     with shared(tmp_path) as file, ThreadPoolExecutor(len(LOGS)) as pool:
         futures = list(pool.map(add, range(len(LOGS))))
@@ -81,13 +88,13 @@ def test_what_threads_add_side_by_side_is_not_mixed(tmp_path: Path) -> None:
     assert sorted(runs) == [offsets(number, 0, END) for number in range(len(LOGS))]
 
 
-@pytest.mark.parametrize(("held", "groups"), [(shared_file.HELD_BYTES, 1), (0, 3)])
+@pytest.mark.parametrize(("most_bytes", "groups"), [(shared_file.HELD_BYTES, 1), (0, 3)])
 def test_small_stretches_are_one_row_group_until_they_are_large(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int, groups: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_bytes: int, groups: int
 ) -> None:
-    monkeypatch.setattr(shared_file, "HELD_BYTES", held)
+    monkeypatch.setattr(shared_file, "HELD_BYTES", most_bytes)
     with shared(tmp_path) as file:
-        futures = [file.add([rows(number, 0, 5), rows(number, 5, END)], Offset(0)) for number in range(3)]
+        futures = [file.add(held(number, 0, 5, END), Offset(0)) for number in range(3)]
         file.finish()
     (path,) = files(tmp_path)
     assert pq.ParquetFile(path).metadata.num_row_groups == groups
@@ -96,7 +103,7 @@ def test_small_stretches_are_one_row_group_until_they_are_large(
 
 def test_leaving_by_an_exception_removes_it(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), shared(tmp_path) as file:
-        file.add([rows(0, 0, 5)], Offset(0))
+        file.add(held(0, 0, 5), Offset(0))
         assert len(files(tmp_path)) == 1
         raise RuntimeError("a task that fails")
     assert files(tmp_path) == []
@@ -112,7 +119,7 @@ class Losing(FileWriter):
 def test_a_file_that_holds_other_rows_than_were_added_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_file, "FileWriter", Losing)
     with pytest.raises(CoverageError) as caught, shared(tmp_path) as file:
-        file.add([rows(0, 0, 5)], Offset(0))
+        file.add(held(0, 0, 5), Offset(0))
         file.finish()
     assert (caught.value.expected, caught.value.found) == ("5 records", "4")
     assert files(tmp_path) == []
@@ -130,7 +137,8 @@ class Stretches:
         self.own = ExitStack()
 
     def one(self, start: int = 0, *, large: bool = False) -> StretchFile:
-        return StretchFile(self.file, Offset(start), self.own, threading.Semaphore(1), large=large)
+        rows_of = HeldRows(LOGS[0].log_id, 0)
+        return StretchFile(self.file, rows_of, Offset(start), self.own, threading.Semaphore(1), large=large)
 
     def finished(self, *futures: Future[DataFile | None]) -> list[DataFile | None]:
         self.file.finish()

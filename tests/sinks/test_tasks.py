@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import sinks.batch.shared_file
-from sinks.batch.continuity import Link
+from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport, WrittenStretch
-from sinks.batch.tasks import LogWriter, SplitWriter
+from sinks.batch.tasks import write_splits
+from sinks.values.continuity import Link
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -76,9 +77,9 @@ def reports(
     patience_s: float | None = None,
 ) -> list[SplitReport]:
     log = LogWriter(master, 0, None if position is None else Offset(position), link, str(warehouse), patience_s)
-    write = SplitWriter({"rocketmq/broker-a": log})
-    travelled = pickle.loads(pickle.dumps(write))  # noqa: S301 - ours
-    told: list[SplitReport] = pickle.loads(pickle.dumps(list(travelled(planned))))  # noqa: S301 - ours
+    given = [(split, log) for split in planned]
+    travelled = pickle.loads(pickle.dumps(given))  # noqa: S301 - ours
+    told: list[SplitReport] = pickle.loads(pickle.dumps(list(write_splits(travelled))))  # noqa: S301 - ours
     return told
 
 
@@ -372,9 +373,9 @@ def test_a_short_read_that_is_not_late_has_no_early_end(warehouse: Path) -> None
 def test_splits_are_read_side_by_side_and_reported_in_order(warehouse: Path) -> None:
     meeting = threading.Barrier(3)
     logs = {f"rocketmq/{name}": Meeting(SIZES, log_id=LogId("rocketmq", name), meeting=meeting) for name in "abc"}
-    write = SplitWriter({log_id: LogWriter(log, 0, None, None, str(warehouse)) for log_id, log in logs.items()})
-    given = [split for log_id in logs for split in splits((0, 500), log_id=log_id)]
-    found = list(write(given))
+    writers = {log_id: LogWriter(log, 0, None, None, str(warehouse)) for log_id, log in logs.items()}
+    given = [(split, writers[log_id]) for log_id in logs for split in splits((0, 500), log_id=log_id)]
+    found = list(write_splits(given))
     assert [report.log_id for report in found] == list(logs)
     assert [[piece.covered.range for piece in report.written] for report in found] == [[span(0, 500)]] * 3
 

@@ -15,8 +15,8 @@ from sinks.state.fence import this_writer
 from sinks.state.position import LogTable, Move, Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
-from sources.master_topic import PartitionPosition, partition_log
-from sources.offsets import Offset
+from sources.master import Committed
+from sources.offsets import Offset, partition_log
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
@@ -36,8 +36,8 @@ FULL = partitions(*[tuple(range(40))] * 3, end=40)
 """Of splits that are all as large the tasks of two cores have the first and the last, and the one between."""
 
 
-def at(offset: int) -> PartitionPosition:
-    return PartitionPosition(Offset(offset), epoch_before(offset))
+def at(offset: int) -> Committed:
+    return Committed(Offset(offset), epoch_before(offset))
 
 
 def brought(outcomes: dict[int, BatchResult | LogtwinError]) -> dict[int, tuple[int, int]]:
@@ -62,9 +62,8 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
     assert twin.version() == before + 1
     assert twin.steps == [BatchStep.FILES, BatchStep.COMMIT, BatchStep.ACKNOWLEDGE, BatchStep.LEDGER]
     assert twin.offsets == {0: 25, 1: 10, 2: 20}
-    assert {number: session.positions for number, session in twin.sessions.items()} == {
-        0: [at(25)], 1: [at(10)], 2: [at(20)],
-    }  # fmt: skip
+    told = {partition_log(ORDERS, number): at(offset) for number, offset in ((0, 25), (1, 10), (2, 20))}
+    assert twin.session.calls == [told]  # by one call for all
     # an overlap in one, a replay in another, one that is not in it, one that was added later
     topic = {**TOPIC, 3: MemoryPartition(3, (3, 4), 40)}
     later = Twin(plain, tmp_path, topic).opened()

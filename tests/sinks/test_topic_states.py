@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.books import topic_states
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
+from sinks.books.topic_states import take_apart, topics_held
 from sinks.delta.kernel import KernelTable
-from sinks.state import topic_states
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
-from sinks.state.topic_states import take_apart, topics_held
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError

@@ -15,10 +15,10 @@ from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG
 from sources.master import Planned, PlannedSplit
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.sinks.batches import rows
-from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MarkedSession, MemoryPartition
+from tests.sinks.memory_master import RecordingSession
+from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MemoryPartition
 
 Batch = Mapping[int, tuple[int, int]]
 """A range of each partition, by number."""
@@ -48,11 +48,10 @@ class Twin:
         self._lake = lake
         self._topic = next(iter(partitions.values())).topic
         self.steps: list[BatchStep] = []
-        self.sessions = {number: MarkedSession() for number in partitions}
+        self.session = RecordingSession()  # of all partitions
         writer = this_writer()
         self.replicas = {
-            number: Replica(spark, str(lake), master, self.sessions[number], writer)
-            for number, master in partitions.items()
+            number: Replica(spark, str(lake), master, self.session, writer) for number, master in partitions.items()
         }
         on_step = on_step or self.steps.append
         self.group = Group(spark, str(lake), on_step, table=KAFKA_LOG, patience_s=patience_s)
@@ -76,7 +75,10 @@ class Twin:
 
     @property
     def promises(self) -> dict[int, list[int]]:
-        return {number: [int(one) for one in session.promises] for number, session in self.sessions.items()}
+        return {
+            number: [int(call[one.log_id].offset) for call in self.session.calls if one.log_id in call]
+            for number, one in self.replicas.items()
+        }
 
     def state(self, number: int) -> LogState:
         state = self.replicas[number].state
@@ -85,7 +87,7 @@ class Twin:
 
     def version(self) -> int:
         """Of the table."""
-        table: Any = self.group._positions.newest()
+        table: Any = self.group._landing.positions.newest()
         return int(table.version)
 
     def rows(self) -> dict[int, list[int]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.offsets import LogId, Offset
+from sources.offsets import LogId
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session.session import HASession
@@ -21,6 +21,7 @@ from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command
 from tests.patience import eventually
 from tests.peers.rocketmq import Broker
+from tests.sources.rocketmq.sessions import up_to
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 
@@ -63,10 +64,10 @@ def test_a_file_goes_when_its_time_has_come(broker: Broker, renew_after_s: float
         closing(HASession(master, LogId("rocketmq", "b1"), renew_after_s=renew_after_s)) as session,
         RemotingClient(broker.address) as client,
     ):
-        session.acknowledge(Offset(1000))
+        session.acknowledge(up_to(1000, LogId("rocketmq", "b1")))
         assert eventually(lambda: session.state.connected_since is not None)
         send(broker, 2000)
-        session.acknowledge(master.maximum())
+        session.acknowledge(up_to(master.maximum(), LogId("rocketmq", "b1")))
         time.sleep(3 * RENEW_AFTER_S)
         expired = expire_the_first(broker)
 

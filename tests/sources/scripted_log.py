@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 from typing import cast
 
-from sources.master import MasterLog
+from sources.master import SoleMaster
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.sole_log import SoleLog
 from tests.patience import PATIENCE_S
 from tests.spans import span
 
 
-class ScriptedLog:
-    """Holds `held`; answers while `answers` is set; raises `error` instead, if there is one."""
+class ScriptedLog(SoleLog):
+    """Holds what it `holds`; answers while `answers` is set; raises `error` instead, if there is one."""
 
     def __init__(self, log_id: str, start: int = 0, end: int = 0, *, is_waited_for: bool = False) -> None:
         self.log_id = LogId.parse(log_id)
-        self.held = span(start, end)
+        self.holds = span(start, end)
         self.error: Exception | None = None
         self.cut_error: Exception | None = None
         self.answers = threading.Event()
@@ -27,18 +28,18 @@ class ScriptedLog:
         self._is_waited_for = is_waited_for
 
     @property
-    def log(self) -> MasterLog:
-        return cast(MasterLog, self)
+    def master(self) -> SoleMaster:
+        return cast(SoleMaster, self)
 
     def grow(self, end: int) -> None:
-        self.held = span(self.held.start, end)
+        self.holds = span(self.holds.start, end)
 
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         self.looks += 1
         assert self.answers.wait(PATIENCE_S)
         if self.error is not None:
             raise self.error
-        return self.held
+        return self.holds
 
     def size_bytes(self, wanted: OffsetRange) -> int | None:
         """Of dister's logs offsets are ids, and nobody knows."""

@@ -31,6 +31,6 @@ def test_what_does_not_is_named(wanted: OffsetRange, kind: type[OffsetOutOfRange
     assert error.hint
 
 
-def test_a_reader_may_give_its_own_hint_for_what_was_deleted() -> None:
-    with pytest.raises(BelowMinimum, match=r"found 5\. Start anew\.$"):
-        check_within(span(5, 6), span(6, 7), below="Start anew.")
+def test_the_hint_for_what_was_deleted_is_that_of_its_kind() -> None:
+    with pytest.raises(BelowMinimum, match=r"found 5\. Retention, or somebody who deleted records"):
+        check_within(span(5, 6), span(6, 7), kind="kafka")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,20 +11,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pipeline.job.batch_plan import planned_in
+from pipeline.job.offset_log import offset_in
 from sources.datasource import LogtwinDataSource, register
-from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, SegmentError, find_error
+from sources.errors import AboveMaximum, ConfigurationError, find_error
 from sources.group import standing
-from sources.group.lookout import LogLookout
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, GroupReader, GroupSource
-from sources.master import RANGES_SCHEMA, PlanFailed, Planned, PlannedSplit
+from sources.group.stream import GroupOptions, GroupSource
 from sources.offsets import Offset
-from sources.options import EARLIEST, parse_options
+from sources.options import parse_options
 from tests.patience import PATIENCE_S
-from tests.sources.scripted_log import ScriptedLog
-from tests.spans import span
+from tests.sources.planners import planning
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
@@ -48,90 +44,32 @@ def by_path(fixture: Fixture, log_id: str, **more: Any) -> dict[str, Any]:
     return {"id": log_id, "path": str(fixture.commitlog_path), **more}
 
 
-def reader_of(given: dict[str, str]) -> GroupReader:
-    reader = GroupSource.of(given).stream_reader()
-    assert isinstance(reader, GroupReader)
-    return reader
-
-
-def rows(reader: GroupReader, end: GroupOffset) -> list[Planned]:
-    """The rows of the batch `end`, as its only task yields them, in one record batch."""
-    (partition,) = reader.partitions(GroupOffset(0).to_json(), end.to_json())
-    carried = pickle.loads(pickle.dumps(partition))  # noqa: S301 - our own
-    (batch,) = reader.read(carried)
-    assert batch.schema == RANGES_SCHEMA
-    assert [tuple(row.values()) for row in batch.to_pylist()] == [one.as_row() for one in carried.planned]
-    return list(carried.planned)
-
-
 # Offsets
 
 
 def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path))
-    start = reader.initialOffset()
-    assert reader.latestOffset(start, ALL) == start  # nothing is listed
-    say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
-    for number in (1, 2):  # the positions have not moved
-        end = GroupOffset.from_json(reader.latestOffset(start, ALL))
-        assert end.number == number
-        assert {log_id: batch.start for log_id, batch in end.batches.items()} == {A: 0, B: 0}
-        assert all(1_000_000 <= batch.end < 1_300_000 for batch in end.batches.values())  # up to a record's end
-        start = end.to_json()
-    assert [GroupOffset.from_json(start).batches[log_id].end in _starts(fixture_550) for log_id in (A, B)] == [True] * 2
-    say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
-    assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
+    with planning(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path)) as reader:
+        start = reader.initialOffset()
+        assert reader.latestOffset(start, ALL) == start  # nothing is listed
+        say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
+        for number in (1, 2):  # the positions have not moved
+            end = GroupOffset.from_json(reader.latestOffset(start, ALL))
+            assert end.number == number
+            assert {log_id: batch.start for log_id, batch in end.batches.items()} == {A: 0, B: 0}
+            assert all(1_000_000 <= batch.end < 1_300_000 for batch in end.batches.values())  # up to a record's end
+            start = end.to_json()
+        assert [GroupOffset.from_json(start).batches[log_id].end in _starts(fixture_550) for log_id in (A, B)] == [
+            True
+        ] * 2
+        say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
+        assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
 
 
 def test_what_cannot_be_looked_at_is_in_the_offset(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A)], tmp_path))
-    say(tmp_path, {"a": fixture_550.max_offset + 1})
-    end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
-    assert isinstance(end.errors[A], AboveMaximum)
-    (row,) = rows(reader, end)
-    assert isinstance(row, PlanFailed)
-    assert (row.log_id, type(row.error), row.error.offset) == (A, AboveMaximum, fixture_550.max_offset + 1)
-
-
-# What is planned of one
-
-
-def test_the_splits_of_all_logs_are_rows_of_one_batch(fixture_550: Fixture, tmp_path: Path) -> None:
-    logs = [by_path(fixture_550, A, split_bytes=500_000), by_path(fixture_550, B)]
-    end = fixture_550.max_offset
-    found = rows(reader_of(options_of(logs, tmp_path)), GroupOffset(1, {A: span(0, end), B: span(0, end)}))
-    splits = {log_id: [row for row in found if row.log_id == log_id] for log_id in (A, B)}
-    assert splits[B] == [PlannedSplit(B, span(0, end), span(0, end))]
-    owned = [row.owned for row in splits[A] if isinstance(row, PlannedSplit)]
-    assert len(owned) == len(splits[A]) > 3
-    assert [owned[0].start, *(one.end for one in owned)] == [*(one.start for one in owned), end]
-    assert {one.start for one in owned} <= set(_starts(fixture_550))
-
-
-def test_a_log_that_cannot_be_planned_is_a_row_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:
-    """Its files go between the look and the plan."""
-    logs = [{"id": A, "path": str(tmp_path / "gone"), "split_bytes": 100_000}, by_path(fixture_550, B)]
-    end = fixture_550.max_offset
-    failed, split = rows(reader_of(options_of(logs, tmp_path)), GroupOffset(1, {A: span(0, end), B: span(0, end)}))
-    assert isinstance(failed, PlanFailed)
-    assert failed.log_id == failed.error.log == A
-    assert isinstance(failed.error, SegmentError | ConfigurationError)
-    assert split == PlannedSplit(B, span(0, end), span(0, end))
-
-
-def test_a_checkpoint_may_name_a_log_that_is_no_more(fixture_550: Fixture, tmp_path: Path) -> None:
-    reader = reader_of(options_of([by_path(fixture_550, A)], tmp_path))
-    assert rows(reader, GroupOffset(1, {B: span(0, 5)}, {C: LogtwinError("away")})) == []
-
-
-def test_the_cores_are_for_the_logs_with_the_most_to_read(tmp_path: Path) -> None:
-    logs = {log_id: ScriptedLog(log_id) for log_id in (A, B, C, "dister/d")}
-    given = options_of([{"id": log_id, "path": "there"} for log_id in logs], tmp_path, cores=4)
-    options = parse_options(GroupOptions, given, where="test")
-    reader = GroupReader([LogLookout(log.log, EARLIEST) for log in logs.values()], options)
-    batches = {A: span(0, 700), B: span(0, 200), C: span(0, 100), "dister/d": span(0, 10**9)}
-    found = [row.log_id for row in rows(reader, GroupOffset(1, batches))]
-    assert {log_id: found.count(log_id) for log_id in logs} == {A: 3, B: 1, C: 1, "dister/d": 1}
+    with planning(options_of([by_path(fixture_550, A)], tmp_path)) as reader:
+        say(tmp_path, {"a": fixture_550.max_offset + 1})
+        end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
+        assert (type(end.errors[A]), end.errors[A].offset) == (AboveMaximum, fixture_550.max_offset + 1)
 
 
 # Options
@@ -180,32 +118,30 @@ def _starts(fixture: Fixture) -> list[int]:
 
 @pytest.mark.spark
 def test_a_stream_of_what_is_there_ends_by_itself(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
-    """And what each batch's plan says is what Spark reads of it."""
+    """And each batch finds in the query's offset log what it reads. Spark reads nothing of it."""
     register(spark)
     end = fixture_550.max_offset
     logs = [by_path(fixture_550, A), by_path(fixture_550, B), {"id": C, "path": str(tmp_path / "nowhere")}]
     positions = {"a": 0, "b": 0, "c": 0}
-    batches: list[list[Planned]] = []
+    batches: list[GroupOffset] = []
 
     def process(batch: DataFrame, batch_id: int) -> None:
-        assert batch.rdd.getNumPartitions() == 1
-        planned = planned_in(batch)
-        assert [tuple(row) for row in batch.collect()] == [one.as_row() for one in planned]
-        batches.append(planned)
-        positions.update({one.log_id[-1]: one.batch.end for one in planned if isinstance(one, PlannedSplit)})
+        read = GroupOffset.from_json(offset_in(tmp_path / "checkpoint", batch_id))
+        batches.append(read)
+        assert batch.collect() == []
+        positions.update({log_id[-1]: int(one.end) for log_id, one in read.batches.items()})
         positions.pop("c", None)
         say(tmp_path, positions, budget=2_000_000)
 
     say(tmp_path, positions, budget=2_000_000)
     reader = spark.readStream.format("logtwin").options(**options_of(logs, tmp_path))
     writer = reader.load().writeStream.foreachBatch(process).trigger(availableNow=True)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    query = writer.option("checkpointLocation", (tmp_path / "checkpoint").as_uri()).start()
     assert query.awaitTermination(int(PATIENCE_S))
     assert positions == {"a": end, "b": end}
-    read = [{one.log_id: one.batch for one in batch if isinstance(one, PlannedSplit)} for batch in batches]
     for log_id in (A, B):
-        ranges = [each[log_id] for each in read if log_id in each]
+        ranges = [one.batches[log_id] for one in batches if log_id in one.batches]
         assert [0, *(one.end for one in ranges)] == [*(one.start for one in ranges), end]
         assert len(ranges) > 2
-    assert [one.log_id for batch in batches for one in batch if isinstance(one, PlanFailed)] == [C]
-    assert json.loads((tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()[-1])["number"] == 1
+    assert [list(one.errors) for one in batches if one.errors] == [[C]]
+    assert [one.number for one in batches] == list(range(1, len(batches) + 1))

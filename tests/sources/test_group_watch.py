@@ -12,7 +12,7 @@ import pytest
 
 from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
-from sources.group.lookout import Found, LogLookout, Lookout, LookRequest, LookResult
+from sources.group.lookout import Found, Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.master import MasterLog
@@ -43,7 +43,7 @@ class Group:
     ) -> None:
         self._path = folder / "standing"
         times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
-        each = [LogLookout(log.log, starting) for log in logs]
+        each = [Lookout(log.master, starting) for log in logs]
         self.watch = GroupWatch([*each, *lookouts], self._path, Pace(**times))
 
     def say(self, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
@@ -115,7 +115,7 @@ def test_without_a_position_reading_begins_where_the_options_say(
     if starting == LATEST:
         assert group.watch.next() is None
         log.grow(110)
-    assert group.ranges() == {"a": (start, log.held.end)}
+    assert group.ranges() == {"a": (start, log.holds.end)}
 
 
 def test_where_latest_was_is_remembered(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_earliest_record_may_go_before_it_was_read(tmp_path: Path) -> None:
     group = Group(tmp_path, log)
     group.say({"a": None})
     assert group.ranges() == {"a": (0, 100)}
-    log.held = span(40, 120)
+    log.holds = span(40, 120)
     group.say({"a": (None, 1)})
     assert group.ranges() == {"a": (40, 120)}
 
@@ -264,7 +264,7 @@ def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
         def bounds(self, known: Offset | None = None) -> OffsetRange:
             self.looks += 1
             assert answers.acquire(timeout=LONG_S)
-            return self.held
+            return self.holds
 
     slow, deadline_s = Slow(A, 0, 0), 1.0
     group = Group(tmp_path, slow, ScriptedLog(B, 0, 10), interval_s=SHORT_S, look_deadline_s=deadline_s)
@@ -354,7 +354,7 @@ def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
     log.answers.clear()
     looks = log.looks
     wait_until(lambda: group.watch.next() is not None and log.looks > looks, "a look from 0 is under way")
-    log.held = span(50, 120)
+    log.holds = span(50, 120)
     group.say({"a": 50})
     assert group.ranges() == {"a": (50, 100)}  # of what is known
     log.answers.set()
@@ -367,9 +367,10 @@ def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
 # Masters that have several logs
 
 
-class Master:
+class Master(Lookout):
     """A lookout of `logs`, all of which it answers for at once; raises `error` instead, if there is one."""
 
+    master_id = "rocketmq"
     may_begin_later = True
 
     def __init__(self, *logs: ScriptedLog) -> None:
@@ -380,23 +381,23 @@ class Master:
         self.error: LogtwinError | None = None
 
     def log(self, log_id: str) -> MasterLog | None:
-        return self.logs[log_id].log if log_id in self.logs else None
+        return self.logs[log_id].master if log_id in self.logs else None
 
     def look(self, wanted: Mapping[str, LookRequest]) -> Found:
         self.asked.append(set(wanted))
         assert self.answers.wait(LONG_S)
         if self.error is not None:
             raise self.error
-        return {log_id: self._seen(log_id, one) for log_id, one in wanted.items()}
+        return {log_id: self._answer(log_id, one) for log_id, one in wanted.items()}
 
     def is_waited_for(self) -> bool:
         return False
 
-    def _seen(self, log_id: str, one: LookRequest) -> LookResult | LogtwinError:
+    def _answer(self, log_id: str, one: LookRequest) -> LookResult | LogtwinError:
         error = self.logs[log_id].error
         if isinstance(error, LogtwinError):
             return error
-        return LookResult(self.logs[log_id].held, one.place.position or Offset(0))
+        return LookResult(self.logs[log_id].holds, one.place.position or Offset(0))
 
 
 def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None:

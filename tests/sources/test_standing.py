@@ -17,19 +17,27 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "standing"
     for said in (ONE, STOPPING, ONE):
         standing.write(path, said)
-        assert standing.read(path) == said
+        assert standing.file_at(path).read() == said
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_is_the_same_is_the_same_object(tmp_path: Path) -> None:
+    file = standing.file_at(tmp_path / "standing")
+    standing.write(tmp_path / "standing", ONE)
+    first = file.read()
+    standing.write(tmp_path / "standing", ONE)
+    assert file.read() is first
+
+
 def test_without_a_file_nothing_is_to_be_read(tmp_path: Path) -> None:
-    assert standing.read(tmp_path / "standing") == NOTHING
+    assert standing.file_at(tmp_path / "standing").read() == NOTHING
     assert not NOTHING.positions
 
 
 def test_a_file_of_another_kind_is_said(tmp_path: Path) -> None:
     (tmp_path / "standing").write_text("[")
     with pytest.raises(ValueError, match="Expecting"):
-        standing.read(tmp_path / "standing")
+        standing.file_at(tmp_path / "standing").read()
 
 
 def test_a_reader_never_sees_half_of_it(tmp_path: Path) -> None:
@@ -45,7 +53,8 @@ def test_a_reader_never_sees_half_of_it(tmp_path: Path) -> None:
     writer = threading.Thread(target=rewrite)
     writer.start()
     try:
-        seen = {len(standing.read(path).positions) for _ in range(300)}
+        file = standing.file_at(path)
+        seen = {len(file.read().positions) for _ in range(300)}
     finally:
         done.set()
         writer.join()

@@ -26,8 +26,8 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import discard
 from sinks.delta.kernel import KernelConflict, Snapshot
 from sinks.delta.retries import retrying
-from sinks.healing.rewrite import Exchange, RowSelection, TakingOut
 from sinks.state.holes import TakenOut, joined
+from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition

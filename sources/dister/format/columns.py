@@ -29,7 +29,7 @@ from sources.dister.files.layout import batch_number
 from sources.dister.format.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head
 from sources.dister.format.line_walk import Sound
 from sources.errors import CorruptRecord
-from sources.master import MESSAGE, RECORD_SCHEMA
+from sources.records import MESSAGE, RECORD_SCHEMA
 
 COLUMNS: Final = ("offset", "size", "flag", "body", "stored_properties")
 """The columns from which lines are put together."""

@@ -58,11 +58,16 @@ class Cluster:
     cluster_id: str
     """The cluster's own id, as its brokers tell it."""
 
+    topics: dict[str, Any]
+    """What was learnt of topics over these connections, by name (`sources.kafka.cluster.topics`): forgotten with them,
+    and by who finds that it holds no longer."""
+
     def __init__(self, settings: KafkaSettings, net: NetworkSelector, manager: KafkaConnectionManager) -> None:
         self._settings = settings
         self._net = net
         self._manager = manager
         self._connections: dict[int | None, KafkaConnection] = {}
+        self.topics = {}
         self._learn_brokers()
 
     def call(self, request: Any, node_id: int | None = None) -> Any:
@@ -74,12 +79,28 @@ class Cluster:
         was reached before), MasterSilent (no answer in time), MasterRefused (there is no such broker now),
         ConfigurationError (authentication, TLS, a broker too old), ProtocolViolation.
         """
+        return self.send(request, node_id)()
+
+    def send(self, request: Any, node_id: int | None = None) -> Callable[[], Any]:
+        """Like `call`, but return what waits for the answer: several brokers may be asked before any has answered.
+
+        Every answer must be waited for before the same broker is asked again. Raises as `call` does if there is no
+        connection.
+        """
         self._net.poll(timeout_ms=0)  # notices a connection that the broker has closed
         connection = self._connections.get(node_id)
         if connection is None or not connection.connected:
             connection = self._connections[node_id] = self._connect(self._nodes(node_id))
-        with self._naming(connection.node_id, ASKING):
-            return self._net.run(self._exchange, connection, request)
+        sent = self._net.call_soon_with_future(self._exchange, connection, request)
+
+        def answer() -> Any:
+            with self._naming(connection.node_id, ASKING):
+                self._net.poll(future=sent)
+                if sent.exception is not None:
+                    raise sent.exception
+                return sent.value
+
+        return answer
 
     def is_whole(self) -> bool:
         """Whether no connection has broken, as far as is known here."""

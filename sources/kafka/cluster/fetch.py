@@ -1,26 +1,31 @@
-"""One fetch request to a partition's leader, and what its answer says besides the records.
+"""One fetch request to a broker for many partitions that it leads, and what its answer says besides the records.
 
-The topic is requested by its id, so the answer is never of another topic with the same name. The request names the
-leader's epoch (KIP-320) and, if known, the epoch of what was read last: a leader whose log diverged says so.
+Topics are requested by their ids, so no answer is of another topic with the same name. The request names the leader's
+epoch (KIP-320) and, if known, the epoch of what was read last: a leader whose log diverged says so.
+
+A broker fills its answer in the order of the request, up to a limit for each partition and one for all together. The
+first of them that has anything gets at least one whole batch; those behind it may get nothing, however much they have
+(KIP-74).
 """
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import kafka.errors as kafka_errors
 from kafka.protocol.consumer import FetchRequest
 
-from sources.errors import MasterRefused
+from sources.bounds import check_within
+from sources.errors import LogtwinError, MasterRefused
 from sources.kafka.bounds import bounds_at, epoch_end
 from sources.kafka.cluster.codes import check_code
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.format.aborted import Aborted
-from sources.kafka.held import check_held
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 
@@ -29,6 +34,22 @@ BY_TOPIC_ID: Final = 13
 
 _MAX_WAIT_MS: Final = 500
 _NO_EPOCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchQuestion:
+    """What to fetch of one partition: from `offset` on, about `max_bytes`.
+
+    `last_epoch` is the leader epoch of what lies before, if known. No two questions of a request may be of one
+    partition.
+    """
+
+    tp: TopicPartition
+    topic_id: uuid.UUID
+    leader: Leader
+    offset: Offset
+    max_bytes: int
+    last_epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,87 +67,115 @@ class FetchedBatches:
     last_stable: Offset
 
 
-def fetch(
-    cluster: Cluster,
-    leader: Leader,
-    tp: TopicPartition,
-    offset: Offset,
-    *,
-    topic_id: uuid.UUID,
-    max_bytes: int,
-    isolation: Isolation,
-    last_epoch: int | None = None,
-) -> FetchedBatches:
-    """Fetch what the leader has from `offset` on, about `max_bytes`. Waits half a second if there is nothing yet.
+Fetched = FetchedBatches | LogtwinError
 
-    `last_epoch` is the leader epoch of what lies before `offset`. Raises BelowMinimum and AboveMaximum saying what the
-    leader holds, Rewritten if its log branched off before `offset`, MasterRefused (it does not lead, or not in this
-    epoch; or there is no such topic id), ConfigurationError (not allowed), and as `Cluster.call` does.
+
+def in_order(questions: Sequence[FetchQuestion]) -> list[int]:
+    """Return the indexes of `questions` in the order in which a request holds them: topic after topic."""
+    by_topic: dict[uuid.UUID, list[int]] = {}
+    for number, one in enumerate(questions):
+        by_topic.setdefault(one.topic_id, []).append(number)
+    return [number for numbers in by_topic.values() for number in numbers]
+
+
+def fetch(
+    cluster: Cluster, node_id: int, questions: Sequence[FetchQuestion], *, max_bytes: int, isolation: Isolation
+) -> Callable[[], list[Fetched]]:
+    """Send `questions` to their leader, and return what waits for the answers to them: about `max_bytes` in all.
+
+    The broker waits half a second if there is nothing yet. An answer is BelowMinimum or AboveMaximum saying what the
+    leader holds, Rewritten if its log branched off before the offset, MasterRefused (it does not lead, or not in this
+    epoch; or there is no such topic id), ConfigurationError (not allowed).
+
+    Waiting raises MasterRefused if the broker throttles us, and as `Cluster.call` does.
     """
-    request = FetchRequest(
+    wait = cluster.send(_request(questions, max_bytes, isolation), node_id)
+
+    def answers() -> list[Fetched]:
+        found = _by_partition(wait())
+        return [_answer(cluster, one, found) for one in questions]
+
+    return answers
+
+
+def fetch_one(cluster: Cluster, question: FetchQuestion, isolation: Isolation) -> FetchedBatches:
+    """Return the answer to one question. Raises it if it is an error, and as waiting for `fetch` does."""
+    most = question.max_bytes
+    (found,) = fetch(cluster, question.leader.node_id, [question], max_bytes=most, isolation=isolation)()
+    if isinstance(found, LogtwinError):
+        raise found
+    return found
+
+
+def _request(questions: Sequence[FetchQuestion], max_bytes: int, isolation: Isolation) -> FetchRequest:
+    topics: dict[uuid.UUID, list[FetchRequest.FetchTopic.FetchPartition]] = {}
+    for one in questions:
+        asked = FetchRequest.FetchTopic.FetchPartition(
+            partition=one.tp.partition,
+            current_leader_epoch=one.leader.epoch,
+            fetch_offset=one.offset,
+            last_fetched_epoch=_NO_EPOCH if one.last_epoch is None else one.last_epoch,
+            partition_max_bytes=min(one.max_bytes, max_bytes),
+        )
+        topics.setdefault(one.topic_id, []).append(asked)
+    return FetchRequest(
         max_wait_ms=_MAX_WAIT_MS,
         min_bytes=1,
         max_bytes=max_bytes,
         isolation_level=isolation.value,
-        topics=[_wanted(leader, tp, offset, topic_id, max_bytes, last_epoch)],
+        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()],
         min_version=BY_TOPIC_ID,
         max_version=BY_TOPIC_ID,
     )
-    found = _ask(cluster, leader, request)
-    if found.error_code == kafka_errors.OffsetOutOfRangeError.errno:
-        _refuse_out_of_range(cluster, leader, tp, offset, last_epoch)
-    check_code(found.error_code, f"what follows in {tp}", offset=offset)
-    if found.diverging_epoch is not None and found.diverging_epoch.end_offset >= 0:
-        diverging = EpochEnd(found.diverging_epoch.epoch, Offset(found.diverging_epoch.end_offset))
-        check_history(last_epoch, offset, diverging, _bounds(cluster, leader, tp), None)
-    if found.log_start_offset > offset:
-        check_held(OffsetRange(offset, offset), OffsetRange(found.log_start_offset, found.high_watermark))
-    return _fetched(found)
 
 
-def _wanted(
-    leader: Leader, tp: TopicPartition, offset: Offset, topic_id: uuid.UUID, max_bytes: int, last_epoch: int | None
-) -> FetchRequest.FetchTopic:
-    partition = FetchRequest.FetchTopic.FetchPartition(
-        partition=tp.partition,
-        current_leader_epoch=leader.epoch,
-        fetch_offset=offset,
-        last_fetched_epoch=_NO_EPOCH if last_epoch is None else last_epoch,
-        partition_max_bytes=max_bytes,
-    )
-    return FetchRequest.FetchTopic(topic_id=topic_id, partitions=[partition])
-
-
-def _ask(cluster: Cluster, leader: Leader, request: FetchRequest) -> Any:
-    """Return the part of the answer for the one partition. A broker that throttles us answers without it."""
-    answer = cluster.call(request, leader.node_id)
+def _by_partition(answer: Any) -> Mapping[tuple[uuid.UUID, int], Any]:
+    """Return the parts of an answer by topic id and partition. A broker that throttles us answers without any."""
     check_code(answer.error_code, "a fetch")
     if not answer.responses:
         raise MasterRefused("the broker throttles us", hint="Is there a quota on our user or client id?")
-    return answer.responses[0].partitions[0]
+    return {(of.topic_id, one.partition_index): one for of in answer.responses for one in of.partitions}
 
 
-def _fetched(found: Any) -> FetchedBatches:
-    aborted = found.aborted_transactions or ()  # null if nothing is left out
+def _answer(cluster: Cluster, asked: FetchQuestion, found: Mapping[tuple[uuid.UUID, int], Any]) -> Fetched:
+    part = found.get((asked.topic_id, asked.tp.partition))
+    try:
+        if part is None:
+            raise MasterRefused(f"the broker's answer lacks {asked.tp}", offset=asked.offset)
+        _check(cluster, asked, part)
+    except LogtwinError as error:
+        return error
+    aborted = part.aborted_transactions or ()  # null if nothing is left out
     return FetchedBatches(
-        records=found.records or b"",
+        records=part.records or b"",
         aborted=tuple(Aborted(one.producer_id, Offset(one.first_offset)) for one in aborted),
-        log_start=Offset(found.log_start_offset),
-        high_watermark=Offset(found.high_watermark),
-        last_stable=Offset(found.last_stable_offset),
+        log_start=Offset(part.log_start_offset),
+        high_watermark=Offset(part.high_watermark),
+        last_stable=Offset(part.last_stable_offset),
     )
 
 
-def _refuse_out_of_range(
-    cluster: Cluster, leader: Leader, tp: TopicPartition, offset: Offset, last_epoch: int | None
-) -> NoReturn:
-    """Raise the error for an `offset` out of range. If the leader holds it, the leader does not know the epoch."""
-    held = _bounds(cluster, leader, tp)
-    check_held(OffsetRange(offset, offset), held)
-    if last_epoch is not None:
-        check_history(last_epoch, offset, epoch_end(cluster, leader, tp, last_epoch), held, None)
+def _check(cluster: Cluster, asked: FetchQuestion, part: Any) -> None:
+    """Raise what the leader says against going on from the requested offset."""
+    if part.error_code == kafka_errors.OffsetOutOfRangeError.errno:
+        _refuse_out_of_range(cluster, asked)
+    check_code(part.error_code, f"what follows in {asked.tp}", offset=asked.offset)
+    if part.diverging_epoch is not None and part.diverging_epoch.end_offset >= 0:
+        diverging = EpochEnd(part.diverging_epoch.epoch, Offset(part.diverging_epoch.end_offset))
+        check_history(asked.last_epoch, asked.offset, diverging, _bounds(cluster, asked), None)
+    if part.log_start_offset > asked.offset:
+        here = OffsetRange(asked.offset, asked.offset)
+        check_within(here, OffsetRange(part.log_start_offset, part.high_watermark), kind="kafka")
+
+
+def _refuse_out_of_range(cluster: Cluster, asked: FetchQuestion) -> NoReturn:
+    """Raise the error for an offset out of range. If the leader holds it, the leader does not know the epoch."""
+    held, offset, epoch = _bounds(cluster, asked), asked.offset, asked.last_epoch
+    check_within(OffsetRange(offset, offset), held, kind="kafka")
+    if epoch is not None:
+        check_history(epoch, offset, epoch_end(cluster, asked.leader, asked.tp, epoch), held, None)
     raise MasterRefused("the broker says that this offset is out of range, but holds it", offset=offset, found=held)
 
 
-def _bounds(cluster: Cluster, leader: Leader, tp: TopicPartition) -> OffsetRange:
-    return bounds_at(cluster, leader, tp, Isolation.READ_UNCOMMITTED)
+def _bounds(cluster: Cluster, asked: FetchQuestion) -> OffsetRange:
+    return bounds_at(cluster, asked.leader, asked.tp, Isolation.READ_UNCOMMITTED)

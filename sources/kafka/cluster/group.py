@@ -22,7 +22,7 @@ from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.membership import check_unused, described
 from sources.kafka.cluster.retries import ask_again
 from sources.kafka.cluster.topics import TopicPartition
-from sources.master_topic import PartitionPosition
+from sources.master import Committed
 from sources.offsets import Offset
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class ConsumerGroup:
         """
         self._asking(lambda: self._check(cluster))
 
-    def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, PartitionPosition]) -> None:
+    def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
         """Tell the group's coordinator how far we are. Positions may be repeated.
 
         Raises as `check` does if the coordinator refuses because of others.
@@ -69,7 +69,7 @@ class ConsumerGroup:
         if positions:
             self._asking(lambda: self._commit(cluster, positions))
 
-    def committed(self, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionPosition]:
+    def committed(self, cluster: Cluster, tps: Iterable[TopicPartition]) -> dict[TopicPartition, Committed]:
         """Return what is committed of `tps`, without those that have nothing. Raises as `Cluster.call` does."""
         wanted = list(tps)
         return self._asking(lambda: self._committed(cluster, wanted)) if wanted else {}
@@ -86,7 +86,7 @@ class ConsumerGroup:
     def _check(self, cluster: Cluster) -> None:
         check_unused(self.name, described(cluster, self._coordinator(cluster), self.name))
 
-    def _commit(self, cluster: Cluster, positions: Mapping[TopicPartition, PartitionPosition]) -> None:
+    def _commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
         request = OffsetCommitRequest(
             group_id=self.name,
             topics=[_told(topic, {tp: positions[tp] for tp in tps}) for topic, tps in _by_topic(positions)],
@@ -104,7 +104,7 @@ class ConsumerGroup:
         self._check(cluster)
         raise MasterRefused(f"group {self.name} had members a moment ago")
 
-    def _committed(self, cluster: Cluster, tps: list[TopicPartition]) -> dict[TopicPartition, PartitionPosition]:
+    def _committed(self, cluster: Cluster, tps: list[TopicPartition]) -> dict[TopicPartition, Committed]:
         asked = OffsetFetchRequest.OffsetFetchRequestTopic
         request = OffsetFetchRequest(
             group_id=self.name,
@@ -125,13 +125,13 @@ def _by_topic(tps: Iterable[TopicPartition]) -> Iterator[tuple[str, list[TopicPa
         yield topic, list(of_topic)
 
 
-def _told(topic: str, positions: Mapping[TopicPartition, PartitionPosition]) -> Any:
+def _told(topic: str, positions: Mapping[TopicPartition, Committed]) -> Any:
     asked = OffsetCommitRequest.OffsetCommitRequestTopic
     partitions = [
         asked.OffsetCommitRequestPartition(
             partition_index=tp.partition,
             committed_offset=committed.offset,
-            committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+            committed_leader_epoch=-1 if committed.mark is None else committed.mark,
             committed_metadata="",
         )
         for tp, committed in positions.items()
@@ -139,11 +139,11 @@ def _told(topic: str, positions: Mapping[TopicPartition, PartitionPosition]) -> 
     return asked(name=topic, partitions=partitions)
 
 
-def _found(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, PartitionPosition]]:
+def _found(topics: Iterable[Any]) -> Iterator[tuple[TopicPartition, Committed]]:
     for topic in topics:
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
             check_code(partition.error_code, f"what is committed of {tp}")
             if partition.committed_offset >= 0:
                 epoch = partition.committed_leader_epoch
-                yield tp, PartitionPosition(Offset(partition.committed_offset), None if epoch < 0 else epoch)
+                yield tp, Committed(Offset(partition.committed_offset), None if epoch < 0 else epoch)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import kafka.errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
-from sources.errors import ConfigurationError, MasterRefused
+from sources.errors import ConfigurationError, LogtwinError, MasterRefused, Recreated
 from sources.kafka.cluster.codes import NONE, check_code
 from sources.kafka.cluster.connection import Cluster
 
@@ -69,9 +69,53 @@ def topics_named(cluster: Cluster, names: Iterable[str]) -> list[Topic]:
     Raises ConfigurationError for one that does not exist or may not be seen, MasterRefused for one that has no leader
     yet, and as `Cluster.call` does.
     """
+    return [_sound(one) for one in topics_found(cluster, names).values()]
+
+
+def topics_found(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic | LogtwinError]:
+    """Like `topics_named`, by name, with the error of each topic that has one. Raises only as `Cluster.call` does."""
     asked = list(dict.fromkeys(names))
     found = {topic.name: topic for topic in _metadata(cluster, asked)}
-    return [_existing(found.get(name), name) for name in asked]
+    return {name: _existing_or_error(found.get(name), name) for name in asked}
+
+
+def topic_known(cluster: Cluster, name: str, topic_id: uuid.UUID | None) -> Topic:
+    """Return a topic as these connections last heard of it, which must have this id, if one is given.
+
+    `learn_topics` has asked for it. Raises the topic's error, and Recreated.
+    """
+    topic = _sound(cluster.topics[name])
+    if topic_id is not None:
+        check_same(topic, topic_id)
+    return topic
+
+
+def learn_topics(cluster: Cluster, wanted: Iterable[tuple[TopicPartition, uuid.UUID | None]]) -> None:
+    """Ask, at once, for the topics of which no leader of a wanted partition is known, or another id than is wanted.
+
+    Raises as `Cluster.call` does.
+    """
+    unknown = {tp.topic for tp, topic_id in wanted if not _is_led(cluster.topics.get(tp.topic), tp, topic_id)}
+    if unknown:
+        cluster.topics |= topics_found(cluster, sorted(unknown))
+
+
+def _is_led(found: Topic | LogtwinError | None, tp: TopicPartition, topic_id: uuid.UUID | None) -> bool:
+    if not isinstance(found, Topic):
+        return False
+    return found.leaders.get(tp.partition) is not None and topic_id in (None, found.id)
+
+
+def check_same(topic: Topic, topic_id: uuid.UUID) -> None:
+    """Raise Recreated if `topic` has another id than `topic_id`."""
+    if topic.id != topic_id:
+        raise Recreated(
+            f"topic {topic.name} was deleted and created again: it is another one of the same name",
+            expected=f"topic id {topic_id}",
+            found=topic.id,
+            hint="What was replicated is all that is left of the old one, and stays as it is. Replicate the new one "
+            "under another name of the cluster.",
+        )
 
 
 def topics_matching(cluster: Cluster, is_wanted: Callable[[str], bool]) -> list[Topic]:
@@ -88,6 +132,19 @@ def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
     topics = names if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False, min_version=WITH_IDS)
     return list(cluster.call(request).topics)
+
+
+def _sound(found: Topic | LogtwinError) -> Topic:
+    if isinstance(found, LogtwinError):
+        raise found
+    return found
+
+
+def _existing_or_error(found: Any, name: str) -> Topic | LogtwinError:
+    try:
+        return _existing(found, name)
+    except LogtwinError as error:
+        return error
 
 
 def _existing(found: Any, name: str) -> Topic:

@@ -46,6 +46,10 @@ class BatchLimits:
     max_decompressed_bytes: int = 64 * 1024 * 1024
     max_cost_bytes: int = 512 * 1024 * 1024
 
+    @property
+    def most_headers(self) -> int:
+        return self.max_cost_bytes // HEADER_COST_BYTES
+
 
 DEFAULT_LIMITS: Final = BatchLimits()
 
@@ -86,7 +90,7 @@ def decode_sound(
     view = memoryview(records).cast("B")
     if len(view) > _MAX_DATA_BYTES:
         raise ValueError(f"{len(view)} bytes at once; at most {_MAX_DATA_BYTES} can be decoded")
-    answer = _Answer(wanted, aborted, isolation, limits, log_end)
+    answer = AnswerBatches(wanted, aborted, isolation, limits, log_end)
     answer.take(view)
     columns = answer.columns()
     return DecodedBatches(_between(columns, wanted), answer.reached, answer.epoch, answer.error, answer.damaged_at)
@@ -135,7 +139,7 @@ class _Taken:
     epoch: int | None
 
 
-class _Answer:
+class AnswerBatches:
     """The batches of an answer to read, and how far the answer leads: to `reached`, or to an `error` there."""
 
     def __init__(
@@ -177,6 +181,16 @@ class _Answer:
             if not goes_on:
                 return
 
+    @property
+    def batches(self) -> list[Batch]:
+        """The batches that were taken."""
+        return [one.batch for one in self._taken]
+
+    @property
+    def bodies(self) -> list[bytes | memoryview]:
+        """The records of each, decompressed."""
+        return [one.body for one in self._taken]
+
     def columns(self) -> pa.RecordBatch:
         """Return the columns of what was taken, up to the first damaged batch, which becomes the error."""
         taken = self._taken
@@ -193,10 +207,8 @@ class _Answer:
         return columns
 
     def _columns(self, count: int) -> pa.RecordBatch:
-        most_headers = self._limits.max_cost_bytes // HEADER_COST_BYTES
         with as_damage(None):
-            taken = self._taken[:count]
-            return record_columns([one.batch for one in taken], [one.body for one in taken], most_headers)
+            return record_columns(self.batches[:count], self.bodies[:count], self._limits.most_headers)
 
     def _take_next(self, batch: Batch) -> bool:
         """Take a batch of format 2. Returns whether what follows it may be wanted, too."""

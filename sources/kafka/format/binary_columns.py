@@ -26,6 +26,15 @@ def lengths(texts: pa.Array) -> pa.Array:
     return pc.binary_length(texts).fill_null(-1)
 
 
+def sizes(texts: pa.Array) -> npt.NDArray[np.int64]:
+    """Return the length of each text; 0 for a null."""
+    at = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset) if len(texts) else np.zeros(1)
+    found = np.diff(at).astype(np.int64)
+    if texts.null_count:
+        found[texts.is_null().to_numpy(zero_copy_only=False)] = 0
+    return found
+
+
 def pairs(headers: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return keys and values of all headers, one after the other, as bytes."""
     flat = headers.flatten()

@@ -23,16 +23,25 @@ all of these may change without any record changing. Topic and partition are the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from sources.kafka.format.binary_columns import grouped, joined, lengths, of_fixed_size, pairs, whole_bytes
+from sources.kafka.format.binary_columns import (
+    edges,
+    grouped,
+    joined,
+    lengths,
+    of_fixed_size,
+    pairs,
+    sizes,
+    whole_bytes,
+)
 from sources.kafka.format.time_columns import times_of
-from sources.master_topic import KAFKA_SCHEMA
+from sources.records import KAFKA_SCHEMA
 
 UNLOCATED_SCHEMA: Final = pa.schema([field for field in KAFKA_SCHEMA if field.name not in ("topic", "partition")])
 """The columns that a record itself provides."""
@@ -53,9 +62,18 @@ _HEADER_HEAD: Final = np.dtype([("key_length", ">i4"), ("value_length", ">i4")])
 
 def located(records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
     """Add topic and partition to `records` of UNLOCATED_SCHEMA, which makes KAFKA_SCHEMA."""
+    return located_each(records, [(topic, partition)], [len(records)])
+
+
+def located_each(records: pa.RecordBatch, places: Sequence[tuple[str, int]], counts: Sequence[int]) -> pa.RecordBatch:
+    """Like `located`, for the records of several partitions: `counts` are how many are of each of `places`, in order.
+
+    ``sum(counts) == len(records)``.
+    """
+    topics = [topic for topic, _ in places]
     place = {
-        "topic": pa.repeat(topic, len(records)),
-        "partition": pa.repeat(pa.scalar(partition, pa.int32()), len(records)),
+        "topic": pa.array(topics, pa.string()).take(pa.array(np.repeat(np.arange(len(topics)), counts))),
+        "partition": pa.array(np.repeat(np.array([at for _, at in places], np.int32), counts)),
     }
     columns = [place[name] if name in place else records.column(name) for name in KAFKA_SCHEMA.names]
     return pa.RecordBatch.from_arrays(columns, schema=KAFKA_SCHEMA)
@@ -67,6 +85,11 @@ def canonical(records: pa.RecordBatch) -> bytes:
     ``canonical(a) + canonical(b) == canonical(a and b in one batch)``. Raises CorruptRecord for a row that no record
     can have made.
     """
+    return canonical_and_edges(records)[0]
+
+
+def canonical_and_edges(records: pa.RecordBatch) -> tuple[bytes, list[int]]:
+    """Like `canonical`, and where in it each record begins, and the last one ends."""
     key, value = records.column("key"), records.column("value")
     headers = _header_bytes(records.column("headers"))
     heads = np.empty(len(records), _HEAD)
@@ -76,15 +99,17 @@ def canonical(records: pa.RecordBatch) -> bytes:
     heads["key_length"] = lengths(key)
     heads["value_length"] = lengths(value)
     heads["headers_length"] = lengths(headers)
-    return whole_bytes(joined(of_fixed_size(heads), key, value, headers))
+    whole = joined(of_fixed_size(heads), key, value, headers)
+    return whole_bytes(whole), edges(whole).tolist()
 
 
 def canonical_lengths(records: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """Return how many canonical bytes each of `records` takes; needs key, value and headers."""
-    headers = _header_bytes(records.column("headers"))
-    parts = (records.column("key"), records.column("value"), headers)
-    found = sum(pc.binary_length(part).fill_null(0).to_numpy().astype(np.int64) for part in parts)
-    return np.asarray(found, np.int64) + _HEAD.itemsize
+    key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
+    found = sizes(key) + sizes(value) + _HEAD.itemsize
+    if len(headers.flatten()):
+        found += sizes(_header_bytes(headers))
+    return found
 
 
 def _header_bytes(headers: pa.Array) -> pa.Array:

@@ -16,8 +16,8 @@ from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.columns import UNLOCATED_SCHEMA
 from sources.kafka.format.record_format import MAX_VARINT_BYTES, Records, RecordsPlace, Spans, read
 from sources.kafka.format.time_columns import time_columns
-from sources.master_topic import HEADER
 from sources.offsets import Offset
+from sources.records import HEADER
 
 NO_RECORDS: Final = pa.RecordBatch.from_pylist([], UNLOCATED_SCHEMA)
 
@@ -38,7 +38,8 @@ _REPLACEMENT: Final = "\ufffd"
 
 
 def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> pa.RecordBatch:
-    """Return the records of `batches`, in log order. `bodies` are the decompressed records of each batch.
+    """Return the records of `batches`, in their order, which may be of several logs. `bodies` are the decompressed
+    records of each batch.
 
     Raises CorruptRecord if a record contradicts itself or its batch; TooCostly for more than `most_headers`.
     """
@@ -46,8 +47,9 @@ def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview
         return NO_RECORDS
     buffer = b"".join([*bodies, bytes(MAX_VARINT_BYTES)])
     records = read(buffer, _places(batches, bodies), most_headers)
-    batch = np.repeat(np.array([_of(batch) for batch in batches], _OF_BATCH), [batch.record_count for batch in batches])
-    _check_offsets(records.offset_deltas, batch)
+    counts = np.array([batch.record_count for batch in batches])
+    batch = np.repeat(np.array([_of(batch) for batch in batches], _OF_BATCH), counts)
+    _check_offsets(records.offset_deltas, batch, np.cumsum(counts) - counts)
     timestamp, timestamp_type = time_columns(
         _times_ms(records.timestamp_deltas_ms, batch), batch["has_log_append_time"]
     )
@@ -89,10 +91,10 @@ def _of(batch: Batch) -> tuple[int | bool, ...]:
     return batch.base_offset, batch.last_offset_delta, batch.leader_epoch, *times_ms, batch.has_log_append_time
 
 
-def _check_offsets(deltas: Ints, batch: Rows) -> None:
-    """Check that each offset lies within its batch, and above that of the record before."""
-    is_first = np.append(True, batch["base_offset"][1:] != batch["base_offset"][:-1])
-    least = np.where(is_first, 0, np.roll(deltas, 1) + 1)
+def _check_offsets(deltas: Ints, batch: Rows, starts: Ints) -> None:
+    """Check that each offset lies within its batch, which begins at one of `starts`, and above the record before."""
+    least = np.append(0, deltas[:-1] + 1)
+    least[starts[starts < len(deltas)]] = 0
     in_place = (least <= deltas) & (deltas <= batch["last_offset_delta"])
     _check(in_place, "offset is not behind the one before, within its batch", batch["base_offset"] + deltas, batch)
 

@@ -21,8 +21,8 @@ from sources.decoding.spans import Flags, Ints, cut
 from sources.decoding.times import fit, time_column
 from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
-from sources.master import BLANK, MESSAGE, RECORD_SCHEMA
 from sources.offsets import Offset
+from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
 from sources.rocketmq.columns.bodies import BodyColumns
 from sources.rocketmq.columns.hosts import host_column
 from sources.rocketmq.columns.properties import PropertyColumns

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.decoding.spans import Ints
-from sources.master import TIMESTAMP
+from sources.records import TIMESTAMP
 from sources.rocketmq.columns.restore_rows import COLUMNS, encode_rows
 from sources.rocketmq.columns.scan import SuspectRecord
 from sources.rocketmq.format.hosts import Host

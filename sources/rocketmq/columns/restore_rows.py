@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from sources.errors import CorruptRecord
-from sources.master import TIMESTAMP
 from sources.offsets import Offset
+from sources.records import TIMESTAMP
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.commitlog import BORN_HOST_IPV6, STORE_HOST_IPV6, Blank, Host, Limits, Message
 from sources.rocketmq.format.layout import BLANK, HEAD

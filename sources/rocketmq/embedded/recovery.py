@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.errors import CorruptRecord, LogtwinError
-from sources.master import BLANK, MESSAGE
 from sources.offsets import Offset
+from sources.records import BLANK, MESSAGE
 from sources.rocketmq.columns import codec
 from sources.rocketmq.files.segment_files import Segment, mapped
 from sources.rocketmq.format.commitlog import Limits, Message, decode

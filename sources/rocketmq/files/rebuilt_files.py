@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.errors import CorruptRecord
-from sources.master import BLANK
 from sources.offsets import Offset
 from sources.rebuilt_folder import RebuiltFolder
+from sources.records import BLANK
 
 DEFAULT_FILE_SIZE_BYTES: Final = 1024 * 1024 * 1024
 """The default of mappedFileSizeCommitLog."""

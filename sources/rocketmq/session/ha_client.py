@@ -8,7 +8,7 @@ already received: the reader asks for the same start again and skips what it has
 The skipped bytes must be those that were handed over. By then another master may be at the address, or the same one
 without the tail that it had not flushed; to go on would mix two histories, in the middle of a record. So the stream
 ends with MasterReplaced, which a retry can help: nothing of the new history was taken, and the proof before the next
-attempt says which history the replica has (`sinks/batch/continuity.py`).
+attempt says which history the replica has (`sinks/values/continuity.py`).
 
 A master that counts connections instead of slaves must never have two of ours. `forgotten_after_s` is for these: the
 master must be known to have ended a connection before another one is made and before reading ends. Otherwise reading

@@ -42,7 +42,7 @@ from typing import Final, Protocol
 
 from sources.access.address import Address
 from sources.errors import LogtwinError, of_log
-from sources.master import SessionState
+from sources.master import Committed, SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.session.checks import FirstHeads, Promise
@@ -61,7 +61,7 @@ RENEW_AFTER_S: Final = 3600.0  # brokers count the age of files in hours
 _logger = logging.getLogger(__name__)
 
 
-class Master(Protocol):
+class AskedBroker(Protocol):
     """What a session asks a master for, anew at each connection. All methods may raise LogtwinError."""
 
     def ha(self) -> Address:
@@ -79,7 +79,7 @@ class HASession:
 
     def __init__(
         self,
-        master: Master,
+        master: AskedBroker,
         log_id: LogId,
         *,
         prove: Callable[[], None] | None = None,
@@ -107,6 +107,7 @@ class HASession:
         self._connected_since: datetime | None = None
         self._connections = 0
         self._last_error: str | None = None
+        self._failure: LogtwinError | None = None
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._turns = Turns(self._wake_up)
@@ -115,8 +116,13 @@ class HASession:
         self._woken.setblocking(False)
 
     @property
-    def acknowledged(self) -> Offset | None:
-        return self._acknowledged
+    def acknowledged(self) -> Mapping[LogId, Offset]:
+        return {} if self._acknowledged is None else {self._log_id: self._acknowledged}
+
+    @property
+    def failure(self) -> LogtwinError | None:
+        """What disproved the master at a connection. The session tries again all the same, until it is closed."""
+        return self._failure
 
     @property
     def state(self) -> SessionState:
@@ -135,8 +141,9 @@ class HASession:
         with self._turns.of_readers(counted_for_s(self._master.config())):
             yield
 
-    def acknowledge(self, committed: Offset, mark: int | None = None) -> None:
-        """Leave `committed` to be reported. Raises ValueError if it lies below an earlier one, or after `close`."""
+    def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
+        """Leave its log's position to be reported. Raises ValueError below an earlier one, and after `close`."""
+        committed = positions[self._log_id].offset
         with self._lock:
             if self._closing.is_set():
                 raise ValueError(f"{self._log_id}: acknowledging {committed} to a closed session")
@@ -246,17 +253,25 @@ class HASession:
         if self._prove is None:
             return True
         if self._before is not None:  # its turn goes on
-            self._prove()
+            self._prove_master(self._prove)
             return True
         if not self._turns.begin():
             return False
         is_known = False
         try:
-            self._prove()
+            self._prove_master(self._prove)
             is_known = True
         finally:
             self._turns.end(is_known=is_known)
         return True
+
+    def _prove_master(self, prove: Callable[[], None]) -> None:
+        try:
+            prove()
+        except LogtwinError as error:
+            if not error.is_transient:
+                self._failure = error
+            raise
 
     def _find(self) -> Address:
         address = self._master.ha()

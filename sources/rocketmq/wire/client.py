@@ -5,13 +5,12 @@ Every wait has a limit. A server that connects but does not answer is MasterSile
 
 from __future__ import annotations
 
+import select
 import time
 from typing import Any, Final
 
-from tenacity import RetryCallState, Retrying, retry_if_result, stop_after_delay, wait_exponential
-
 from sources.access.address import Address
-from sources.errors import MasterSilent, MasterUnreachable, ProtocolViolation
+from sources.errors import LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import log_bounds
 from sources.rocketmq.wire.connection import NO_SECURITY, RemotingConnection
@@ -28,6 +27,7 @@ from sources.rocketmq.wire.remoting import (
 from sources.rocketmq.wire.security import RemotingSecurity
 
 RECEIVE_BYTES: Final = 64 * 1024
+FIRST_WAIT_S: Final = 0.1
 
 
 class RemotingClient(RemotingConnection):
@@ -54,6 +54,18 @@ class RemotingClient(RemotingConnection):
             security=security,
         )
         self._call_timeout_s = call_timeout_ms / 1000
+
+    def is_whole(self) -> bool:
+        """Whether it can take another request: nothing has come unasked, such as its end, and our secrets are the same.
+
+        What a broker says unasked is for clients of another kind, so it is no loss.
+        """
+        ready = select.poll()  # select.select cannot have a thousand files
+        try:
+            ready.register(self._socket, select.POLLIN)
+            return not ready.poll(0) and self._security.reveal() == self._credentials
+        except (LogtwinError, OSError, ValueError):
+            return False
 
     def call(self, request: Command) -> Command:
         """Return the broker's answer to `request`, which gets its opaque here.
@@ -115,14 +127,14 @@ class RemotingClient(RemotingConnection):
         A 4.9.7 broker answers with a system error until its statistics have their first sample, about a second after
         it has started. After such an answer this asks again, for as long as a call may take.
         """
-        asking = Retrying(
-            stop=stop_after_delay(self._call_timeout_s),
-            wait=wait_exponential(multiplier=0.1, max=1.0),
-            retry=retry_if_result(lambda answer: answer.code == ResponseCode.SYSTEM_ERROR),
-            retry_error_callback=_last_result,
-        )
         request = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
-        body = loads(self._accepted(request.code, asking(self.exchange, request)).body)
+        answer = self.exchange(request)
+        ends_s, wait_s = time.monotonic() + self._call_timeout_s, FIRST_WAIT_S
+        while answer.code == ResponseCode.SYSTEM_ERROR and time.monotonic() < ends_s:
+            time.sleep(wait_s)
+            wait_s *= 2
+            answer = self.exchange(request)
+        body = loads(self._accepted(request.code, answer).body)
         table = body.get("table") if isinstance(body, dict) else None
         if not isinstance(table, dict):
             raise ProtocolViolation(
@@ -163,8 +175,3 @@ class RemotingClient(RemotingConnection):
         text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _last_result(state: RetryCallState) -> Any:
-    """Return the last attempt's result if no attempt gave a wanted one."""
-    return None if state.outcome is None else state.outcome.result()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.inspect.selection import OneLog
+from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.typed_tables import TypedTables
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
@@ -102,7 +102,7 @@ def test_retention_and_backfill_are_followed(bench: Bench) -> None:
     for one in tables:
         bring(one)
     assert_is_the_log(bench)
-    run_backfill(bench.spark, bench.config, OneLog(bench.config.logs[0]), Wanted.parse(None, None))
+    run_backfill(bench.spark, bench.config, ConfiguredLog.alone(bench.config.logs[0]), Wanted.parse(None, None))
     for one in tables:
         bring(one)
     assert_is_the_log(bench)

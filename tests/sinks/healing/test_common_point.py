@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.batch.continuity import Link
 from sinks.healing.common_point import last_agreeing, last_equal
+from sinks.values.continuity import Link
 from sources.offsets import Offset, OffsetRange
 
 

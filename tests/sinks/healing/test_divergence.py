@@ -9,10 +9,10 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.divergence import Comparison
 from sinks.proof.stored_log import StoredLog, StoredRecord
+from sinks.values.ledger_row import LedgerRow
 from sources.loss import Condition
 from sources.master import MasterLog
 from sources.offsets import LogId, Offset, OffsetRange

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.continuity import Link
 from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import LogTable
 from sinks.tables import LOG
+from sinks.values.continuity import Link
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
 from sources.master import MasterLog
 from sources.offsets import Offset

@@ -7,16 +7,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Action
 from sinks.books.incidents import IncidentsTable
 from sinks.healing import damage
 from sinks.healing.repair import Repair, Repaired
 from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG
+from sinks.values.incident import Action
 from sources.errors import ReplicaError
 from sources.loss import Condition
-from sources.master_topic import partition_log
-from sources.offsets import OffsetRange
+from sources.offsets import OffsetRange, partition_log
 from tests.pipeline.repair_bench import spoil
 from tests.sinks.accounts import incident
 from tests.sinks.memory_partition import ORDERS, MemoryPartition, partitions

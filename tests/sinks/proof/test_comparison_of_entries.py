@@ -14,8 +14,9 @@ from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.dister.log import DisterLog
-from sources.master import RECORD_SCHEMA, Chunk
+from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
+from sources.records import RECORD_SCHEMA
 from tests.sources.dister.entry_logs import leader, log_of, set_line, write
 
 IDS = (10_007, 20_001, 30_005, 70_000, 80_000, 90_123)

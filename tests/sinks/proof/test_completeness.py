@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.incident import IncidentRow, State
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason, stretches
 from sinks.state.holes import Holes, joined
 from sinks.tables import LEDGER_SCHEMA
+from sinks.values.incident import IncidentRow, State
 from sources.errors import CoverageError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

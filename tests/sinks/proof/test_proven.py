@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.books.ledger_row import LedgerRow
 from sinks.proof.proven import Proof, check_joined, proven_ranges
 from sinks.state.holes import Holes
+from sinks.values.ledger_row import LedgerRow
 from sources.errors import CoverageError, Divergent
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.accounts import ledger_row

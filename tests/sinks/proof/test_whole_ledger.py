@@ -11,12 +11,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sinks.books.ledger import Ledger, app_id
-from sinks.books.ledger_row import LedgerRow
 from sinks.delta.files import FileWriter
 from sinks.delta.kernel import KernelTable
 from sinks.proof.completeness import COLUMNS
 from sinks.proof.whole_ledger import Owed, read_ledger, stored_through_us
 from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position

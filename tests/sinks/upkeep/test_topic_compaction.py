@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.kernel import KernelTable
 from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
 from sinks.upkeep.compaction import Compaction, Compactor, Sizes
-from sources.master_topic import partition_log
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.sinks.batches import rows
 from tests.sinks.memory_partition import ORDERS, MemoryPartition
 from tests.sinks.plain_session import make_plain

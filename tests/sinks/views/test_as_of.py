@@ -15,11 +15,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from sinks.batch.continuity import Link
-from sinks.books.incident import Action, Incident
 from sinks.healing.hole_filler import HoleFiller
 from sinks.healing.repair import Repair
 from sinks.tables import INCIDENTS, KEY_VALUES, LEDGER, LOG, TableSpec, metadata_table
+from sinks.values.continuity import Link
+from sinks.values.incident import Action, Incident
 from sinks.views import as_of
 from sinks.views.as_of import register_as_of
 from sinks.views.past import AsOf, PastLog, first_version

@@ -9,10 +9,10 @@ from datetime import timedelta
 import pyarrow as pa
 import pytest
 
-from sinks.books.incident import Action, Incident, IncidentRow, State
 from sinks.proof.completeness import COLUMNS, Accounts, Completeness, Reason
 from sinks.state.holes import Holes, joined
 from sinks.tables import INCIDENTS, LEDGER, LEDGER_SCHEMA
+from sinks.values.incident import Action, Incident, IncidentRow, State
 from sources.instant import instant
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange

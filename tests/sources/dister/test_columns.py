@@ -13,8 +13,8 @@ from sources.dister.format.entries import decode_line
 from sources.dister.format.line_walk import Sound
 from sources.dister.format.lines import Line
 from sources.errors import CorruptRecord
-from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
+from sources.records import RECORD_SCHEMA
 
 LINES = [
     b'10007,300,{"b":"\\u003cx\\u003e","a":"\xc3\xa9"}',

@@ -46,8 +46,8 @@ def test_a_leader_with_nothing_in_it(tmp_path: Path) -> None:
 def test_what_overrules_and_what_has_to_be_proven(tmp_path: Path) -> None:
     modes: tuple[CheckAndFix, ...] = ("safe", "faithful", "off")
     logs = [log_of(tmp_path, mode) for mode in modes]
-    assert [log.overrules for log in logs] == [True, True, False]
-    assert [log.proves_all for log in logs] == [True, False, True]
+    assert [log.traits.overrules for log in logs] == [True, True, False]
+    assert [log.traits.proves_all for log in logs] == [True, False, True]
 
 
 def test_over_several_files_and_no_further_than_it_has_to_read(tmp_path: Path) -> None:

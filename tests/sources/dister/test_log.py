@@ -24,7 +24,7 @@ from sources.errors import (
     MasterUnreachable,
     MissingSegment,
 )
-from sources.master import MasterView, SessionState
+from sources.master import Committed, MasterView, SessionState
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
@@ -282,24 +282,23 @@ def test_a_log_travels_to_the_tasks(tmp_path: Path) -> None:
     log: DisterLog = pickle.loads(pickle.dumps(leader(tmp_path, ONE, peers="nodes.json")))  # noqa: S301
 
     assert log == log_of(tmp_path, peers="nodes.json")
-    assert (log.cuts_at_records, log.cuts_batches, log.plan(owned(0, 9))) == (True, False, (owned(0, 9),))
+    assert (log.traits.cuts_at_records, log.traits.cuts_batches, log.plan(owned(0, 9))) == (True, False, (owned(0, 9),))
     assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
 
 
 def test_nobody_there_takes_a_promise(tmp_path: Path) -> None:
     log = leader(tmp_path, ONE)
     session = log.open_session()
-    session.acknowledge(Offset(5))
+    session.acknowledge({log.log_id: Committed(Offset(5))})
     with session.reading():
         pass
     session.close()
 
     assert session.state == SessionState(None, None, 0, None)
-    assert session.acknowledged is None
-    assert log.acknowledged_by_master() is None
+    assert (session.acknowledged, log.acknowledged_by_master()) == ({}, {})
     assert log.look() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
     assert (log.place, log.role) == (str(tmp_path), "reader")
-    assert log.proves_all
+    assert log.traits.proves_all
 
 
 def node(**other: object) -> dict[str, object]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sources.dister.state import KEY_VALUES, changes_of
 from sources.errors import CorruptRecord
 from sources.keyed_state import Changes
-from sources.master import RECORD_SCHEMA
+from sources.records import RECORD_SCHEMA
 
 SET, REMOVE, UNKNOWN = 300, 310, 999
 SCHEMA = pa.schema([RECORD_SCHEMA.field(name) for name in KEY_VALUES.made_from]).remove_metadata()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.kafka import metadata, topic
-from sources.kafka.cluster import leadership
+from sources.kafka import metadata, reader, topic
 from tests.sources.kafka.scripted_cluster import Play, ScriptedCluster
 
 
@@ -15,7 +14,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
 
     def from_now_on(*answers: object) -> ScriptedCluster:
         cluster = ScriptedCluster(*answers)
-        for module, name in ((leadership, "connected"), (topic, "kept"), (metadata, "connected")):
+        for module, name in ((reader, "kept"), (topic, "kept"), (metadata, "connected")):
             monkeypatch.setattr(module, name, cluster.connected)
         return cluster
 

@@ -27,7 +27,8 @@ _EPOCH_AT_BYTE = 12
 class ScriptedCluster(Cluster):
     """`answers` to the requests, in their order; an error among them is raised. `asked` are the requests, and of whom.
 
-    The first connection and each later one give the same cluster: `connections` counts them.
+    The first connection and each later one give the same cluster: `connections` counts them. What was asked of it is
+    answered when somebody waits for it.
     """
 
     def __init__(self, *answers: Any) -> None:
@@ -35,9 +36,13 @@ class ScriptedCluster(Cluster):
         self._answers = list(answers)
         self.asked: list[tuple[Any, int | None]] = []
         self.connections = 0
+        self.topics = {}
 
-    def call(self, request: Any, node_id: int | None = None) -> Any:
+    def send(self, request: Any, node_id: int | None = None) -> Callable[[], Any]:
         self.asked.append((request, node_id))
+        return self._answer
+
+    def _answer(self) -> Any:
         answer = self._answers.pop(0)
         if isinstance(answer, LogtwinError):
             raise answer
@@ -50,6 +55,7 @@ class ScriptedCluster(Cluster):
     @contextmanager
     def connected(self, _settings: object) -> Iterator[Cluster]:
         self.connections += 1
+        self.topics = {}
         yield self
 
 
@@ -109,13 +115,32 @@ def fetched(
     diverging: tuple[int, int] | None = None,
 ) -> Any:
     """The answer to a fetch from partition 0. `diverging` is an epoch and its end."""
-    of_topic = FetchResponse.FetchableTopicResponse
-    branched = diverging and of_topic.PartitionData.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    data = of_topic.PartitionData(
-        partition_index=0, error_code=error, records=records, log_start_offset=log_start, high_watermark=end,
+    return fetched_of({0: fetched_part(records, error=error, log_start=log_start, end=end, diverging=diverging)})
+
+
+def fetched_part(
+    records: bytes = b"",
+    *,
+    error: int = 0,
+    log_start: int = 0,
+    end: int = 100,
+    diverging: tuple[int, int] | None = None,
+) -> Any:
+    """What an answer to a fetch says of one partition."""
+    of_partition = FetchResponse.FetchableTopicResponse.PartitionData
+    branched = diverging and of_partition.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+    return of_partition(
+        error_code=error, records=records, log_start_offset=log_start, high_watermark=end,
         last_stable_offset=end, diverging_epoch=branched,
     )  # fmt: skip
-    return FetchResponse(responses=[of_topic(topic_id=TOPIC_ID, partitions=[data])], version=13)
+
+
+def fetched_of(parts: Mapping[int, Any], topic_id: uuid.UUID = TOPIC_ID) -> Any:
+    """The answer to a fetch from several partitions: what it says of each."""
+    for number, part in parts.items():
+        part.partition_index = number
+    of_topic = FetchResponse.FetchableTopicResponse
+    return FetchResponse(responses=[of_topic(topic_id=topic_id, partitions=list(parts.values()))], version=13)
 
 
 def throttled() -> Any:

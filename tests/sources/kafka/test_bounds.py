@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused
-from sources.kafka.bounds import bounds, epoch_ends
-from sources.kafka.cluster.topics import Leader, Topic
+from sources.kafka.bounds import bounds, bounds_of, epoch_ends
+from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
@@ -60,3 +60,17 @@ def test_an_epoch_that_the_leader_does_not_tell_names_its_partition() -> None:
     topic = Topic("t", TOPIC_ID, {0: Leader(1, 7), 1: Leader(1, 3)})
     with pytest.raises(MasterRefused, match="where epoch 4 of t/1 ended"):
         epoch_ends(ScriptedCluster(answer), topic, {0: 5, 1: 4})
+
+
+def test_the_error_of_one_partition_is_a_value_and_the_others_have_their_bounds() -> None:
+    starts, ends = offsets(0, 5, 7), offsets(10, 9)
+    starts.topics[0].partitions[0].error_code = scripted.NOT_LEADER
+    for number, one in enumerate(ends.topics[0].partitions, start=1):
+        one.partition_index = number
+    cluster = ScriptedCluster(starts, ends)
+    leading = {TopicPartition("t", number): 3 for number in range(3)}
+    refused, held, other = bounds_of(cluster, 1, leading, Isolation.READ_COMMITTED).values()
+    assert isinstance(refused, MasterRefused)
+    assert held == OffsetRange(Offset(5), Offset(10))
+    assert other == OffsetRange(Offset(7), Offset(9))
+    assert [len(request.topics[0].partitions) for request, _ in cluster.asked] == [3, 2]

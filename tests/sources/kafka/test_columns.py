@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.record_columns import texts
-from sources.master_topic import KAFKA_SCHEMA
+from sources.records import KAFKA_SCHEMA
 from tests.sources.kafka.batches import (
     LOG_APPEND_TIME,
     Row,

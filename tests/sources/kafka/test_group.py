@@ -10,12 +10,12 @@ from kafka.protocol.consumer import OffsetCommitResponse
 from sources.errors import ConfigurationError, MasterRefused
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
-from sources.master_topic import PartitionPosition
+from sources.master import Committed
 from sources.offsets import Offset
 from tests.sources.kafka.group_answers import ALICE, LOADING, UNKNOWN_MEMBER, coordinator, described
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 
-POSITION = {TopicPartition("t", 0): PartitionPosition(Offset(3), None)}
+POSITION = {TopicPartition("t", 0): Committed(Offset(3), None)}
 
 
 def told(error: int) -> Any:

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from sources.errors import ConfigurationError, MasterUnreachable, Recreated
+from sources.errors import ConfigurationError, Recreated
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
-from sources.kafka.log import RECORD_BYTES, KafkaLog
-from sources.kafka.session import GroupSession, PartitionSession
+from sources.kafka.log import KafkaLog
+from sources.kafka.options import RECORD_BYTES
 from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known, MasterLog, TimeIsUp
 from sources.offsets import Offset
-from sources.silent_session import SilentTopicSession
 from tests.sources.kafka.group_answers import ALICE, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     OTHER_ID,
@@ -58,10 +57,7 @@ def epochs_asked(cluster: ScriptedCluster) -> list[tuple[int, int]]:
 def test_it_says_what_it_is_and_travels() -> None:
     log: MasterLog = a_log(2, known=Known(str(TOPIC_ID), Offset(7), 3), group="g")
     assert str(log.log_id) == "kafka/c/t/2"
-    assert (log.role, log.place) == ("consumer", "h:1")
-    assert (a_log().role, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("reader", "c")
-    assert (log.has_free_offsets, log.cuts_at_records, log.cuts_batches) == (True, True, True)
-    assert (log.is_waited_for(), log.counted_for_s(), log.proves_all, log.overrules) == (False, None, False, False)
+    assert (log.place, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("h:1", "h:1,h:2")
     assert pickle.loads(pickle.dumps(log)) == log  # noqa: S301 - our own
 
 
@@ -97,7 +93,7 @@ def test_the_known_topic_is_read_or_else_the_one_there_is(play: Play) -> None:
     with pytest.raises(Recreated) as caught:
         read(a_log(known=Known(str(OTHER_ID), Offset(0), None)), 0, 5)
     assert caught.value.log == "kafka/c/t/0"
-    cluster = play(HERE, offsets(0), offsets(5), HERE, fetched(batch(0, 5)))
+    cluster = play(HERE, fetched(batch(0, 5)))
     assert [chunk.covered for chunk in read(a_log(), 0, 5)] == [span(0, 5)]
     assert cluster.asked[-1][0].topics[0].topic_id == TOPIC_ID
     assert cluster.is_done
@@ -123,19 +119,17 @@ def test_in_a_hurry_reading_ends_after_the_late_answer(play: Play) -> None:
     assert cluster.is_done
 
 
-def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    patience: list[int] = []
-
-    def following(_settings: object, _tp: object, _topic_id: object, patience_ms: int) -> Any:
-        patience.append(patience_ms)
-        raise MasterUnreachable("away")
-
-    monkeypatch.setattr("sources.kafka.partition.following", following)
+def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that() -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
-    for one in (log, log.hurried(2.0)):
-        with pytest.raises(MasterUnreachable):
-            read(one, 0, 5)
-    assert patience == [30_000, 2000]
+    assert [one.reader.patience_ms for one in (log, log.hurried(2.0), log.hurried(60.0))] == [30_000, 2000, 30_000]
+
+
+def test_what_is_read_in_the_same_way_is_read_together() -> None:
+    orders, refunds = (a_log(topic=name).reader for name in ("orders", "refunds"))
+    assert (orders == refunds, hash(orders) == hash(refunds)) == (True, True)
+    assert a_log(1).reader == orders
+    assert a_log().hurried(2.0).reader != orders
+    assert a_log(chunk_bytes=7).reader != orders
 
 
 def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
@@ -144,9 +138,9 @@ def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     (chunk,) = read(log, 3, 8)
     play(HERE, fetched(batch(0, 5)), fetched(batch(5, 5)))
     raw = b"".join(bytes(piece) for piece in log.raw(span(3, 8), committed=None))
-    assert raw == bytes(chunk.raw) == log.restore(chunk.records.select(list(log.restored_from)))
+    assert raw == bytes(chunk.raw) == log.restore(chunk.records.select(list(log.traits.restored_from)))
     assert raw == canonical(chunk.records)
-    assert log.lengths(chunk.records.select(list(log.measured_by))).sum() == len(raw)
+    assert log.lengths(chunk.records.select(list(log.traits.measured_by))).sum() == len(raw)
 
 
 # --- what is asked besides
@@ -156,8 +150,6 @@ def test_the_bounds_are_those_of_its_partition(play: Play) -> None:
     cluster = play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
     assert a_log(1).bounds() == span(3, 13)
     assert cluster.is_done
-    play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
-    assert a_log(1).look().bounds == span(3, 13)
 
 
 def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play: Play) -> None:
@@ -176,16 +168,4 @@ def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play)
         a_log(group="g").check()
     cluster = play()
     a_log(group="g").check(is_replica=False)
-    assert cluster.connections == 0
-
-
-def test_it_opens_a_session_of_its_own(play: Play) -> None:
-    cluster = play()
-    session = a_log(2, group="g").open_session()
-    assert isinstance(session, PartitionSession)
-    assert isinstance(session._session, GroupSession)
-    session.close()
-    silent = a_log(2).open_session()
-    assert isinstance(silent, PartitionSession)
-    assert isinstance(silent._session, SilentTopicSession)
     assert cluster.connections == 0

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -14,18 +13,18 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sources.access.secrets import Secret
 from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Recreated
 from sources.group import standing
-from sources.group.lookout import LookRequest, LookResult
+from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
-from sources.kafka.log import RECORD_BYTES
-from sources.kafka.lookout import TopicLookout, lookouts
-from sources.kafka.options import ReplicatedTopicOptions
+from sources.group.stream import GroupOptions, logs_options
+from sources.kafka.log import KafkaLog
+from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
-from sources.options import ReadOptions, parse_options
+from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
+from tests.sources.planners import planning
 from tests.spans import span
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
@@ -33,9 +32,9 @@ THREE = metadata(topic(leaders=[(1, 0)] * 3))
 HELD = (THREE, offsets(0, 3, 5), offsets(10, 13, 15))
 
 
-def a_lookout() -> TopicLookout:
+def a_lookout() -> Lookout:
     of_topic = open_topic(parse_options(ReplicatedTopicOptions, OPTIONS, where="test"))
-    return TopicLookout(replace(of_topic, patience_ms=0))
+    return Lookout(replace(of_topic, patience_ms=0), EARLIEST)
 
 
 def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, LookRequest]:
@@ -48,18 +47,20 @@ def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> d
 def test_its_logs_are_the_partitions_of_its_topic() -> None:
     lookout = a_lookout()
     log = lookout.log("kafka/c/t/2")
-    assert log is not None
+    assert isinstance(log, KafkaLog)
     assert (str(log.log_id), log.number) == ("kafka/c/t/2", 2)
     for other in ("kafka/c/u/2", "kafka/d/t/2", "kafka/c/tt/0"):
         assert lookout.log(other) is None
     assert (lookout.is_waited_for(), lookout.may_begin_later) == (False, True)
 
 
-def test_all_that_is_asked_about_is_seen_by_one_connection(play: Play) -> None:
+def test_all_partitions_are_seen_by_one_connection(play: Play) -> None:
+    """Also those that nobody asks about: they may be new."""
     cluster = play(*HELD)
     found = a_lookout().look(asked({0: 4, 2: 15}))
     assert found == {
         "kafka/c/t/0": LookResult(span(0, 10), Offset(4)),
+        "kafka/c/t/1": LookResult(span(3, 13), Offset(3)),
         "kafka/c/t/2": LookResult(span(5, 15), Offset(15)),
     }
     assert (cluster.connections, cluster.is_done) == (1, True)
@@ -70,7 +71,7 @@ def test_all_that_is_asked_about_is_seen_by_one_connection(play: Play) -> None:
     [
         (1, 2, BelowMinimum, "3 or more"),
         (1, 14, AboveMaximum, "13 or less"),
-        (3, 8, AboveMaximum, "no such partition any more"),
+        (3, 8, AboveMaximum, "no such log any more"),
     ],
 )
 def test_what_one_partition_does_not_hold_is_its_own(
@@ -99,13 +100,15 @@ def test_what_concerns_the_topic_is_raised_for_all(play: Play) -> None:
 
 
 def test_topics_are_given_by_their_options() -> None:
-    first, second = lookouts([OPTIONS, {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}])
+    other = {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}
+    first, second = GroupOptions.model_validate({"topics": [OPTIONS, other], "standing": "s"}).lookouts
     assert first.log("kafka/c/t/0") is not None
     log = second.log("kafka/c/u/0")
-    assert log is not None
+    assert isinstance(log, KafkaLog)
     assert log.topic.split_offsets == 7
+    wrong = GroupOptions.model_validate({"topics": [OPTIONS, {"id": "kafka/c/u", "srvers": "h:1"}], "standing": "s"})
     with pytest.raises(ConfigurationError, match=r"topics\[1\].*srvers"):
-        lookouts([OPTIONS, {"id": "kafka/c/u", "srvers": "h:1"}])
+        _ = wrong.lookouts
 
 
 def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
@@ -128,12 +131,10 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
     assert list(logs_options([of_topic])) == ["topics"]
 
 
-def reader(folder: Path, **more: Any) -> GroupReader:
-    given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4, **more}]), "standing": str(folder / "standing")}
+def options_of(folder: Path) -> dict[str, str]:
+    given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4}]), "standing": str(folder / "standing")}
     times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
-    found = GroupSource.of({**given, **times}).stream_reader()
-    assert isinstance(found, GroupReader)
-    return found
+    return {**given, **times}
 
 
 def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) -> None:
@@ -142,25 +143,20 @@ def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) 
         f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
     }
     standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
-    planner = reader(tmp_path)
-    end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    with planning(options_of(tmp_path)) as planner:
+        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
     assert {log_id[-1]: (one.start, one.end) for log_id, one in end.batches.items()} == {
         "0": (0, 4), "1": (12, 13), "2": (5, 9),
     }  # fmt: skip
     assert cluster.connections == 1
-    (partition,) = planner.partitions(GroupOffset(0).to_json(), end.to_json())
-    (batch,) = planner.read(partition)
-    assert [tuple(row.values())[:5] for row in batch.to_pylist()] == [
-        ("kafka/c/t/0", 0, 4, 0, 4), ("kafka/c/t/1", 12, 13, 12, 13), ("kafka/c/t/2", 5, 9, 5, 9),
-    ]  # fmt: skip
 
 
 def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:
     play(*HELD)
     places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))
-    planner = reader(tmp_path)
-    end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
+    with planning(options_of(tmp_path)) as planner:
+        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
     assert {log_id: type(error) for log_id, error in end.errors.items()} == {
         "kafka/c/t/0": Recreated,
         "kafka/c/t/2": Recreated,

@@ -19,6 +19,7 @@ from sources.errors import (
 )
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.partition import KafkaPartition
+from sources.kafka.reader import KafkaReader
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (
@@ -53,8 +54,11 @@ def read(
 
 
 def a_partition(**options: object) -> KafkaPartition:
-    fields = {"topic": "t", "partition": 0, "cluster": "c", "topic_id": TOPIC_ID, "patience_ms": 0} | options
-    return KafkaPartition(settings=KafkaSettings(servers=("h:1",)), **fields)  # type: ignore[arg-type] # of a test
+    """With the `options` of a reader, or of a partition."""
+    where = {"topic": "t", "partition": 0, "cluster": "c", "topic_id": TOPIC_ID}
+    how = {"settings": KafkaSettings(servers=("h:1",)), "patience_ms": 0}
+    where |= {name: options.pop(name) for name in where if name in options}
+    return KafkaPartition(reader=KafkaReader(**how | options), **where)  # type: ignore[arg-type] # of a test
 
 
 def covered(chunks: list[Chunk]) -> list[tuple[int, int, list[int], int | None]]:
@@ -84,17 +88,19 @@ def test_batches_cover_the_range_over_holes_and_edges(play: Play) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    ("trouble", "connections"),
     [
-        fetched(error=NOT_LEADER),
-        fetched(error=UNKNOWN_TOPIC_ID),
-        throttled(),
-        MasterUnreachable("it broke"),
-        MasterSilent("no answer"),
+        (fetched(error=NOT_LEADER), 1),
+        (fetched(error=UNKNOWN_TOPIC_ID), 1),
+        (throttled(), 2),
+        (MasterUnreachable("it broke"), 2),
+        (MasterSilent("no answer"), 2),
     ],
     ids=["not the leader", "topic id not known yet", "throttled", "connection broke", "no answer"],
 )
-def test_passing_trouble_is_waited_for_and_the_leader_sought_again(play: Play, trouble: object) -> None:
+def test_passing_trouble_is_waited_for_and_the_leader_sought_again(
+    play: Play, trouble: object, connections: int
+) -> None:
     cluster, chunks = read(
         play, 0, 4,
         HERE, fetched(batch(0, 2)), trouble,
@@ -102,7 +108,7 @@ def test_passing_trouble_is_waited_for_and_the_leader_sought_again(play: Play, t
         patience_ms=60_000,
     )  # fmt: skip
     assert covered(chunks) == [(0, 2, [0, 1], 0), (2, 4, [2, 3], 1)]
-    assert cluster.connections == 2
+    assert cluster.connections == connections
     request, node = cluster.asked[-1]
     assert (node, request.topics[0].partitions[0].current_leader_epoch) == (2, 1)
 
@@ -133,9 +139,9 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     """No checksum covers the offset at which it says it begins."""
     with pytest.raises(CorruptRecord, match="high watermark 10"):
         beyond = batch(1 << 40, 5)
-        read(play, 4, 10, HERE, fetched(batch(0, 4) + beyond, end=10), fetched(beyond, end=10))
+        read(play, 4, 10, HERE, *[fetched(batch(0, 4) + beyond, end=10)] * 2, fetched(beyond, end=10))
     for behind in (batch(1 << 40, 5), batch(8, 5)):
-        answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 2)
+        answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 3)
         cluster = play(HERE, *answers)
         pieces = a_partition().read(OffsetRange(Offset(0), Offset(10)))
         assert next(pieces).covered.start == 0  # what is sound before it comes

@@ -63,7 +63,7 @@ def test_a_part_of_a_damaged_batch(play: Play) -> None:
 def test_damage_without_a_sound_batch_behind_it_ends_the_log(play: Play, behind: bytes, past_damage: bool) -> None:
     """Whatever is to be done about losses: it is waited for, and asked for once at a time."""
     with pytest.raises(UnprovenEnd, match="the newest batch is not sound") as raised:
-        pieces(play, 17, 22, fetched(BAD + behind), fetched(behind or BAD), past_damage=past_damage)
+        pieces(play, 17, 22, *[fetched(BAD + behind)] * 2, fetched(behind or BAD), past_damage=past_damage)
     assert raised.value.offset == 17
     assert raised.value.is_transient
     assert decide("record", raised.value, Offset(17), None) == Stop()
@@ -73,12 +73,28 @@ def test_damage_without_a_sound_batch_behind_it_ends_the_log(play: Play, behind:
 @pytest.mark.parametrize("past_damage", [False, True])
 def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(play: Play, past_damage: bool) -> None:
     """An answer ends with its segment file: what follows the damage may be in the next one."""
-    cluster = play(HERE, fetched(BAD, end=22), fetched(LAST, end=22))
+    cluster = play(HERE, *[fetched(BAD, end=22)] * 2, fetched(LAST, end=22))
     with pytest.raises(ChecksumMismatch, match="offset 17") as raised:
         next(a_partition(past_damage=past_damage).read(OffsetRange(Offset(17), Offset(22))))
     assert not raised.value.is_transient
     asked, _ = cluster.asked[-1]
     assert asked.topics[0].partitions[0].fetch_offset == 21
+
+
+def test_how_far_damage_reaches_is_asked_for_where_the_answer_had_no_room_for_it(play: Play) -> None:
+    """One that many partitions share, or of a short range, holds little more than was wanted."""
+    assert shown(pieces(play, 17, 20, fetched(BAD), fetched(BAD + LAST))) == [(17, 20, BAD)]
+    cluster = play(HERE, fetched(BAD), fetched(BAD + LAST))
+    next(a_partition(past_damage=True).read(OffsetRange(Offset(17), Offset(20))))
+    asked = [request.topics[0].partitions[0] for request, _ in cluster.asked[1:]]
+    assert [(one.fetch_offset, one.partition_max_bytes) for one in asked] == [(17, 16 * 1024), (17, 8 * 1024 * 1024)]
+
+
+def test_what_is_sound_when_it_is_asked_for_again_is_read(play: Play) -> None:
+    cluster = play(HERE, fetched(BAD), fetched(NEXT), HERE, fetched(NEXT))
+    found = list(a_partition(patience_ms=60_000).read(OffsetRange(Offset(17), Offset(20))))
+    assert shown(found) == [(17, 20, [17, 18, 19])]
+    assert cluster.is_done
 
 
 def test_damage_of_several_batches_has_the_bytes_of_all_of_them(play: Play) -> None:

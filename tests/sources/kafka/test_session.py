@@ -18,13 +18,14 @@ from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.membership import Member
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.session import GroupSession
-from sources.master_topic import PartitionPosition
-from sources.offsets import LogId, Offset
+from sources.master import Committed
+from sources.offsets import LogId, Offset, partition_log
 from tests.patience import PATIENCE_S, wait_until
 from tests.sources.kafka.group_answers import ALICE, UNKNOWN_MEMBER, coordinator, described
 
 SETTINGS = KafkaSettings(servers=("h:1",))
 TOPIC = LogId("kafka", "c/t")
+P0 = partition_log(TOPIC, 0)
 AWAY = MasterUnreachable("nobody there")
 
 
@@ -89,13 +90,13 @@ def a_session(**options: float) -> Iterator[GroupSession]:
         session.close()
 
 
-def at(**positions: int) -> dict[int, PartitionPosition]:
+def at(**positions: int) -> dict[LogId, Committed]:
     """at(p0=5): partition 0 at offset 5, of leader epoch 1."""
-    return {int(name[1:]): PartitionPosition(Offset(offset), 1) for name, offset in positions.items()}
+    return {partition_log(TOPIC, int(name[1:])): Committed(Offset(offset), 1) for name, offset in positions.items()}
 
 
 def wait_for(session: GroupSession, **acknowledged: int) -> None:
-    expected = {int(name[1:]): offset for name, offset in acknowledged.items()}
+    expected = {partition_log(TOPIC, int(name[1:])): offset for name, offset in acknowledged.items()}
     wait_until(lambda: session.acknowledged == expected, lambda: f"{expected}: {session.acknowledged} {session.state}")
 
 
@@ -119,7 +120,7 @@ def test_the_newest_position_gets_through_when_brokers_are_back(group: Coordinat
             session.acknowledge(at(p0=offset))
         wait_until(lambda: group.attempts > 3, "attempts")
         assert (session.acknowledged, session.state.connected_since) == ({}, None)
-        session.acknowledge({0: PartitionPosition(Offset(999), None)})
+        session.acknowledge({P0: Committed(Offset(999), None)})
         group.trouble = None
         wait_for(session, p0=999)
         assert group.told == [{0: (999, -1)}]
@@ -170,7 +171,7 @@ def test_a_member_of_the_group_ends_the_session_and_is_named(group: Coordinator,
         session.acknowledge(at(p0=6))
         session.close()
         assert (len(group.asked), group.told) == (asked, told)
-        assert session.acknowledged == ({} if is_first else {0: 1})
+        assert session.acknowledged == ({} if is_first else {P0: 1})
         assert "alice-1" in str(session.state.last_error)
 
 
@@ -190,7 +191,7 @@ def test_the_end_tells_the_last_position_once(group: Coordinator) -> None:
     session.close()
     session.close()
     assert group.told == [{0: (5, 1)}]
-    assert session.acknowledged == {0: 5}
+    assert session.acknowledged == {P0: 5}
     with pytest.raises(ValueError, match=r"kafka/c/t.*closed"):
         session.acknowledge(at(p0=6))
 

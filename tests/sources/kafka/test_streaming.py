@@ -139,7 +139,7 @@ def test_a_batch_read_covers_what_is_held_when_it_is_planned(readers: Readers) -
         (at(1, 5), BelowMinimum, "kafka/c/t/0", ["2 or more"]),
         (at(), BelowMinimum, "kafka/c/t/0", ["2 or more"]),
         (at(4, 12), AboveMaximum, "kafka/c/t/1", ["9 or less"]),
-        (at(4, 5, 6), AboveMaximum, "kafka/c/t/2", ["no such partition"]),
+        (at(4, 5, 6), AboveMaximum, "kafka/c/t/2", ["no such log"]),
     ],
 )
 def test_a_start_that_the_topic_does_not_hold_is_an_error_that_crosses_processes(

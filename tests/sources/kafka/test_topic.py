@@ -14,19 +14,17 @@ from sources.errors import (
     ConfigurationError,
     LogtwinError,
     MasterUnreachable,
-    Recreated,
     Rewritten,
 )
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.session import GroupSession
 from sources.kafka.topic import KafkaTopic
-from sources.master_topic import PartitionPosition
-from sources.offsets import Offset
-from sources.silent_session import SilentTopicSession
+from sources.master import Committed, Known
+from sources.offsets import LogId, Offset
+from sources.silent_session import SilentSession
 from tests.sources.kafka.group_answers import ALICE, committed, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
-    OTHER_ID,
     TOPIC_ID,
     Play,
     ScriptedCluster,
@@ -36,6 +34,7 @@ from tests.sources.kafka.scripted_cluster import (
     topic,
 )
 
+P0 = LogId("kafka", "c/t/0")
 TWO = metadata(topic(leaders=[(1, 4), (1, 4)]))
 
 
@@ -43,8 +42,11 @@ def a_topic(**options: Any) -> KafkaTopic:
     return KafkaTopic(settings=KafkaSettings(servers=("h:1",)), cluster="c", topic="t", **{"patience_ms": 0} | options)
 
 
-def at(*positions: tuple[int, int | None]) -> dict[int, PartitionPosition]:
-    return {number: PartitionPosition(Offset(offset), epoch) for number, (offset, epoch) in enumerate(positions)}
+def at(*positions: tuple[int, int | None]) -> dict[LogId, Known]:
+    return {
+        LogId("kafka", f"c/t/{number}"): Known(str(TOPIC_ID), Offset(offset), epoch)
+        for number, (offset, epoch) in enumerate(positions)
+    }
 
 
 def names(cluster: ScriptedCluster) -> list[str]:
@@ -53,7 +55,7 @@ def names(cluster: ScriptedCluster) -> list[str]:
 
 def test_the_history_of_all_partitions_is_checked_by_one_question_to_their_leader(play: Play) -> None:
     cluster = play(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of({0: (3, 90), 1: (4, 50)}))
-    a_topic().check_history(TOPIC_ID, at((90, 3), (50, 4)))
+    a_topic().check_history(at((90, 3), (50, 4)))
     assert cluster.is_done
     assert cluster.connections == 1
     assert names(cluster) == [
@@ -64,18 +66,9 @@ def test_the_history_of_all_partitions_is_checked_by_one_question_to_their_leade
 
 def test_a_position_without_an_epoch_is_checked_by_what_is_held_alone(play: Play) -> None:
     cluster = play(TWO, offsets(0), offsets(100))
-    a_topic().check_history(TOPIC_ID, at((100, None)))
+    a_topic().check_history(at((100, None)))
     assert [one.partition_index for one in cluster.asked[1][0].topics[0].partitions] == [0]
     assert cluster.is_done
-
-
-def test_without_positions_it_is_still_the_topic_that_is_meant(play: Play) -> None:
-    play(TWO)
-    a_topic().check_history(TOPIC_ID, {})
-    play(TWO)
-    with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
-        a_topic().check_history(OTHER_ID, {})
-    assert raised.value.log == "kafka/c/t"
 
 
 @pytest.mark.parametrize(
@@ -90,25 +83,25 @@ def test_without_positions_it_is_still_the_topic_that_is_meant(play: Play) -> No
 )
 def test_what_is_no_longer_the_history_names_the_partition_s_log(
     play: Play,
-    positions: dict[int, PartitionPosition],
+    positions: dict[LogId, Known],
     ends: dict[int, tuple[int, int]],
     kind: type[LogtwinError],
     log: str,
 ) -> None:
     play(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of(ends))
     with pytest.raises(kind) as raised:
-        a_topic().check_history(TOPIC_ID, positions)
+        a_topic().check_history(positions)
     assert type(raised.value) is kind
     assert raised.value.log == log
 
 
 def test_what_breaks_is_asked_again_from_the_start(play: Play) -> None:
     cluster = play(TWO, MasterUnreachable("gone"), TWO, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
-    a_topic(patience_ms=60_000).check_history(TOPIC_ID, at((90, 3)))
+    a_topic(patience_ms=60_000).check_history(at((90, 3)))
     assert (cluster.connections, cluster.is_done) == (2, True)
     play(MasterUnreachable("gone"))
     with pytest.raises(MasterUnreachable) as raised:
-        a_topic().check_history(TOPIC_ID, at((90, 3)))
+        a_topic().check_history(at((90, 3)))
     assert raised.value.log == "kafka/c/t"
 
 
@@ -126,8 +119,8 @@ def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(play: Play) ->
     cluster = play()
     a_topic().check()
     session = a_topic().open_session()
-    assert isinstance(session, SilentTopicSession)
-    session.acknowledge(at((90, 3)))
+    assert isinstance(session, SilentSession)
+    session.acknowledge({P0: Committed(Offset(90), 3)})
     session.close()
     assert (session.acknowledged, session.state.acknowledged, session.failure) == ({}, None, None)
     assert cluster.connections == 0
@@ -145,12 +138,12 @@ def test_a_topic_with_a_group_travels_and_opens_a_session(play: Play) -> None:
 
 def test_what_the_group_has_committed_is_asked_of_its_coordinator(play: Play) -> None:
     cluster = play(TWO, coordinator(), committed(p0=7, p1=-1))
-    assert a_topic(group="g").committed() == {0: 7}
+    assert a_topic(group="g").acknowledged_by_master() == {P0: 7}
     assert names(cluster) == ["MetadataRequest", "FindCoordinatorRequest", "OffsetFetchRequest"]
     assert [one.partition_indexes for one in cluster.asked[-1][0].topics] == [[0, 1]]
     assert (cluster.connections, cluster.is_done) == (1, True)
     nobody = play()
-    assert a_topic().committed() == {}
+    assert a_topic().acknowledged_by_master() == {}
     assert nobody.connections == 0
 
 

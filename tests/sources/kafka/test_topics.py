@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import uuid
+
 import kafka.errors as kafka_errors
 import pytest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterRefused, ProtocolViolation
-from sources.kafka.cluster.topics import Leader, Topic, topics_matching, topics_named
-from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, metadata, topic
+from sources.errors import ConfigurationError, LogtwinError, MasterRefused, ProtocolViolation, Recreated
+from sources.kafka.cluster.topics import (
+    Leader,
+    Topic,
+    TopicPartition,
+    learn_topics,
+    topic_known,
+    topics_matching,
+    topics_named,
+)
+from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, ScriptedCluster, metadata, topic
 
 UNKNOWN: int = kafka_errors.UnknownTopicOrPartitionError.errno
 
@@ -58,3 +68,27 @@ def test_topics_are_listed_by_name_and_no_internal_one() -> None:
     ]
     assert topics_matching(cluster, lambda _: False) == []
     assert cluster.asked[0][0].topics is None
+
+
+def test_only_topics_that_are_not_known_to_lead_what_is_wanted_are_asked_for() -> None:
+    """A cached leader may have moved, and then refuses; but an id, or a partition, that is new is looked up at once."""
+    a, b = topic("a", [(1, 0), (-1, 7)]), topic("b", topic_id=OTHER_ID)
+    cluster = ScriptedCluster(metadata(a, b, topic("c", error=UNKNOWN)), *[metadata(a)] * 2, metadata(topic("c")))
+
+    def asked(name: str, partition: int, topic_id: uuid.UUID | None = None) -> list[str]:
+        before = len(cluster.asked)
+        learn_topics(cluster, [(TopicPartition(name, partition), topic_id), (TopicPartition("b", 0), OTHER_ID)])
+        return [one.name for request, _ in cluster.asked[before:] for one in request.topics]
+
+    learn_topics(cluster, [(TopicPartition(name, 0), None) for name in "abca"])
+    assert [one.name for one in cluster.asked[0][0].topics] == ["a", "b", "c"]
+    assert asked("a", 0, TOPIC_ID) == []
+    assert asked("a", 1) == ["a"]  # it had no leader
+    assert asked("a", 0, OTHER_ID) == ["a"]
+    assert topic_known(cluster, "b", OTHER_ID).leader(0) == Leader(1, 0)
+    with pytest.raises(Recreated):
+        topic_known(cluster, "b", TOPIC_ID)
+    with pytest.raises(ConfigurationError, match="there is no topic 'c'"):
+        topic_known(cluster, "c", None)
+    assert asked("c", 0) == ["c"]
+    assert topic_known(cluster, "c", None).id == TOPIC_ID

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
+from sources.records import RECORD_SCHEMA
 from sources.rocketmq.format import commitlog, properties
 from sources.rocketmq.format.commitlog import Blank, Limits, Message
 

@@ -47,6 +47,17 @@ class Server:
         for thread in self._threads:
             thread.join(PATIENCE_S)
 
+    @property
+    def accepted(self) -> int:
+        """How many connections there were."""
+        return len(self._sockets)
+
+    def hang_up(self) -> None:
+        """End all connections."""
+        for sock in self._sockets:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:

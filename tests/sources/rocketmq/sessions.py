@@ -8,11 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sources.access.address import Address
+from sources.master import Committed
 from sources.offsets import LogId, Offset
 from sources.rocketmq.session.session import HASession
 from tests.sources.rocketmq.scripted_master import HAScript, ScriptedMaster, SlaveConnection
 
 LOG_ID = LogId("rocketmq", "broker-a")
+
+
+def up_to(offset: int, log_id: LogId = LOG_ID) -> dict[LogId, Committed]:
+    """What a session is given to acknowledge."""
+    return {log_id: Committed(Offset(offset))}
 
 
 def stay(connection: SlaveConnection) -> None:
@@ -67,5 +73,5 @@ def session_with(
 
 def reported(session: HASession, master: ScriptedMaster, offset: int, *, connection: int = 1) -> None:
     """Acknowledge `offset`, and wait until it is reported over that connection, from 1."""
-    session.acknowledge(Offset(offset))
+    session.acknowledge(up_to(offset))
     master.await_connection(connection).await_report_of(offset)

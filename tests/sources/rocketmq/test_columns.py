@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
-from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
+from sources.records import RECORD_SCHEMA
 from sources.rocketmq.columns import codec, restore
 from sources.rocketmq.columns import scan as scan_module
 from sources.rocketmq.columns.scan import SuspectRecord

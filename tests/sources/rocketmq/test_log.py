@@ -79,8 +79,8 @@ def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
 
     assert alone.plan(owned(0, 25)) == (owned(0, 25),)
     assert parallel.plan(owned(0, 25)) == pieces
-    assert [log.cuts_at_records for log in (alone, parallel)] == [False, False]
-    assert [log.cuts_batches for log in (alone, parallel)] == [False, True]
+    assert [log.traits.cuts_at_records for log in (alone, parallel)] == [False, False]
+    assert [log.traits.cuts_batches for log in (alone, parallel)] == [False, True]
     assert parallel.boundary_after(Offset(7), Offset(25)) == 7
     assert alone.plan(owned(7, 7)) == parallel.plan(owned(7, 7)) == ()
 
@@ -135,12 +135,12 @@ def test_a_replica_may_begin_at_the_masters_minimum(fixture_550: Fixture) -> Non
 def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None:
     body = b'{"haConnectionInfo":[{"slaveAckOffset":5},{"slaveAckOffset":100}]}'
     with over_ha((serve_log(b""),), lambda request: encode_command(request.response(0, body=body))) as (log, _):
-        assert log.acknowledged_by_master() == 100
+        assert log.acknowledged_by_master() == {LOG_ID: 100}
     with over_ha((serve_log(b""),), answer_as(fixture_550.wire("907.resp.bin"))) as (log, _):
-        assert log.acknowledged_by_master() is None
+        assert log.acknowledged_by_master() == {}
     with over_ha((serve_log(b""),), lambda request: encode_command(request.response(3))) as (log, _):
-        assert log.acknowledged_by_master() is None
-    assert RocketMQLog(log_id=LOG_ID, path="commitlog").acknowledged_by_master() is None
+        assert log.acknowledged_by_master() == {}
+    assert RocketMQLog(log_id=LOG_ID, path="commitlog").acknowledged_by_master() == {}
 
 
 # What the master says of itself

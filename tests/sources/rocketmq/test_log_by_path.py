@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from sources.master import SessionState
-from sources.offsets import Offset
 from sources.rocketmq.log import RocketMQLog
 from tests.log_lines import said_by
 from tests.sources.rocketmq.log_reading import ALL, LOG_ID, assert_is, owned, read, truth_between
+from tests.sources.rocketmq.sessions import up_to
 from tests.truth import Fixture
 
 
@@ -30,8 +30,8 @@ def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
 
     pieces = log.plan(owned(0, fixture_log.max_offset))
 
-    assert log.cuts_at_records
-    assert log.cuts_batches
+    assert log.traits.cuts_at_records
+    assert log.traits.cuts_batches
     cut, expected = 0, []
     while cut < fixture_log.max_offset:
         end = min((start for start in starts if start >= cut + size_bytes), default=fixture_log.max_offset)
@@ -58,10 +58,10 @@ def test_files_that_a_fail_over_may_cut_are_warned_of(tmp_path: Path, caplog: py
 
 def test_files_take_no_promises(tmp_path: Path) -> None:
     session = RocketMQLog(log_id=LOG_ID, path=str(tmp_path)).open_session()
-    session.acknowledge(Offset(5))
+    session.acknowledge(up_to(5))
     with session.reading():
         pass
     session.close()
 
-    assert session.acknowledged is None
+    assert session.state.acknowledged is None
     assert session.state == SessionState(None, None, 0, None)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
-from sources.group.lookout import LogLookout, LookRequest, LookResult
+from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset
 from sources.rocketmq.files.segment_files import Segment, list_segments
@@ -385,7 +385,7 @@ def test_below_a_proven_end_times_are_not_compared(tmp_path: Path) -> None:
     for known, end in ((2, 2), (3, 4), (4, 4)):
         assert segments(log).bounds(Offset(log.starts[known])) == span(0, log.starts[end])
     assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
-    lookout = LogLookout(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
+    lookout = Lookout(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
     request = LookRequest(ReadingPlace(Offset(log.end)), None)
     assert lookout.look({str(LOG_ID): request}) == {str(LOG_ID): LookResult(span(0, log.end), Offset(log.end))}
 

@@ -9,14 +9,16 @@ import pytest
 from tenacity import wait_none
 
 from sources.access.address import Address
+from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, MasterError, MasterUnreachable, ProtocolViolation
-from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.security import RemotingSecurity
+from tests.patience import wait_until
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
-from tests.sources.rocketmq.sessions import stay
+from tests.sources.rocketmq.sessions import stay, up_to
 
 NOWHERE = Address("127.0.0.1", 1)
 
@@ -87,11 +89,11 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
         )
         session = open_log(options).open_session()
         stack.callback(session.close)
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         first = old.await_connection(1)
         first.await_report_of(100)
         where[0] = at_new.address
-        session.acknowledge(Offset(200))
+        session.acknowledge(up_to(200))
         first.await_report_of(200)
         assert new.connections == []
         first.reset()
@@ -188,3 +190,34 @@ def test_a_controller_that_knows_no_master_is_named(code: int, found: str) -> No
         elected(one.address).remoting()
     assert str(one.address) in str(caught.value)
     assert caught.value.found == found
+
+
+# --- connections
+
+
+def test_a_broker_is_asked_over_one_connection_until_it_restarts() -> None:
+    with ScriptedBroker(holding(0, 5)) as broker:
+        asked = BrokerAt(master=NOWHERE, broker=broker.address, connect_attempts=1)
+        assert [asked.maximum(), asked.maximum(), asked.bounds().end] == [5, 5, 5]
+        assert broker.accepted == 1
+        with asked.client() as kept:
+            pass
+        broker.hang_up()
+        wait_until(lambda: not kept.is_whole(), "the end of the connection")
+        assert asked.maximum() == 5
+        assert broker.accepted == 2
+
+
+def test_new_secrets_take_effect_at_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY", "one")
+    monkeypatch.setenv("SECRET", "two")
+    security = RemotingSecurity(access_key=Secret("env:KEY"), secret_key=Secret("env:SECRET"))
+    with ScriptedBroker(holding(0, 5)) as broker:
+        asked = BrokerAt(master=NOWHERE, broker=broker.address, security=security)
+        asked.maximum()
+        monkeypatch.setenv("KEY", "three")
+        asked.maximum()
+        assert [one.ext_fields["AccessKey"] for one in broker.requests] == ["one", "three"]
+        monkeypatch.delenv("KEY")
+        with pytest.raises(ConfigurationError, match="no secret"):
+            asked.maximum()

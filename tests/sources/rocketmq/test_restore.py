@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from sources.errors import CorruptRecord
-from sources.master import RECORD_SCHEMA
 from sources.offsets import Offset
+from sources.records import RECORD_SCHEMA
 from sources.rocketmq.columns import codec, restore
 from sources.rocketmq.columns.restore_rows import encode_rows
 from sources.rocketmq.format.commitlog import Blank

@@ -20,7 +20,7 @@ from sources.rocketmq.wire.ha import encode_frame
 from tests.deaf_port import deaf_port
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, session_with, stay
+from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, session_with, stay, up_to
 
 
 def test_an_acknowledgement_is_reported_at_once() -> None:
@@ -28,7 +28,7 @@ def test_an_acknowledgement_is_reported_at_once() -> None:
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=3600.0) as session:
         for offset in (100, 250, 251):
             reported(session, master, offset)
-        assert eventually(lambda: session.acknowledged == 251)
+        assert eventually(lambda: session.state.acknowledged == 251)
         before = session.state
         session.close()
         after = session.state
@@ -42,15 +42,15 @@ def test_without_an_acknowledgement_nobody_connects() -> None:
     """HA-66: who has nothing to acknowledge connects to nobody."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
         assert session.state.acknowledged is None
-        session.acknowledge(Offset(0))
-        assert session.acknowledged is None
+        session.acknowledge(up_to(0))
+        assert session.state.acknowledged is None
     assert master.connections == []
 
 
 def test_the_last_report_is_repeated_as_heartbeat() -> None:
     """HA-37: so that the master does not take a replica without news for dead."""
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=0.02) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         assert set(master.await_connection(1).await_reports(5)) == {100}
         reported(session, master, 200)
         count = len(master.reports)
@@ -60,11 +60,11 @@ def test_the_last_report_is_repeated_as_heartbeat() -> None:
 def test_a_lower_acknowledgement_is_a_mistake_of_the_caller() -> None:
     """HA-48."""
     with ScriptedMaster(stay) as master, session_with(master.address) as session:
-        session.acknowledge(Offset(100))
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
+        session.acknowledge(up_to(100))
         with pytest.raises(ValueError, match="rocketmq/broker-a: acknowledging 99 after 100"):
-            session.acknowledge(Offset(99))
-        assert eventually(lambda: session.acknowledged == 100)
+            session.acknowledge(up_to(99))
+        assert eventually(lambda: session.state.acknowledged == 100)
 
 
 def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgement() -> None:
@@ -72,7 +72,7 @@ def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgeme
     with ScriptedMaster(leave_after(2), leave_after(1), stay) as master, session_with(master.address) as session:
         reported(session, master, 100)
         reported(session, master, 200, connection=3)
-        assert eventually(lambda: session.acknowledged == 200)
+        assert eventually(lambda: session.state.acknowledged == 200)
         state = session.state
 
     assert [connection.reports[0] for connection in master.connections] == [100, 200, 200]
@@ -98,7 +98,7 @@ def test_no_acknowledgement_over_failing_connections_passes_the_committed_positi
         with session_with(master.address, heartbeat_interval_s=0.005) as session:
             for offset in itertools.islice(committed, 1000):
                 promised = Offset(offset)
-                session.acknowledge(promised)
+                session.acknowledge(up_to(promised))
                 time.sleep(0.0005)
             master.await_connection(9).await_report_of(1000)
         for connection in master.connections:
@@ -112,7 +112,7 @@ def test_a_master_that_comes_up_late_gets_the_promise() -> None:
     with ScriptedMaster(stay) as master:
         known = Known(nobody)
         with session_of(known) as session:
-            session.acknowledge(Offset(100))
+            session.acknowledge(up_to(100))
             assert eventually(lambda: session.state.last_error is not None)
             away = session.state
             known.address = master.address
@@ -162,7 +162,7 @@ def test_what_the_master_streams_is_left_unread_and_its_close_is_noticed() -> No
             return
 
     with ScriptedMaster(flood, stay) as master, session_with(master.address, heartbeat_interval_s=0.05) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         master.await_connection(1).await_reports()
         reported(session, master, 200)
         assert master.await_connection(2).await_reports()[0] == 200
@@ -172,27 +172,27 @@ def test_the_last_acknowledgement_gets_out_before_the_session_closes() -> None:
     for _ in range(5):
         with ScriptedMaster(stay) as master:
             with session_with(master.address) as session:
-                session.acknowledge(Offset(100))
+                session.acknowledge(up_to(100))
             assert master.await_connection(1).await_reports() == [100]
 
 
 def test_the_last_acknowledgement_is_tried_once_more_after_a_broken_connection() -> None:
     with ScriptedMaster(leave_after(1), stay) as master:
         with session_with(master.address) as session:
-            session.acknowledge(Offset(100))
+            session.acknowledge(up_to(100))
             master.await_connection(1).await_end()
-            session.acknowledge(Offset(200))
+            session.acknowledge(up_to(200))
         assert master.await_connection(2).await_reports()[-1] == 200
 
 
 def test_closing_is_bounded_idempotent_and_final() -> None:
     nobody = Address("127.0.0.1", deaf_port())
     with session_with(nobody) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         session.close()
         session.close()
         with pytest.raises(ValueError, match="closed session"):
-            session.acknowledge(Offset(200))
+            session.acknowledge(up_to(200))
 
 
 def test_closing_leaves_no_thread_behind() -> None:
@@ -203,7 +203,7 @@ def test_closing_leaves_no_thread_behind() -> None:
     before = threads()
     with ScriptedMaster(stay) as master:
         with session_with(master.address) as session:
-            session.acknowledge(Offset(100))
+            session.acknowledge(up_to(100))
             master.await_connection(1).await_reports()
             assert len(threads() - before) == 1
         assert threads() <= before
@@ -219,7 +219,7 @@ def test_acknowledging_does_not_wait_for_the_master() -> None:
 
     with ScriptedMaster(stay) as master, session_with(master.address, maximum=maximum) as session:
         for offset in range(1, 20_001):  # more than the wake-up channel holds
-            session.acknowledge(Offset(offset))
+            session.acknowledge(up_to(offset))
         busy.set()
         master.await_connection(1).await_report_of(20_000)
     assert all(was_set)
@@ -251,7 +251,7 @@ def test_a_report_that_cannot_be_sent_breaks_the_connection(monkeypatch: pytest.
         thread.start()
         master = Known(Address("127.0.0.1", listener.getsockname()[1]))
         with session_of(master, heartbeat_interval_s=0.0) as session:
-            session.acknowledge(Offset(100))
+            session.acknowledge(up_to(100))
             assert eventually(lambda: len(connections) > 1)
             assert "timed out" in str(session.state.last_error)
             assert eventually(lambda: session.state.reconnects > 0)
@@ -264,7 +264,7 @@ def test_a_report_that_cannot_be_sent_breaks_the_connection(monkeypatch: pytest.
 def test_heartbeats_keep_their_interval() -> None:
     """HA-38: to a master that says nothing one report goes out an interval, and not one each time it is looked at."""
     with ScriptedMaster(stay) as master, session_with(master.address, heartbeat_interval_s=0.2) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         connection = master.await_connection(1)
         connection.await_reports()
         started = time.monotonic()
@@ -286,10 +286,10 @@ def test_a_changed_address_is_used_at_the_next_connection_and_logged_once(caplog
     with ScriptedMaster(leave_after(1), leave_when_told) as old, ScriptedMaster(leave_after(1), stay) as new:
         known = Known(old.address)
         with session_of(known) as session:
-            session.acknowledge(Offset(100))
+            session.acknowledge(up_to(100))
             old.await_connection(2).await_report_of(100)
             known.address = new.address
-            session.acknowledge(Offset(200))
+            session.acknowledge(up_to(200))
             old.await_connection(2).await_report_of(200)
             assert new.connections == []
             moved.set()

@@ -10,7 +10,7 @@ import pytest
 from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, reported, session_of, session_with, stay
+from tests.sources.rocketmq.sessions import Known, reported, session_of, session_with, stay, up_to
 
 
 def saying(data: bytes) -> HAScript:
@@ -84,7 +84,7 @@ def test_a_master_that_answers_nothing_is_left() -> None:
         ScriptedMaster(stay) as master,
         session_of(Known(master.address), heartbeat_interval_s=0.05, silence_timeout_ms=300) as session,
     ):
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         master.await_connection(2)
         assert "the master does not answer reports" in str(session.state.last_error)
     assert set(master.reports) == {100}
@@ -103,7 +103,7 @@ def test_heartbeats_are_a_sign_of_life() -> None:
         ScriptedMaster(beat) as master,
         session_of(Known(master.address), heartbeat_interval_s=0.1, silence_timeout_ms=1000) as session,
     ):
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         master.await_connection(1).await_reports(16)
         assert session.state.last_error is None
         assert len(master.connections) == 1
@@ -144,7 +144,7 @@ def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None
         connection.await_end()
 
     with ScriptedMaster(heed) as master, session_with(master.address, maximum=maximum) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         for _ in range(3):
             assert asked.acquire(timeout=PATIENCE_S)
         assert master.reports == []
@@ -158,7 +158,7 @@ def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None
 def test_the_first_raise_after_connecting_is_checked_too() -> None:
     with ScriptedMaster(stay) as master, session_with(master.address, maximum=lambda: Offset(150)) as session:
         reported(session, master, 100)
-        session.acknowledge(Offset(200))  # read before the master lost its tail, committed after
+        session.acknowledge(up_to(200))  # read before the master lost its tail, committed after
         master.await_connection(1).await_end()
         master.await_connection(2)
     assert set(master.reports) == {100}

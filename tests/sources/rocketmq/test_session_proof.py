@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from sources.errors import MasterUnreachable, Rewritten
-from sources.offsets import Offset
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster
-from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, stay
+from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, stay, up_to
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 
@@ -51,8 +50,9 @@ def test_nothing_is_promised_to_a_master_that_is_not_proven(error: Exception) ->
             raise failure
 
     with ScriptedMaster(stay) as master, session_of(Known(master.address), prove=prove) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         assert eventually(lambda: str(error) in (session.state.last_error or ""))
+        assert session.failure is (error if isinstance(error, Rewritten) else None)  # no other disproves the master
         master.await_connection(1).await_report_of(100)
     assert proofs == [True, True, True]
     assert len(master.connections) == 1
@@ -79,7 +79,7 @@ def test_a_proof_takes_the_turn_of_the_session() -> None:
                 entered.set()
                 may_leave.wait(PATIENCE_S)
 
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         assert proving.wait(PATIENCE_S)
         tasks = threading.Thread(target=read)
         tasks.start()

@@ -9,7 +9,7 @@ from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, reported, session_of, stay
+from tests.sources.rocketmq.sessions import Known, reported, session_of, stay, up_to
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 SOON_S = 0.1
@@ -26,7 +26,7 @@ def test_a_connection_that_has_stood_long_is_made_anew_before_the_old_one_ends()
         connection.await_end()
 
     with ScriptedMaster(accept) as master, session_of(Known(master.address), renew_after_s=SOON_S) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         assert eventually(lambda: session.state.connected_since is not None)
         since = session.state.connected_since
         reported(session, master, 200, connection=3)
@@ -51,7 +51,7 @@ def test_a_master_that_is_another_one_by_then_keeps_no_old_connection() -> None:
         ScriptedMaster(stay) as master,
         session_of(Known(master.address), renew_after_s=SOON_S, prove=prove) as session,
     ):
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         master.await_connection(1).await_end()
         assert eventually(lambda: session.state.last_error == "another log")
         assert session.state.connected_since is None
@@ -70,7 +70,7 @@ def test_to_a_master_that_counts_connections_the_old_one_ends_first(renews: int)
         with session_of(Known(master.address, words=COUNTS_CONNECTIONS), renew_after_s=SOON_S) as session:
             with session.reading():
                 pass  # that is when the session hears of it
-            session.acknowledge(Offset(100))
+            session.acknowledge(up_to(100))
             master.await_connection(1 + renews).await_report_of(100)
         assert eventually(lambda: all(one.has_ended() for one in master.connections))
     assert not any(were_there)

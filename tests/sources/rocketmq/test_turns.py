@@ -16,7 +16,7 @@ from sources.rocketmq.session.session import HASession
 from sources.rocketmq.session.turns import LEADS_TO, Turn, Turns, TurnStep
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, reported, session_of, stay
+from tests.sources.rocketmq.sessions import Known, reported, session_of, stay, up_to
 
 COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 
@@ -59,12 +59,12 @@ def test_a_master_that_counts_no_connections_sees_none_leave(words: dict[str, st
 def test_tasks_read_while_the_session_is_away() -> None:
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=COUNTS_CONNECTIONS)) as session:
         reported(session, master, 100)
-        assert eventually(lambda: session.acknowledged == 100)
+        assert eventually(lambda: session.state.acknowledged == 100)
         before = session.state
         for batch in range(2, 5):
             with session.reading():
                 assert master.connections[-1].has_ended()
-                session.acknowledge(Offset(100 * batch))
+                session.acknowledge(up_to(100 * batch))
                 during = session.state
                 assert len(master.connections) == batch - 1
             # a pause, no loss of connection; what is left to be sent meanwhile was not sent yet
@@ -117,7 +117,7 @@ def test_a_connection_that_has_not_reported_yet_has_the_turn_too() -> None:
                 assert all(connection.has_ended() for connection in master.connections)
                 entered.set()
 
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         assert asked.wait(PATIENCE_S)
         job = threading.Thread(target=read)
         job.start()
@@ -130,7 +130,7 @@ def test_a_connection_that_has_not_reported_yet_has_the_turn_too() -> None:
 def test_a_master_that_cannot_be_connected_to_costs_nobody_a_turn() -> None:
     known = Known(Address("127.0.0.1", 1), words=COUNTS_CONNECTIONS | {"haHousekeepingInterval": "600000"})
     with session_of(known) as session:
-        session.acknowledge(Offset(100))
+        session.acknowledge(up_to(100))
         assert eventually(lambda: session.state.last_error is not None)
         with session.reading():
             assert session.state.connected_since is None

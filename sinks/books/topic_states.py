@@ -7,28 +7,25 @@ read as it is. The first job that starts on one of its topics splits that topic'
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from sinks.books.incident import Incident
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
-from sinks.books.ledger_row import LedgerEntry, LedgerRow
 from sinks.delta.delta_log import Version, newest
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import retrying
-from sinks.state.fence import DOMAIN
 from sinks.state.holes import HOLES_DOMAIN, Holes
-from sinks.state.log_state import LogState, Writer
+from sinks.state.log_state import DOMAIN, LogState, Writer, new_id
 from sinks.tables import KAFKA_LOG, LEDGER
+from sinks.values.incident import Incident
+from sinks.values.ledger_row import LedgerEntry, LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
-from sources.master_topic import partition_log, topic_and_number
-from sources.offsets import LogId, Offset, OffsetRange, Position
+from sources.offsets import LogId, Offset, OffsetRange, Position, partition_log, topic_and_number
 
 
 def topics_held(warehouse: str) -> dict[LogId, dict[int, LogState]]:
@@ -61,12 +58,13 @@ def take_apart(spark: SparkSession, warehouse: str, topic: LogId) -> None:
 
 def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
     found: dict[LogId, dict[int, LogState]] = {}
-    for name, text in version.domains().items():
+    domains = version.domains()
+    for name, text in domains.items():
         if not name.startswith(f"{DOMAIN}kafka/"):
             continue
         log_id = LogId.parse(name.removeprefix(DOMAIN))
         try:
-            found.setdefault(_topic_of(log_id), {}).update(_states(log_id, text))
+            found.setdefault(log_id.master, {}).update(_states(log_id, domains))
         except (KeyError, TypeError, ValueError) as error:
             raise ReplicaError(
                 f"the domain metadata {name} cannot be read",
@@ -77,19 +75,11 @@ def _topics(version: Version) -> dict[LogId, dict[int, LogState]]:
     return dict(sorted(found.items()))
 
 
-def _topic_of(log_id: LogId) -> LogId:
-    return log_id if is_whole(log_id) else topic_and_number(log_id)[0]
-
-
-def is_whole(log_id: LogId) -> bool:
-    """Whether `log_id` is a whole topic's id, as a table of an older version has a state of."""
-    return log_id.kind == "kafka" and log_id.name.count("/") == 1
-
-
-def _states(log_id: LogId, text: str) -> dict[int, LogState]:
-    if is_whole(log_id):
-        return _Whole.from_json(log_id, text).states()
-    return {topic_and_number(log_id)[1]: LogState.from_json(text)}
+def _states(log_id: LogId, domains: Mapping[str, str]) -> dict[int, LogState]:
+    if log_id.has_partitions:
+        return _Whole.from_json(log_id, domains[f"{DOMAIN}{log_id}"]).states()
+    state = LogState.of_domains(log_id, domains.get)
+    return {} if state is None else {topic_and_number(log_id)[1]: state}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +116,7 @@ class _Whole:
         transactions: dict[str, int] = {}
         for number, state in self.states().items():
             log_id, offset = partition_log(self.topic, number), state.offset or Offset(0)
-            domains[f"{DOMAIN}{log_id}"] = state.as_json()
+            domains |= state.domains(log_id, None)
             domains[f"{HOLES_DOMAIN}{log_id}"] = self._holes(number, state).as_json()
             transactions[Position(log_id, state.epoch, offset).app_id] = offset
         table.commit(on, transactions=transactions, domains=domains)
@@ -134,7 +124,7 @@ class _Whole:
     def _state(self, one: Mapping[str, Any]) -> LogState:
         return LogState(
             writer=Writer(**self.values["writer"]),
-            commit=uuid.uuid4().hex,
+            commit=new_id(),
             epoch=one["epoch"],
             offset=Offset(one["offset"]),
             first=Offset(one["first"]),

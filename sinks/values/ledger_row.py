@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Final
 
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -32,11 +33,28 @@ class LedgerRow:
         return OffsetRange(self.start, self.end)
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        return {name: getattr(self, name) for name in _NAMES}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> LedgerRow:
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+
+
+_NAMES: Final = tuple(one.name for one in fields(LedgerRow))
+_NEEDED: Final = len([one for one in fields(LedgerRow) if one.default is MISSING])
+
+
+def values_of(row: LedgerRow) -> list[Any]:
+    """The row in few words: its values in the order of the fields, without the last ones where they are the usual."""
+    values = [getattr(row, name) for name in _NAMES]
+    return values[:_NEEDED] if (row.origin, row.deleted_at) == (STREAM, None) else values
+
+
+def from_values(values: Sequence[Any]) -> dict[str, Any]:
+    """The fields of the row with these `values_of`. Raises ValueError where there are too few or too many."""
+    if not _NEEDED <= len(values) <= len(_NAMES):
+        raise ValueError(f"a row of the ledger has {len(_NAMES)} values: {values}")
+    return dict(zip(_NAMES, values, strict=False))
 
 
 @dataclass(frozen=True, slots=True)

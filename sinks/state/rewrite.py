@@ -23,8 +23,8 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
-from sinks.healing.owners import is_of, lies_in, offsets_of, others_in
 from sinks.state.holes import TakenOut
+from sinks.state.owners import is_of, lies_in, offsets_of, others_in
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
 from sources.errors import ReplicaError, StorageUnreachable

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds, holds_only, may_hold
 from sinks.delta.kernel import Snapshot
-from sinks.state.fence import state_texts
+from sinks.state.fence import logs_in, state_in
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState
 from sinks.tables import LOG_ID
@@ -43,10 +43,11 @@ def others_in(file: StoredFile, on: Snapshot, log_id: LogId) -> list[LogId]:
     domains, statistics, offsets = on.domains(), file.statistics(), offsets_of(file)
     return [
         one
-        for one, text in sorted(state_texts(domains).items())
+        for one in sorted(logs_in(domains))
         if one != log_id
         and may_hold(statistics, LOG_ID.name, str(one))
-        and _may_have_rows(one, LogState.from_json(text), domains, offsets)
+        and (state := state_in(domains.get, one)) is not None
+        and _may_have_rows(one, state, domains, offsets)
     ]
 
 

@@ -8,14 +8,14 @@ on the connection that brings the batch, so nothing can change in between.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.errors import CorruptRecord, Rewritten
+from sources.errors import CorruptRecord, LogtwinError, Rewritten
 from sources.loss import Condition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
@@ -66,23 +66,28 @@ class Link:
         )
 
 
-def first_behind(link: Link, pieces: Iterator[Chunk | Damage], lengths: Lengths) -> Chunk | None:
-    """The rest of the first of `pieces`, which are read from the link's record on, without that record.
+def behind(link: Link, first: Chunk | Damage, lengths: Lengths) -> Chunk:
+    """The rest, maybe none, of the first piece of what is read from the link's record on, without that record.
 
-    The rest may be empty; None if there are no pieces. `lengths` is the master's (`MasterLog.lengths`).
-    Raises Rewritten if the pieces do not begin with that record, and whatever reading them raises.
+    `lengths` is the master's (`MasterLog.lengths`). Raises Rewritten if the piece does not begin with that record.
     """
-    try:
-        first = next(pieces, None)
-    except CorruptRecord as error:
-        if error.offset is None or error.offset >= link.end:
-            raise
-        raise link.broken(f"no sound record: {error.problem}") from error
-    if first is None:
-        return None
     if isinstance(first, Damage):
-        raise link.broken(f"no sound record: {first.error.problem}")
+        raise no_record(link, first.error)
     length = int(lengths(first.records.slice(0, 1))[0])
     link.check(first.raw[:length])
-    behind = OffsetRange(link.end, first.covered.end)
-    return Chunk(behind, first.records.slice(1), first.raw[length:], first.mark, first.epochs)
+    rest = OffsetRange(link.end, first.covered.end)
+    return Chunk(rest, first.records.slice(1), first.raw[length:], first.mark, first.epochs)
+
+
+def nothing_of(link: Link, error: Exception | None) -> Exception:
+    """Why nothing came of what was read from the link's record on: that is not sound, or not there, or `error`."""
+    if error is None:
+        return link.broken("nothing")
+    if isinstance(error, CorruptRecord) and error.offset is not None and error.offset < link.end:
+        return no_record(link, error)
+    return error
+
+
+def no_record(link: Link, error: LogtwinError) -> Rewritten:
+    """The error that says that the master has no sound record there."""
+    return link.broken(f"no sound record: {error.problem}")

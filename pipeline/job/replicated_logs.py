@@ -1,0 +1,316 @@
+"""The logs of one master as a run replicates them: their replicas, one session, one watch, and what was lost.
+
+Before anything is acknowledged, the master is proven to be the one that was replicated: before the first
+acknowledgement of a run, and by a session that may meet another master before the first one of each connection. A
+master that gains logs, as a topic gains partitions, is asked for them; a log that comes while it is followed is claimed
+and begun then. A loss belongs to a log, and is passed or reported there; the logs of a master go on, or stop, together.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.job.auto_repair import mend
+from pipeline.job.loss_policy import explained
+from pipeline.job.loss_record import LossRecord
+from pipeline.job.master_watch import MasterWatch
+from pipeline.monitoring.progress import PartitionProgress
+from sinks.batch.landing import acknowledge
+from sinks.batch.opening import Opening
+from sinks.batch.replica import Replica, begin_together
+from sinks.batch.result import BatchResult
+from sinks.books.topic_states import take_apart, topics_held
+from sinks.state.log_state import LogState
+from sources.bounds import held_from
+from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending
+from sources.group.seen import Seen
+from sources.loss import WayPast, condition_of
+from sources.master import Holding, LogQuery
+from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.options import LATEST
+from sources.registry import FollowedOptions, open_master
+from sources.starting import resolved
+
+log = logging.getLogger(__name__)
+
+_NOTHING = OffsetRange(Offset(0), Offset(0))
+
+
+class ReplicatedLogs:
+    """The logs of the master that `options` describe. Driver only.
+
+    `replicas` are those that are known so far, by log id; they change from one thread at a time.
+    """
+
+    def __init__(self, spark: SparkSession, config: Config, options: FollowedOptions, opening: Opening) -> None:
+        self._spark = spark
+        self._config = config
+        self._options = options
+        self._opening = opening
+        self.master = open_master(options)
+        self._gains_logs = self.master.traits.gains_logs
+        self.watch = MasterWatch(self.master.look)
+        self.session = self.master.open_session(self._prove_in_turn)
+        self.losses = LossRecord(options.on_loss, self._mend, overrules=self.master.traits.overrules)
+        self.replicas: Mapping[str, Replica] = {} if self._gains_logs else self._replicas([self.master.id])
+
+    @property
+    def states(self) -> dict[LogId, LogState]:
+        """What is committed of each log that is open. From any thread."""
+        return {one.log_id: one.state for one in self.replicas.values() if one.state is not None}
+
+    def offsets(self) -> dict[str, Offset]:
+        """The position of each log that has one, by log id."""
+        states = {log_id: one.state for log_id, one in self.replicas.items()}
+        return {at: state.offset for at, state in states.items() if state is not None and state.offset is not None}
+
+    def position(self) -> Offset | None:
+        """The sum of the positions; None before the logs are open, and before the first commit."""
+        return _sum(self.offsets().values())
+
+    def received(self) -> Offset | None:
+        """The sum of what tasks have read and proven; asked after `position`, never below that."""
+        found = (one.received() for one in self.replicas.values() if one.is_open)
+        return _sum(at for at in found if at is not None)
+
+    def newest_stored_us(self) -> int | None:
+        """When the master stored the newest committed record of the log that is furthest behind, µs since 1970."""
+        states = (one.state for one in self.replicas.values())
+        found = (state.newest_stored_us for state in states if state is not None)
+        return min((at_us for at_us in found if at_us is not None), default=None)
+
+    def partitions(self, offsets: Mapping[str, Offset], told: Mapping[LogId, Offset]) -> dict[int, PartitionProgress]:
+        """The progress of each partition that the master or the replica has, at `offsets`; none of a log of its own."""
+        if not self._gains_logs:
+            return {}
+        held, replicas = self.watch.held, self.replicas
+        return {
+            number: PartitionProgress(
+                master_minimum=held[log_id].start if log_id in held else None,
+                position=offsets.get(log_id),
+                acknowledged=told.get(replicas[log_id].log_id) if log_id in replicas else None,
+                master_maximum=held[log_id].end if log_id in held else None,
+            )
+            for number, log_id in sorted((int(log_id.rpartition("/")[2]), log_id) for log_id in {*held, *offsets})
+        }
+
+    # What its master holds
+
+    def hear(self, seen: Seen, turn: int, now_s: float) -> None:
+        """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time."""
+        known = self.watch.held
+        held = {log_id: seen[log_id].held for log_id in known if log_id in seen and seen[log_id].turn == turn}
+        number = len(known)  # partitions are numbered from 0, and the topic may have more by now
+        while (
+            self._gains_logs and (added := seen.get(coming := str(partition_log(self.master.id, number)))) is not None
+        ):
+            held[coming] = added.held
+            number += 1
+        self.watch.hear(held, self.position(), now_s)
+
+    def _ask(self) -> Mapping[LogId, Holding]:
+        """Ask what the master holds now. Raises as `Master.held` does."""
+        states, before = self.states, self.watch.held
+        asked = {
+            one.log_id: LogQuery(
+                states[one.log_id].identity if one.log_id in states else None,
+                seen_end=before[log_id].end if log_id in before else None,
+            )
+            for log_id, one in self.replicas.items()
+        }
+        held = self.master.held(asked)
+        self.watch.begin({str(log_id): one.bounds for log_id, one in held.items()}, self.position(), time.monotonic())
+        return held
+
+    # A start
+
+    def claim(self) -> Offset | None:
+        """Ask the master, and claim the logs that the replica has. Returns the position. Raises LogtwinError."""
+        held = self._ask()
+        if self.replicas:
+            self._opening.open(*self.replicas.values())
+        elif self._gains_logs:
+            take_apart(self._spark, self._config.warehouse, self.master.id)
+            claimed = topics_held(self._config.warehouse).get(self.master.id, {})
+            # A partition that was claimed but has no position counts as new: `add` starts it.
+            numbers = sorted(number for number, state in claimed.items() if state.offset is not None)
+            self.replicas = self._opened(partition_log(self.master.id, number) for number in numbers)
+        for one in self.replicas.values():
+            one.follow()
+        identity = self._identity()
+        if identity is not None and all(one.identity != identity for one in held.values()):
+            self._ask()  # it raises Recreated
+        return self.position()
+
+    def _identity(self) -> str | None:
+        """The id of the replicated topic. Raises RepairPending if its partitions belong to different topics."""
+        found = sorted({state.identity for state in self.states.values() if state.identity is not None})
+        if len(found) > 1:  # the session has one topic: it would acknowledge offsets of the old one to the new one
+            raise RepairPending(
+                "a repair has come to some of the topic's partitions, and not to all",
+                log=self.master.id,
+                expected="partitions of one topic",
+                found=f"partitions of topics {', '.join(found)}",
+                hint=f"logtwin repair --log {self.master.id} --accept-master takes it to its end.",
+            )
+        return found[0] if found else None
+
+    def resume(self) -> BatchResult | None:
+        """After the claim: prove the master, and acknowledge what is committed. Returns a batch that was brought.
+
+        Raises LogtwinError.
+        """
+        if self.has_news:
+            self.add()
+        if known := {log_id: state.known for log_id, state in self.states.items() if state.offset is not None}:
+            if self.master.traits.compares_history:
+                self.master.check_history(known)
+            else:
+                with self.session.reading():
+                    self._prove_in_turn()
+            # What the table holds may be acknowledged at once: the master need not wait for new data.
+            acknowledge(self.replicas.values())
+        slow = None if self._gains_logs else next((one for one in self.replicas.values() if one.is_too_slow), None)
+        return None if slow is None else self._brought_alone(slow)
+
+    def _prove_in_turn(self) -> None:
+        """Prove the master by the bytes of each log, in the turn of whoever connects. From any thread."""
+        for one in self.replicas.values():
+            one.prove_master()
+
+    def _brought_alone(self, replica: Replica) -> BatchResult | None:
+        """Read what one batch may take outside of the group, where a slow log would hold up the others."""
+        master = self.master.log(replica.log_id)
+        bounds, start = master.bounds(), replica.position()
+        if start is None:
+            start = resolved(self._options.starting_offset, bounds, master)
+        held_from(start, bounds, log=replica.log_id)
+        end = master.end_of_batch(start, bounds.end, self._options.max_bytes_per_trigger)
+        return replica.bring(OffsetRange(start, end)) if start < end else None
+
+    # Logs that come
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the master has a log that has no replica yet."""
+        return not self.watch.held.keys() <= self.replicas.keys()
+
+    def add(self) -> None:
+        """Add the logs that the master has and the replica has not.
+
+        A replica begins with one commit of all its logs, so that a crash cannot change where each starts. A log that
+        comes later was therefore added to the master, and begins at 0. Raises LogtwinError.
+        """
+        held = self._ask()
+        added = self._opened(log_id for log_id in held if str(log_id) not in self.replicas)
+        is_fresh = not self.replicas
+        starts = {
+            at: one.bounds.end if self._options.starting_offset == LATEST else one.bounds.start
+            for at, one in held.items()
+        }
+        fresh = [one for one in added.values() if one.position() is None]
+        identity = next(iter(held.values())).identity
+        begin_together([(one, starts[one.log_id] if is_fresh else Offset(0)) for one in fresh], identity)
+        if not is_fresh:
+            log.warning(
+                "%s: there are more logs: %s came after %d others. They are replicated from offset 0; the records of a "
+                "key may be in another partition from now on",
+                self.master.id, ", ".join(added), len(self.replicas),
+            )  # fmt: skip
+        self.replicas = {**self.replicas, **added}
+
+    def _opened(self, log_ids: Iterable[LogId]) -> dict[str, Replica]:
+        """Open replicas of these logs, claimed in one commit."""
+        found = self._replicas(log_ids)
+        if found:
+            self._opening.open(*found.values())
+        return found
+
+    def _replicas(self, log_ids: Iterable[LogId]) -> dict[str, Replica]:
+        return {
+            str(log_id): Replica(
+                self._spark, self._config.warehouse, self.master.log(log_id), self.session, self._opening.writer
+            )
+            for log_id in log_ids
+        }
+
+    # A loss
+
+    def meet(self, error: LogtwinError) -> bool:
+        """Handle a loss that has ended the logs. Returns whether they may go on. Raises LogtwinError."""
+        if self.losses.asks_for(error):
+            with suppress(LogtwinError):
+                self._ask()
+        passed = [
+            self.losses.meet(self._by_epochs(replica, one), replica, self._held_of(replica, one))
+            for replica, one in self._concerned(error)
+        ]
+        return bool(passed) and all(passed)
+
+    def explained(self, error: LogtwinError) -> LogtwinError:
+        """`error` with a hint what an operator can do about it."""
+        return explained(error, self._options.on_loss, self.position())
+
+    def _concerned(self, error: LogtwinError) -> list[tuple[Replica, LogtwinError]]:
+        """The replicas that `error` concerns, each with its own error.
+
+        Retention seldom affects only one log, so all are checked. An error that names none of them concerns all that
+        hold something.
+        """
+        if not self._gains_logs:
+            return [(one, error) for one in self.replicas.values()]
+        if isinstance(error, OffsetOutOfRange) and self.watch.held and (found := list(self._not_held())):
+            return found
+        named = self.replicas.get(str(error.log))
+        return [
+            (one, error) for one in ([named] if named else self.replicas.values()) if named or _holds_something(one)
+        ]
+
+    def _not_held(self) -> Iterator[tuple[Replica, LogtwinError]]:
+        for log_id, offset in self.offsets().items():
+            try:
+                held_from(offset, self.watch.held.get(log_id), log=log_id)
+            except OffsetOutOfRange as error:
+                yield self.replicas[log_id], error
+
+    def _held_of(self, replica: Replica, error: LogtwinError) -> OffsetRange | None:
+        """What its master holds of the log, by the last answer; nothing if another log has the name now."""
+        if isinstance(error, Recreated) and replica.state is not None and replica.state.identity is not None:
+            return _NOTHING
+        return self.watch.held.get(str(replica.log_id))
+
+    def _by_epochs(self, replica: Replica, error: LogtwinError) -> LogtwinError:
+        """`error`, or the fail-over that caused it. Raises what keeps the master from answering."""
+        condition, state = condition_of(error), replica.state
+        if condition is None or condition.way is not WayPast.REPAIR or isinstance(error, FailedOver) or state is None:
+            return error
+        parted = self.master.log(replica.log_id).continuing(state.known).parting()
+        return error if parted is None else parted.error().at(replica.log_id)
+
+    def _mend(self, replica: Replica) -> None:
+        """Repair the replica between two sessions: within one, acknowledged offsets never go back."""
+        self.session.close()
+        try:
+            master = self.master.log(replica.log_id)
+            mend(self._spark, self._config.warehouse, master, self._opening.writer, is_owner=replica.is_open)
+        finally:
+            self.session = self.master.open_session(self._prove_in_turn)
+            for one in self.replicas.values():
+                one.session = self.session
+
+
+def _holds_something(replica: Replica) -> bool:
+    state = replica.state
+    return state is not None and (state.offset or 0) > (state.first or 0)
+
+
+def _sum(offsets: Iterable[Offset]) -> Offset | None:
+    """The sum of the offsets; None if there are none."""
+    found = list(offsets)
+    return Offset(sum(found)) if found else None

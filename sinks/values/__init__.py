@@ -1,0 +1,1 @@
+"""Values that commits carry: the last record, rows of the ledger, incidents. Pure."""

@@ -1,0 +1,67 @@
+"""Questions asked side by side by as few threads as do."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+from sources.errors import LogtwinError, MasterSilent
+from sources.group.asking import FEW, Asker
+from tests.patience import PATIENCE_S, wait_until
+
+
+def answers(asker: Asker[int], count: int) -> dict[int, object]:
+    found: dict[int, object] = {}
+    wait_until(lambda: found.update({one.key: one.value for one in asker.take(1.0)}) or len(found) >= count, "answers")
+    return found
+
+
+def test_a_key_is_asked_once_until_its_answer_is_taken() -> None:
+    asker: Asker[int] = Asker()
+    assert asker.take(0) == []
+    assert asker.ask(1, lambda: "one")
+    assert asker.wait(PATIENCE_S)
+    assert not asker.ask(1, lambda: "again")
+    assert asker.is_asking(1)
+    assert answers(asker, 1) == {1: "one"}
+    assert not asker.is_asking(1)
+    assert asker.ask(1, lambda: "again")
+
+
+def test_errors_are_answers_and_a_defect_is_one_of_ours() -> None:
+    silent = MasterSilent("nothing")
+
+    def fail(error: Exception) -> object:
+        raise error
+
+    asker: Asker[int] = Asker()
+    for number, error in enumerate((silent, LookupError("defect"))):
+        asker.ask(number, partial(fail, error))
+    found = answers(asker, 2)
+    assert found[0] is silent
+    assert isinstance(found[1], LogtwinError)
+    assert "defect" in str(found[1])
+
+
+def test_those_that_get_no_answer_hold_up_nobody() -> None:
+    """However many they are, and whoever was asked first."""
+    asker: Asker[int] = Asker()
+    done = threading.Event()
+    silent, others = range(5 * FEW), range(100, 110)
+    for number in silent:
+        asker.ask(number, lambda: done.wait(PATIENCE_S))
+    for number in others:
+        asker.ask(number, lambda: "here")
+    assert answers(asker, len(others)) == dict.fromkeys(others, "here")
+    done.set()
+    assert set(answers(asker, len(silent))) == set(silent)
+    wait_until(lambda: asker._threads == FEW, "the end of the other threads")
+
+
+def test_few_threads_answer_many_questions() -> None:
+    asker: Asker[int] = Asker()
+    names: set[str] = set()
+    for number in range(1000):
+        asker.ask(number, lambda: names.add(str(threading.get_ident())))
+    assert len(answers(asker, 1000)) == 1000
+    assert len(names) < 100  # a few, or somewhat more on a machine that lets them wait

@@ -1,0 +1,166 @@
+"""What the planner's process tells the job of the masters, and when it looks for the job alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from sources.errors import BelowMinimum, LogtwinError, MasterUnreachable
+from sources.group import standing
+from sources.group.lookout import Found, Lookout, LookRequest, LookResult
+from sources.group.seen import (
+    FORGET_AFTER_S,
+    LOOK_AFTER_S,
+    TELL_EVERY_S,
+    UNLISTED,
+    Sighting,
+    Teller,
+    file_at,
+    path_beside,
+    write,
+)
+from sources.group.standing import ReadingPlace, Standing
+from sources.master import MasterLog
+from sources.offsets import Offset
+from sources.options import EARLIEST
+from tests.patience import wait_until
+from tests.sources.scripted_log import ScriptedLog
+from tests.spans import span
+
+A, B = "rocketmq/a", "rocketmq/b"
+
+
+def say(folder: Path, *listed: str, turn: int = 1) -> dict[str, ReadingPlace]:
+    places = {log_id: ReadingPlace(Offset(0), turn) for log_id in listed}
+    standing.write(folder / "standing", Standing(places, 10**9))
+    return places
+
+
+def requests(places: Mapping[str, ReadingPlace]) -> dict[str, LookRequest]:
+    return {log_id: LookRequest(place, None) for log_id, place in places.items()}
+
+
+def teller_of(folder: Path, *logs: ScriptedLog) -> Teller:
+    return Teller([Lookout(log.master, EARLIEST) for log in logs], folder / "standing")
+
+
+def told(folder: Path) -> dict[str, tuple[int, int]]:
+    """End and turn by log id."""
+    seen = file_at(path_beside(folder / "standing")).read()
+    return {log_id: (one.held.end, one.turn) for log_id, one in seen.items()}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    file = file_at(path_beside(tmp_path / "standing.json"))
+    assert file.read() == {}
+    for seen in ({A: Sighting(span(3, 9), 2), B: Sighting(span(0, 0), UNLISTED)}, {}):
+        write(tmp_path / "seen.json", seen)
+        assert file.read() == seen
+
+
+def test_what_the_planner_sees_is_told_once_a_second_if_it_is_new(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 10)
+    teller = teller_of(tmp_path, log)
+    places = say(tmp_path, A, turn=3)
+    begin_s = time.monotonic()
+    teller.lookouts[0].look(requests(places))
+    teller.tick(begin_s)
+    assert told(tmp_path) == {A: (10, 3)}
+    log.grow(20)
+    teller.lookouts[0].look(requests(places))
+    teller.tick(begin_s + TELL_EVERY_S / 2)
+    assert told(tmp_path) == {A: (10, 3)}
+    teller.tick(begin_s + TELL_EVERY_S)
+    assert told(tmp_path) == {A: (20, 3)}
+    path_beside(tmp_path / "standing").unlink()
+    teller.lookouts[0].look(requests(places))
+    teller.tick(begin_s + 3 * TELL_EVERY_S)
+    assert told(tmp_path) == {}  # as before: nothing was written
+
+
+def test_while_nobody_plans_it_looks_by_itself_where_the_job_says(tmp_path: Path) -> None:
+    a, b = ScriptedLog(A, 0, 10), ScriptedLog(B, 0, 10)
+    teller = teller_of(tmp_path, a, b)
+    for lookout, log_id in zip(teller.lookouts, (A, B), strict=True):
+        lookout.look(requests(say(tmp_path, log_id)))
+    say(tmp_path, A, turn=2)  # b has left
+    a.grow(30)
+    begin_s = time.monotonic()
+    teller.tick(begin_s)
+    assert (a.looks, b.looks) == (1, 1)
+    teller.tick(begin_s + LOOK_AFTER_S)
+    wait_until(lambda: a.looks == 2, "another look")
+    wait_until(lambda: _tick_on(teller, begin_s + LOOK_AFTER_S + TELL_EVERY_S, tmp_path)[A] == (30, 2), "its outcome")
+    assert b.looks == 1
+
+
+def _tick_on(teller: Teller, now_s: float, folder: Path) -> dict[str, tuple[int, int]]:
+    teller.tick(now_s)
+    return told(folder)
+
+
+def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 10)
+    teller = teller_of(tmp_path, log)
+    places = say(tmp_path, A)
+    teller.lookouts[0].look(requests(places))
+    begin_s = time.monotonic()
+    teller.tick(begin_s)
+    assert told(tmp_path) == {A: (10, 1)}
+    log.answers.clear()
+    planner = threading.Thread(target=teller.lookouts[0].look, args=(requests(places),))
+    planner.start()
+    wait_until(lambda: log.looks == 2, "the planner's look")
+    teller.tick(begin_s + 2 * LOOK_AFTER_S)
+    teller.tick(begin_s + 2 * FORGET_AFTER_S)
+    assert told(tmp_path) == {}
+    assert log.looks == 2
+    log.answers.set()
+    planner.join()
+
+
+class Several(Lookout):
+    """A lookout of a master with two logs and a third that nobody asks about; of the first it tells an `error`."""
+
+    master_id = "rocketmq"
+    may_begin_later = True
+
+    def __init__(self, error: LogtwinError) -> None:
+        self.error = error
+
+    def log(self, log_id: str) -> MasterLog | None:
+        return None
+
+    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
+        return {A: self.error, B: LookResult(span(0, 5), Offset(0)), "rocketmq/c": LookResult(span(0, 1), Offset(0))}
+
+    def is_waited_for(self) -> bool:
+        return False
+
+
+def test_an_error_is_not_told_and_a_log_that_the_job_does_not_know_is(tmp_path: Path) -> None:
+    teller = Teller([Several(BelowMinimum("gone"))], tmp_path / "standing")
+    found = teller.lookouts[0].look(requests(say(tmp_path, A, B)))
+    assert set(found) == {A, B, "rocketmq/c"}
+    teller.tick(time.monotonic())
+    assert told(tmp_path) == {B: (5, 1), "rocketmq/c": (1, UNLISTED)}
+
+
+def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path: Path, caplog: object) -> None:
+    log = ScriptedLog(A, 0, 10)
+    log.error = MasterUnreachable("away")
+    path = path_beside(tmp_path / "standing")
+    path.mkdir()
+    teller = teller_of(tmp_path, log)
+    teller.start()
+    try:
+        log.error = None
+        teller.lookouts[0].look(requests(say(tmp_path, A)))
+        wait_until(lambda: bool(getattr(caplog, "messages", [])), "a warning")
+        path.rmdir()
+        wait_until(lambda: told(tmp_path) == {A: (10, 1)}, "the sighting")
+        assert len(getattr(caplog, "messages", [])) == 1
+    finally:
+        teller.stop()
