@@ -98,7 +98,7 @@ class Partition:
 
     @property
     def batch_bytes(self) -> int:
-        from sources.kafka.log import RECORD_BYTES
+        from sources.kafka.reader import RECORD_BYTES
 
         return self.options.max_offsets_per_trigger * RECORD_BYTES
 

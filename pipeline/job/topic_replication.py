@@ -28,9 +28,10 @@ from sinks.batch.replica import Replica, begin_together
 from sinks.state.opening import Opening
 from sinks.state.topic_states import take_apart, topics_held
 from sources.errors import LogtwinError, OffsetOutOfRange, Recreated, RepairPending
-from sources.kafka.log import RECORD_BYTES, KafkaLog
+from sources.kafka.log import KafkaLog
 from sources.kafka.metadata import fetched, held_back
 from sources.kafka.options import ReplicatedTopicOptions
+from sources.kafka.reader import RECORD_BYTES
 from sources.kafka.session import PartitionSession
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
