@@ -87,8 +87,8 @@ $(VENV)/.docs: $(STAMP)
 test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
 	$(BIN)/python -m pytest -m "$(GATE)" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
-unit: setup ## the pure tests without whole jobs, in a minute
-	$(BIN)/python -m pytest -m "$(PURE) and not job" -n 4 $(ARGS)
+unit: setup ## the pure tests without whole jobs, in three quarters of a minute
+	$(BIN)/python -m pytest -m "$(PURE) and not job" -n 3 $(ARGS)
 
 nightly: lint airflow-setup browser-setup azurite-setup ## within the hour: older brokers, Airflow, Azure, Chromium, demos, what repeats, random cases (SEED=…)
 	$(BIN)/mypy tests bench

@@ -20,6 +20,7 @@ from xdist.scheduler import LoadFileScheduling
 from pipeline.spark.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
+from tests.marks import left_out, marks
 from tests.spark_session import delta_session, forget_connection, gateway_port
 
 # The gate repeats: the same cases each time. Elsewhere they are random, and a failure prints what makes it again.
@@ -38,8 +39,8 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
 _KINDS = ("airflow", "peer", "spark", "pure")
 _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}
 
-_JOBS = frozenset({"session", "world"})
-"""Fixtures of tests in which whole jobs replicate, or typed tables follow a log: these are a `job`."""
+_JOBS = frozenset({"session", "world", "s3_process", "s3_guarded"})
+"""Fixtures of tests in which whole jobs replicate, typed tables follow a log, or a server has a process: a `job`."""
 
 # Modules of one process share what costs most: servers of Airflow, replicas of real logs, a reader, real brokers.
 _TOGETHER = {
@@ -65,6 +66,14 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--module-order", type=int, metavar="SEED", help="run the modules in the order of this seed")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A module that is left out as a whole need not be imported: its own line says of what kind its tests are."""
+    unwanted = left_out(config.option.markexpr)
+    if not unwanted or collection_path.suffix != ".py" or any(collection_path.name in given for given in config.args):
+        return None
+    return True if unwanted.intersection(marks(collection_path)) else None
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

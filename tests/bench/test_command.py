@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from bench import __main__ as command
-from bench import plot
 from bench.results import Results, read_results
 from bench.run import BenchOutcome
 from tests.bench.test_results import figure
@@ -30,7 +31,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, float]]:
 
     monkeypatch.setattr(command, "run", run)
     monkeypatch.setattr(command, "machine", lambda: {"cores": 2})
-    monkeypatch.setattr(plot, "svg", lambda figures: "a picture, which takes a second")
+    drawing = SimpleNamespace(svg=lambda figures: "a picture, which takes a second")
+    monkeypatch.setitem(sys.modules, "bench.plot", drawing)
     return done
 
 

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 
 from bench.contest import Figure, Goal, Round
-from bench.plot import svg
 from bench.results import Measured, Results, read_results, save
 from bench.table import markdown, number
 
@@ -77,6 +76,8 @@ def test_numbers_have_three_digits_that_say_something(value: float, expected: st
 
 
 def test_a_picture_has_the_name_the_ratio_and_the_goal_of_each_figure() -> None:
+    from bench.plot import svg  # here: matplotlib takes as long to import as all that this process tests of benchmarks
+
     root = ElementTree.fromstring(svg((CATCH_UP, KAFKA)))  # noqa: S314 - our own picture
     said = {"".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"catch-up", "4.40 ×", "goal ≥ 4", "Kafka", "1.40 ×", "goal ≥ 1.5, missed"} <= said

@@ -57,6 +57,7 @@ def test_of_uploads_that_are_completed_at_once_one_is_the_first(s3: S3Server) ->
     assert race(20, write) == [Counter({200: 1, 412: WRITERS - 1})] * 20
 
 
+@pytest.mark.job
 def test_it_ends_with_who_started_it() -> None:
     code = "import sys\nfrom pipeline.demo.s3_server import running_server\n"
     code += "with running_server() as server:\n    print(server.pid, flush=True)\n    sys.stdin.read()\n"

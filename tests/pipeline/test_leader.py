@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def test_the_same_seed_fills_two_folders_alike(tmp_path: Path, capsys: pytest.Ca
     assert one == other
     assert len(one) == 500
     assert said.out.endswith(f"the last is {one[-1].id}\n")
+
+
+def test_entries_come_no_faster_than_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    assert leads(capsys, "fill", "--dir", tmp_path, "--count", 4, "--seed", 3, "--rate-per-s", 40).code == 0
+    assert time.monotonic() - began >= 4 / 40
 
 
 def test_what_is_there_is_said_and_nothing_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

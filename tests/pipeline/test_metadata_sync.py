@@ -38,6 +38,7 @@ from sources.metadata import (
 from sources.offsets import LogId, Offset
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.workload import send_workload, workload
+from tests.log_lines import said_by
 from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import job_config, run_until
@@ -180,7 +181,7 @@ def test_a_master_that_is_away_is_one_warning(tables: Tables, caplog: pytest.Log
 
     with fetching(sync(fetch, rhythm(0, 0.01))):
         wait_until(lambda: len(ticks) > 3, "three fetches")
-    assert [record.getMessage() for record in caplog.records] == [
+    assert said_by(metadata_sync.__name__, caplog) == [
         "rocketmq/broker-a: cannot connect. Check that it runs. "
         "(until it works again the warehouse keeps what it has of: topics, consumer_offsets, delay_offsets)"
     ]
@@ -302,7 +303,7 @@ def test_each_tick_says_how_far_master_and_replica_are_apart(tables: Tables, cap
     """MS-19."""
     with caplog.at_level(logging.INFO), fetching(sync(topics_only, rhythm(0, 60))):
         wait_until(lambda: len(tables.recorded) == 1, "a fetch")
-    assert [record.getMessage() for record in caplog.records if record.levelno == logging.INFO] == [
+    assert said_by(metadata_sync.__name__, caplog) == [
         "rocketmq/broker-a: the master is at 1000, the replica at 700, 300 bytes behind; acknowledged 600"
     ]
 

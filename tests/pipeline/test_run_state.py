@@ -28,6 +28,7 @@ from pipeline.monitoring.run_state import (
 )
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, TakenOver
+from tests.log_lines import said_by
 from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.sample_progress import NOW, PROGRESS
 
@@ -261,7 +262,7 @@ def test_any_error_of_publishing_is_logged_once_and_passes(
         since = datetime.now(UTC)
         assert eventually(lambda: on_disk(tmp_path).updated_at > since)
         mine.end()
-    assert ["nobody thought of it" in record.message for record in caplog.records] == [True]
+    assert ["nobody thought of it" in said for said in said_by(run_state.__name__, caplog)] == [True]
 
 
 def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
@@ -282,4 +283,4 @@ def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
         for _ in range(5):
             assert asked.acquire(timeout=PATIENCE_S)
         mine.end()
-    assert [LOG in record.message for record in caplog.records] == [True]
+    assert [LOG in said for said in said_by(run_state.__name__, caplog)] == [True]

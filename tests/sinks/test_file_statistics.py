@@ -82,26 +82,26 @@ IDS = ["rocketmq/" + "a" * (size - 9) for size in (31, 32, 33, 60)] + ["rocketmq
 
 
 @pytest.mark.parametrize("one", IDS)
-@pytest.mark.parametrize("other", IDS)
-def test_whose_rows_a_file_has_is_known_of_ids_of_any_length(one: str, other: str) -> None:
-    found = stats(batch(log_id=pa.array([one, other])))
-    assert holds_only(found, "log_id", one) == (one == other)
-    assert may_hold(found, "log_id", one)
-    assert may_hold(found, "log_id", other)
+def test_whose_rows_a_file_has_is_known_of_ids_of_any_length(one: str) -> None:
+    for other in IDS:
+        found = stats(batch(log_id=pa.array([one, other])))
+        assert holds_only(found, "log_id", one) == (one == other)
+        assert may_hold(found, "log_id", one)
+        assert may_hold(found, "log_id", other)
 
 
 @pytest.mark.parametrize("one", IDS)
-@pytest.mark.parametrize("other", IDS)
 @pytest.mark.parametrize("tie_breaker", ["\U0010ffff", "\uffff"])
-def test_bounds_that_were_cut_prove_too_little_and_never_too_much(one: str, other: str, tie_breaker: str) -> None:
+def test_bounds_that_were_cut_prove_too_little_and_never_too_much(one: str, tie_breaker: str) -> None:
     """As older versions and Delta's OPTIMIZE wrote them."""
-    least, greatest = min(one, other)[:32], max(one, other)
-    bounds = least, greatest if len(greatest) <= 32 else greatest[:32] + tie_breaker
-    found = {"minValues": {"log_id": bounds[0]}, "maxValues": {"log_id": bounds[1]}}
-    assert may_hold(found, "log_id", one)
-    assert may_hold(found, "log_id", other)
-    assert holds_only(found, "log_id", one) == (one == other and len(one) <= 32)
-    assert not may_hold(found, "log_id", "rocketmq/b")
+    for other in IDS:
+        least, greatest = min(one, other)[:32], max(one, other)
+        bounds = least, greatest if len(greatest) <= 32 else greatest[:32] + tie_breaker
+        found = {"minValues": {"log_id": bounds[0]}, "maxValues": {"log_id": bounds[1]}}
+        assert may_hold(found, "log_id", one)
+        assert may_hold(found, "log_id", other)
+        assert holds_only(found, "log_id", one) == (one == other and len(one) <= 32)
+        assert not may_hold(found, "log_id", "rocketmq/b")
 
 
 def test_without_bounds_nothing_is_known() -> None:

@@ -40,6 +40,8 @@ from tests.sinks.memory_master import (
 from tests.sinks.unheard import lose_answers, missing_files
 from tests.spans import span
 
+pytestmark = pytest.mark.job
+
 SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 and end at 500
 
 

@@ -7,7 +7,7 @@ labels and hover texts through `plain`, and never into a template.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -113,20 +113,18 @@ def rows_figure(traces: Iterable[Any], labels: Sequence[tuple[str, str]], **xaxi
     made = figure(traces, height=_ROW_PX * len(labels) + _AXIS_PX + 8, barmode="overlay", margin=margin)
     made.update_yaxes(visible=False, range=[len(labels) - 0.5, -0.75])
     made.update_xaxes(**xaxis)
-    for row, (name, words) in enumerate(labels):
-        label = plain(name, _LINE_LENGTH - len(words))
-        for text, at, anchor, ink in ((label, 0, "left", "ink"), (html.escape(words), 1, "right", "muted")):
-            made.add_annotation(
-                text=text,
-                x=at,
-                y=row - 0.2,
-                xref="paper",
-                yanchor="bottom",
-                xanchor=anchor,
-                showarrow=False,
-                font={"color": colour(ink)},
-            )
+    # Set at once: Plotly validates all that are there each time one is added
+    made.update_layout(
+        annotations=[one for row, (name, words) in enumerate(labels) for one in _above(row, name, words)]
+    )
     return made
+
+
+def _above(row: int, name: str, words: str) -> Iterator[dict[str, Any]]:
+    label = plain(name, _LINE_LENGTH - len(words))
+    for text, at, anchor, ink in ((label, 0, "left", "ink"), (html.escape(words), 1, "right", "muted")):
+        where = {"x": at, "y": row - 0.2, "xref": "paper", "yanchor": "bottom", "xanchor": anchor}
+        yield {"text": text, "showarrow": False, "font": {"color": colour(ink)}, **where}
 
 
 def bar(rows: Sequence[float], starts: Sequence[Any], lengths: Sequence[Any], name: str, **more: Any) -> go.Bar:

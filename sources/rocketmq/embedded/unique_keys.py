@@ -21,7 +21,7 @@ import secrets
 import struct
 import time
 from datetime import UTC, datetime
-from typing import Final, Self
+from typing import Final
 
 _TIME_AND_COUNT: Final = struct.Struct(
     ">"
@@ -31,16 +31,13 @@ _TIME_AND_COUNT: Final = struct.Struct(
 
 
 class UniqueKeys:
-    """An endless iterator of unique keys."""
+    """Makes unique keys: one at each `next`, without end."""
 
     def __init__(self, ip: bytes) -> None:
         """`ip` is 4 or 16 bytes."""
         self._prefix = ip + struct.pack(">H4s", os.getpid() & 0xFFFF, secrets.token_bytes(4))
         self._counter = itertools.count()
         self._month_start_ms = self._next_month_ms = 0
-
-    def __iter__(self) -> Self:
-        return self
 
     def __next__(self) -> str:
         now_ms = time.time_ns() // 1_000_000

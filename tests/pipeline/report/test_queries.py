@@ -142,7 +142,14 @@ def asked_facts(spark: SparkSession, replica: Path, tmp_path_factory: pytest.Tem
     ]
     versions = [version(ORDERS, NOON, one | {"consumer_group": "lakehouse"}) for one in partitions]
     write(lake, metadata_table(KAFKA_PARTITIONS), versions)
-    return read_facts(str(lake), [], lambda _: spark.newSession())
+    return read_facts(str(lake), [], lambda _: interpreting(spark.newSession()))
+
+
+def interpreting(session: SparkSession) -> SparkSession:
+    """It compiles no plan to Java: for plans that run once over little, that costs more than it brings in."""
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return session
 
 
 @pytest.mark.spark

@@ -152,6 +152,7 @@ def test_what_a_kill_left_undone_is_done_later(plain: SparkSession, warehouse: P
     assert retention.settle(DAY_LATER) == 0
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("after", ["the log", "the ledger"])
 @pytest.mark.parametrize("is_marked", [True, False], ids=["marked", "not yet marked"])
 def test_what_a_fill_brings_back_meanwhile_stays(

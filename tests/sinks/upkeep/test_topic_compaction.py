@@ -18,6 +18,8 @@ from tests.sinks.memory_partition import ORDERS, MemoryPartition
 from tests.sinks.plain_session import make_plain
 from tests.sinks.topic_batches import Twin
 
+pytestmark = pytest.mark.job
+
 PAYMENTS = LogId("kafka", "prod/payments")
 NUMBERS = range(12)
 STEP = 5

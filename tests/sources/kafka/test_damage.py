@@ -44,14 +44,14 @@ BATCH = bytes(Written(100, (Sent(0, b"k", b"v", (("h", b"x"),)), Sent(1, None, N
 NO_PLACE_OF_ITS_OWN = 16  # base offset, length and leader epoch are not in the CRC
 
 
-@pytest.mark.parametrize("at", range(NO_PLACE_OF_ITS_OWN, len(BATCH)))
 @pytest.mark.parametrize("change", [1, 0x80, 0xFF])
-def test_every_byte_that_the_crc_covers(at: int, change: int) -> None:
-    damaged = bytearray(BATCH)
-    damaged[at] ^= change
-    with pytest.raises(CorruptRecord, match="at offset 100") as raised:
-        decoded(bytes(damaged))
-    assert isinstance(raised.value, ChecksumMismatch) == (at > NO_PLACE_OF_ITS_OWN)
+def test_every_byte_that_the_crc_covers(change: int) -> None:
+    for at in range(NO_PLACE_OF_ITS_OWN, len(BATCH)):
+        damaged = bytearray(BATCH)
+        damaged[at] ^= change
+        with pytest.raises(CorruptRecord, match="at offset 100") as raised:
+            decoded(bytes(damaged))
+        assert isinstance(raised.value, ChecksumMismatch) == (at > NO_PLACE_OF_ITS_OWN), at
 
 
 @pytest.mark.parametrize(

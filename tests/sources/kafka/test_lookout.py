@@ -24,6 +24,7 @@ from sources.kafka.reader import RECORD_BYTES
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
 from sources.options import ReadOptions, parse_options
+from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
 from tests.spans import span
 
@@ -129,7 +130,8 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
 
 def reader(folder: Path, **more: Any) -> GroupReader:
     given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4, **more}]), "standing": str(folder / "standing")}
-    found = GroupSource.of({**given, "triggerIntervalS": "0.05"}).stream_reader()
+    times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
+    found = GroupSource.of({**given, **times}).stream_reader()
     assert isinstance(found, GroupReader)
     return found
 

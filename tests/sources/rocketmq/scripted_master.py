@@ -115,8 +115,10 @@ class SlaveConnection:
         self._sock.sendall(data)
 
     def reset(self) -> None:
-        """End the connection with a RST, as a killed master does."""
+        """End the connection with a RST, as a killed master does. It goes out once nobody waits for bytes any more."""
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with contextlib.suppress(OSError):  # the slave was quicker
+            self._sock.shutdown(socket.SHUT_RD)
         self._sock.close()
 
     def send_bytewise(self, data: bytes) -> None:

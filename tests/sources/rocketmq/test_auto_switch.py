@@ -86,9 +86,9 @@ STREAM = frame(4096, b"hello") + frame(4101) + frame(4101, b"world", epoch=4, st
 FRAMES = [Frame(Offset(4096), b"hello"), Frame(Offset(4101), b""), Frame(Offset(4101), b"world")]
 
 
-@pytest.mark.parametrize("at", range(1, len(STREAM)))
-def test_frames_split_anywhere(at: int) -> None:
-    assert parse([STREAM[:at], STREAM[at:]]) == FRAMES
+def test_frames_split_anywhere() -> None:
+    for at in range(1, len(STREAM)):
+        assert parse([STREAM[:at], STREAM[at:]]) == FRAMES, at
 
 
 def test_a_new_master_may_name_its_own_epoch_for_what_is_older() -> None:

@@ -24,12 +24,12 @@ def test_the_wire_body_of_a_batch() -> None:
     assert decode_items(b"") == []
 
 
-@pytest.mark.parametrize("size", [size for size in range(1, len(WIRE)) if size != 31])
-def test_a_batch_that_is_cut_off(size: int) -> None:
-    with pytest.raises(CorruptRecord) as caught:
-        decode_items(WIRE[:size])
-    assert caught.value.offset == (0 if size < 31 else 31)
-    assert caught.value.hint is not None
+def test_a_batch_that_is_cut_off() -> None:
+    for size in (size for size in range(1, len(WIRE)) if size != 31):
+        with pytest.raises(CorruptRecord) as caught:
+            decode_items(WIRE[:size])
+        assert caught.value.offset == (0 if size < 31 else 31), size
+        assert caught.value.hint is not None, size
 
 
 @pytest.mark.parametrize(

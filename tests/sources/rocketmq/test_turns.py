@@ -136,7 +136,8 @@ def test_a_master_that_cannot_be_connected_to_costs_nobody_a_turn() -> None:
             assert session.state.connected_since is None
 
 
-def test_after_failed_tasks_nobody_connects_until_the_master_forgot_them() -> None:
+def test_after_failed_tasks_nobody_connects_until_the_master_forgot_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sources.rocketmq.broker_words._HOUSEKEEPING_MARGIN_S", 0.0)
     words = {"inSyncReplicas": "3", "haHousekeepingInterval": "500"}
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
         reported(session, master, 100)

@@ -16,6 +16,7 @@ import pytest
 
 from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster
+from sources.rocketmq.embedded.registration import Identity, Registration
 from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import request, send_fields, split
 from tests.sources.rocketmq.embedded.embedded import settings_for
@@ -50,6 +51,14 @@ async def name_server(port: int, *, leaves_at: int | None = None) -> AsyncIterat
         for writer in connections:
             writer.transport.abort()
         await server.wait_closed()
+
+
+@scenario
+async def test_a_master_that_never_registered_has_nothing_to_take_back() -> None:
+    here = Address("127.0.0.1", 1)
+    await Registration(
+        here, Identity(broker_name="b", cluster_name="c", address=here, ha_address=here), dict, every_s=1
+    ).stop()
 
 
 @scenario
