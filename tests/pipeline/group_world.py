@@ -5,7 +5,7 @@ because it depends on what came before. What must hold is judged at the end, whe
 been done: each log is its master's, byte for byte, and every account of it agrees; or an incident says why it is not.
 
 A kill is an error thrown between two steps of a batch, a repair or a backfill; nothing of that run is used again. Real
-``kill -9``: `test_killed.py`, `test_repair_killed.py`.
+``kill -9``: `test_killed.py`.
 """
 
 from __future__ import annotations

@@ -18,13 +18,14 @@ from sinks.healing.repair import Repair, Repaired
 from sinks.healing.repair_steps import RepairStep
 from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
-from sinks.values.incident import Action, Incident
+from sinks.values.incident import Action
 from sources.loss import Condition
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
 from sources.registry import open_log
 from tests.pipeline import group_in_process
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.running import assert_covered, job_config, replicate_now
+from tests.sinks.accounts import incident
 
 TEST, OTHER = LogId.parse("rocketmq/test"), LogId.parse("rocketmq/other")
 BATCH_BYTES = 30_000
@@ -35,18 +36,6 @@ def replicate_in_process(spark: SparkSession, config: Config) -> None:
     with pytest.MonkeyPatch.context() as here:
         group_in_process.use(here)
         replicate_now(spark, config)
-
-
-class Killed(BaseException):
-    """The end of the process, as far as the code under test can tell."""
-
-
-def dying_after(step: RepairStep) -> Callable[[RepairStep], None]:
-    def die(done: RepairStep) -> None:
-        if done is step:
-            raise Killed
-
-    return die
 
 
 @dataclass(frozen=True)
@@ -96,15 +85,7 @@ class Bench:
 
     def found(self, condition: Condition, start: int, end: int) -> None:
         """An incident as verify puts it on record."""
-        incident = Incident(
-            condition=condition,
-            start=Offset(start),
-            end=Offset(end),
-            cause="other bytes",
-            action=Action.REPORTED,
-            detected_at=1,
-        )
-        self.incidents().record(0, [incident])
+        self.incidents().record(0, [incident(start, end, condition, action=Action.REPORTED)])
 
     def rows(self, table: str, log_id: LogId | None = None) -> list[dict[str, Any]]:
         """A table's rows of one log, by offset or start. Read by delta-rs."""

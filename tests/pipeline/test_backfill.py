@@ -32,7 +32,7 @@ from tests.pipeline.read_back import assert_whole, rebuilt, table_of
 from tests.pipeline.running import job_config
 from tests.sinks.accounts import incident
 from tests.sinks.batches import Solo, opened, ranges
-from tests.sinks.killed import Killed
+from tests.sinks.killed import Killed, dying_after
 from tests.spans import span
 from tests.truth import Fixture
 
@@ -190,12 +190,7 @@ def test_two_at_once(session: SparkSession, replicated: Replicated, lake: Path, 
 def test_killed_after_each_step_and_run_again(
     session: SparkSession, replicated: Replicated, lake: Path, step: FillStep
 ) -> None:
-    config = config_of(lake, replicated.fixture)
-
-    def kill(done: FillStep) -> None:
-        if done is step:
-            raise Killed
-
+    config, kill = config_of(lake, replicated.fixture), dying_after(step)
     with pytest.raises(Killed):
         backfill(session, config, on_step=kill)
     left = replicated.holes if step is FillStep.FILES else replicated.holes[1:]

@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.cli.app import _place
 from pipeline.monitoring.progress import PartitionProgress, Phase
-from pipeline.monitoring.run_state import RunFile, RunState
-from sinks.state.fence import this_writer
+from pipeline.monitoring.run_state import RunFile
 from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
@@ -29,6 +28,7 @@ from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_fixture_logs import assert_truth
+from tests.pipeline.test_run_state import state
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
@@ -121,10 +121,7 @@ def test_a_log_of_another_job_has_to_be_taken_over(
     session: SparkSession, operator: Operator, fixture_550: Fixture
 ) -> None:
     operator.configure(path=fixture_550.commitlog_path)
-    another = RunState(
-        writer=replace(this_writer(), host="host-1"), process_space="elsewhere", updated_at=datetime.now(UTC),
-        phase=Phase.WAITING, facts={"position": 100},
-    )  # fmt: skip
+    another = state(phase=Phase.WAITING, space="elsewhere", now=datetime.now(UTC))
     RunFile(str(operator.lake), "rocketmq/test").write(another)
     said = operator.fails(5, "AlreadyRunning")
     assert "on host-1" in said.err

@@ -63,14 +63,6 @@ def test_statements_from_standard_input(said: Callable[..., Said], job: Path, mo
     assert said("sql", "--config", job, "--format", "json")[:2] == (0, f'{{"n":{len(TEXTS)}}}\n')
 
 
-@pytest.mark.usefixtures("opened")
-def test_wrong_sql_is_one_line_on_standard_error(said: Callable[..., Said], job: Path) -> None:
-    code, out, err = said("sql", "--config", job, "-e", "SELECT * FROM mesages")
-    assert (code, out) == (2, "")
-    assert err.startswith("error QueryError: line 1: there is no table or view mesages")
-    assert len(err.splitlines()) == 1
-
-
 def test_where_there_is_no_replica_it_says_so(said: Callable[..., Said], tmp_path: Path) -> None:
     code, _, err = said("sql", "--config", config_file(tmp_path, tmp_path / "empty"), "-e", "SELECT 1")
     assert code == 5

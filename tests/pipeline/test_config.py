@@ -202,6 +202,11 @@ def test_mistakes_about_a_store_are_named_and_no_secret_is_repeated(text: str, w
     assert "SECRET" not in str(caught.value)
 
 
+def test_a_warehouse_that_nobody_can_open_is_said_at_the_start() -> None:
+    with pytest.raises(ConfigurationError, match=r"^job\.toml: warehouse is not a place.*found s3n://lake/twin"):
+        parse({"warehouse": "s3n://lake/twin"}, where="job.toml")
+
+
 def test_a_job_without_logs_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="nothing to replicate"):
         parse({}, where="x").with_logs("x")

@@ -127,14 +127,7 @@ HOLES = (span(100, 500), span(900, 1300))
     [
         (listed("0a"), HOLES, "logtwin backfill --config job.toml --log rocketmq/broker-a --from 100 --to 1300 --path"),
         (listed("0a"), (), "incidents close 0a"),
-        (listed("0a", Condition.REWRITTEN), (), "logtwin repair --config job.toml --log rocketmq/broker-a"),
-        (listed("0a", Condition.RECREATED), (), "--accept-master"),
         (listed("0a", state=State.HEALED), (), "nothing: it is healed"),
-        (
-            replace(listed("0a", Condition.RECREATED), log_id=PARTITION),
-            (),
-            "logtwin repair --config job.toml --log kafka/east/orders --accept-master",
-        ),
         (
             replace(listed("0a"), log_id=PARTITION),
             (span(100, 1300),),
@@ -142,7 +135,7 @@ HOLES = (span(100, 500), span(900, 1300))
             "loss: logtwin incidents close 0a --config job.toml --log kafka/east/orders/3 --note …",
         ),
     ],
-    ids=["missing", "filled", "rewritten", "recreated", "healed", "a topic recreated", "of a partition"],
+    ids=["missing", "filled", "healed", "of a partition"],
 )
 def test_the_way_out_is_a_command(incident: Listed, missing: tuple[OffsetRange, ...], expected: str) -> None:
     assert expected in way_out(Explanation(incident, missing, ()), "job.toml")

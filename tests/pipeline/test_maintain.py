@@ -4,48 +4,25 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
-from pipeline.config.configuration import Config, MaintainConfig
+from pipeline.config.configuration import MaintainConfig
 from pipeline.operate import maintain as verb
-from pipeline.operate.maintain import Maintenance, check_horizon, step_table
-from sinks.batch.result import BatchStep
+from pipeline.operate.maintain import check_horizon, step_table
 from sinks.delta.kernel import KernelTable
-from sinks.tables import LOG
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
-from tests.patience import wait_until
 from tests.pipeline.repair_bench import Bench
-from tests.pipeline.running import assert_complete, bytes_of, job_config, replicate_now
-from tests.truth import Fixture
+from tests.pipeline.running import bytes_of
 
 LOG_ID = LogId("rocketmq", "test")
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
-
-
-def with_settings(config: Config, **settings: object) -> Config:
-    return config.maintained_with(settings, "test")
-
-
-def maintain(
-    spark: SparkSession, config: Config, *, dry_run: bool = False
-) -> dict[tuple[str, str], verb.MaintenanceStep]:
-    """The steps, by table and what they do; of one log."""
-    return {(one.table, one.step): one for one in Maintenance(spark, config, dry_run=dry_run).run()}
-
-
-def changes(steps: dict[tuple[str, str], verb.MaintenanceStep]) -> list[verb.MaintenanceStep]:
-    return [one for one in steps.values() if one.files_before != one.files_after or one.records]
 
 
 def test_a_horizon_that_a_batch_may_outlast_is_refused() -> None:
@@ -83,42 +60,6 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         "2.0 kB of 5.0 kB, 7 records deleted",
         "all of 5.0 kB stays",
     ]
-
-
-@pytest.mark.nightly  # a merge beside a commit: `sinks/upkeep/test_compaction`
-@pytest.mark.spark
-def test_beside_a_job_that_commits_all_the_time(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
-    """Both on a local disk: nothing is lost or doubled, the job sees nothing of it, and it ends in few files."""
-    log = fixture_550.log
-    config = job_config(tmp_path, path=str(fixture_550.commitlog_path), max_bytes_per_trigger=len(log) // 8)
-    config = with_settings(config, min_files=3)
-    failures: list[BaseException] = []
-    commits: list[BatchStep] = []
-
-    def count(step: BatchStep) -> None:
-        if step is BatchStep.COMMIT:
-            commits.append(step)
-
-    def job() -> None:
-        try:
-            replicate_now(spark, config, on_step=count)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the test tells
-            failures.append(error)
-
-    thread = threading.Thread(target=job)
-    thread.start()
-    wait_until(lambda: len(commits) > 3 or bool(failures), "four commits")
-    merged = 0
-    while thread.is_alive():
-        merged += sum(one.files_before for one in maintain(spark, config).values() if one.step == "merge")
-    thread.join()
-    assert failures == []
-    assert merged > 0
-    assert_complete(spark, tmp_path, log)
-    maintain(spark, config)
-    assert changes(maintain(spark, config)) == []
-    assert_complete(spark, tmp_path, log)
-    assert DeltaTable(LOG.path(str(tmp_path))).to_pyarrow_table().num_rows == len(fixture_550.rows)
 
 
 @pytest.mark.spark

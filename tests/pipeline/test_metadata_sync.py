@@ -48,11 +48,7 @@ from tests.pipeline.waiting_clock import WaitingClock, WaitingEvent
 LOG = LogId("rocketmq", "broker-a")
 NOTHING = pa.table({})
 RUNNING = replace(
-    PROGRESS,
-    received=Offset(700),
-    position=Offset(700),
-    acknowledged=Offset(600),
-    master_maximum=Offset(1000),
+    PROGRESS, received=Offset(700), position=Offset(700), acknowledged=Offset(600), master_maximum=Offset(1000)
 )
 
 

@@ -9,7 +9,7 @@ import pytest
 from pipeline.monitoring.progress import PartitionProgress, of_job
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.master import SessionState
-from sources.offsets import UNITS, Offset, Unit
+from sources.offsets import Offset
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 
 
@@ -29,14 +29,6 @@ def test_the_lag_is_what_the_master_has_and_the_replica_has_not(
     offsets = [None if one is None else Offset(one) for one in (position, minimum, maximum)]
     now = replace(PROGRESS, position=offsets[0], master_minimum=offsets[1], master_maximum=offsets[2])
     assert now.lag == lag_bytes
-
-
-@pytest.mark.parametrize(
-    ("log_id", "unit"), [("rocketmq/a", "bytes"), ("dister/a", "ids"), ("kafka/east/orders", "offsets")]
-)
-def test_a_lag_is_in_what_offsets_count(log_id: str, unit: Unit) -> None:
-    said = replace(PROGRESS, log_id=log_id).as_json()
-    assert {one: said[f"lag_{one}"] for one in UNITS} == dict.fromkeys(UNITS) | {unit: 400}
 
 
 def test_a_topic_lags_by_the_sum_of_its_partitions() -> None:

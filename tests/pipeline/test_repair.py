@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_state import RunFile, RunState, process_space
+from pipeline.monitoring.run_state import RunFile
 from pipeline.operate import repair as repairing
-from sinks.state.fence import this_writer
 from sinks.values.incident import State
 from sources.errors import AlreadyRunning, ConfigurationError, Recreated
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
 from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
+from tests.pipeline.test_run_state import state
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -89,14 +88,7 @@ def test_nothing_below_the_minimum_of_an_accepted_master_is_kept(bench: Bench) -
 
 def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:
     bench.log.rewrite_from_the_middle()
-    live = RunState(
-        writer=this_writer(),
-        process_space=process_space(),
-        updated_at=datetime.now(UTC),
-        phase=Phase.RUNNING,
-        facts={"position": 1},
-    )
-    RunFile(str(bench.lake), str(TEST)).write(live)
+    RunFile(str(bench.lake), str(TEST)).write(state(now=datetime.now(UTC)))
     with pytest.raises(AlreadyRunning, match="logtwin repair --take-over"):
         said(bench)
     assert bench.state().epoch == 0

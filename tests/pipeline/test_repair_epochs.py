@@ -22,8 +22,9 @@ from sources.loss import Condition
 from sources.offsets import Offset
 from sources.registry import open_log
 from sources.rocketmq.log import RocketMQLog
-from tests.pipeline.repair_bench import Bench, Killed, dying_after
+from tests.pipeline.repair_bench import Bench
 from tests.pipeline.running import assert_complete
+from tests.sinks.killed import Killed, dying_after
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

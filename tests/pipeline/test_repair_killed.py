@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,12 +11,10 @@ from sinks.healing.repair_steps import RepairStep
 from sinks.values.incident import State
 from sources.errors import RepairPending
 from sources.loss import Condition
-from tests.pipeline.repair_bench import Bench, Killed, dying_after, outcome
-from tests.pipeline.running import assert_complete
+from tests.pipeline.repair_bench import Bench, outcome
+from tests.sinks.killed import Killed, dying_after
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-
-PROJECT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -47,23 +40,3 @@ def test_killed_after_any_step_it_ends_the_same(
         assert killed.repair().resumed is not None
     assert killed.repair().back is None
     assert outcome(killed) == expected
-
-
-@pytest.mark.nightly  # a process with a JVM of its own
-def test_a_real_kill_between_cut_and_ledger(bench: Bench) -> None:
-    common = bench.log.rewrite_from_the_middle()
-    command = [sys.executable, "-m", "tests.pipeline.killed_repair", str(bench.lake), str(bench.log.path), "cut"]
-    process = subprocess.Popen(command, cwd=PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True)
-    try:
-        _, said = process.communicate(timeout=240)
-        assert process.returncode == -signal.SIGKILL, said[-3000:]
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the JVM, should it not have noticed yet
-    assert max(row["end"] for row in bench.rows("ledger")) > common
-    with pytest.raises(RepairPending):
-        bench.replicate()
-    bench.repair()
-    bench.replicate()
-    assert_complete(bench.spark, bench.lake, bench.log.data())
-    assert len(bench.offsets("removed")) == len(set(bench.offsets("removed")))

@@ -17,8 +17,9 @@ from sinks.values.incident import Action
 from sources.errors import RepairPending, ReplicaError
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
-from tests.pipeline.repair_bench import Killed, dying_after, outcome, spoil
+from tests.pipeline.repair_bench import outcome, spoil
 from tests.pipeline.shared_bench import NAMES, Member, Shared, made
+from tests.sinks.killed import Killed, dying_after
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

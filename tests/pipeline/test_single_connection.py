@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -23,7 +24,7 @@ from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
-from tests.pipeline.test_run_state import GONE_PID, Run
+from tests.pipeline.test_run_state import GONE_PID, Run, state
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId("rocketmq", "broker-a")
@@ -39,18 +40,9 @@ class Counting(MemoryMaster):
 MASTER = Counting((100,), log_id=LOG)
 
 
-def word(
-    *, phase: Phase = Phase.RUNNING, age_s: float = 0.0, pid: int | None = None, space: str | None = None, **facts: str
-) -> RunState:
+def word(**said: Any) -> RunState:
     """Of somebody on another host, unless `space` says otherwise."""
-    writer = replace(this_writer(), run="another", host="host-1")
-    return RunState(
-        writer=writer if pid is None else replace(writer, pid=pid),
-        process_space="elsewhere" if space is None else space,
-        updated_at=datetime.now(UTC) - timedelta(seconds=age_s),
-        phase=phase,
-        facts=facts,
-    )
+    return state(now=datetime.now(UTC), **{"age_s": 0.0, "space": "elsewhere", **said})
 
 
 def job_file(lake: Path) -> RunFile:
@@ -247,7 +239,7 @@ def test_a_run_knows_the_word_of_the_one_before_it(tmp_path: Path) -> None:
     mine, other = Run(tmp_path), Run(tmp_path)
     mine.enter()
     assert mine.publisher.before is not None
-    assert mine.publisher.before.writer.run == "another"
+    assert mine.publisher.before.writer.run == "the-other-run"
     mine.end()
     job_file(tmp_path).write(word())
     other.enter(take_over=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -23,10 +23,9 @@ from pipeline.inspect.status import status_of, statuses, troubles
 from pipeline.inspect.status_text import status_blocks
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.monitoring.run_state import RunState, process_space
+from pipeline.monitoring.run_state import RunState
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
-from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.kafka.options import ReplicatedTopicOptions
@@ -35,7 +34,8 @@ from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
 from tests.patience import PATIENCE_S
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
-from tests.pipeline.test_run_state import GONE_PID
+from tests.pipeline.test_run_state import GONE_PID, state
+from tests.sinks.accounts import ledger_row
 from tests.sinks.memory_master import MemoryMaster
 from tests.sources.kafka.group_answers import committed, coordinator
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, offsets, topic
@@ -54,27 +54,13 @@ REPLICATED = replace(PROGRESS, position=Offset(4000), received=Offset(4500))
 def run(
     *, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int = RUNNER.pid, progress: Progress = REPLICATED
 ) -> RunState:
-    return RunState(
-        writer=replace(RUNNER, pid=pid),
-        process_space=process_space(),
-        updated_at=NOW - timedelta(seconds=age_s),
-        phase=phase,
-        facts=progress.as_json(Readers.RUN_FILE),
-    )
+    said = state(phase=phase, age_s=age_s, now=NOW)
+    return replace(said, writer=replace(RUNNER, pid=pid), facts=progress.as_json(Readers.RUN_FILE))
 
 
 def table(position: int, *, stored_ago_s: float = 600) -> LogState:
     stored_us = int((time.time() - stored_ago_s) * 1e6)
-    row = LedgerRow(
-        start=Offset(0),
-        end=Offset(position),
-        records=1,
-        bytes=position,
-        checksum="sha256:00",
-        first_store_timestamp=stored_us,
-        last_store_timestamp=stored_us,
-        committed_at=stored_us,
-    )
+    row = ledger_row(0, position, first_store_timestamp=stored_us, last_store_timestamp=stored_us)
     return LogState(writer=RUNNER, commit="c", offset=Offset(position), first=Offset(0), ledger=(row,))
 
 

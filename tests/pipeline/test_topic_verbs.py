@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,38 +20,25 @@ from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
-from sinks.values.incident import Action, Incident
+from sinks.values.incident import Incident
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import ensure_tables
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
 from tests.pipeline.operator_at_work import Operator
+from tests.sinks.accounts import incident, ledger_row
 
 pytestmark = pytest.mark.spark
 
 ORDERS = LogId.parse("kafka/east/orders")
-LOST = Incident(
-    condition=Condition.BELOW_MINIMUM,
-    start=Offset(60),
-    end=Offset(90),
-    cause="retention was faster",
-    action=Action.SKIPPED,
-    detected_at=1,
-)
+LOST = incident(60, 90, Condition.BELOW_MINIMUM)
+STORED_US = 1_709_208_000_000_000
 PATTERN = 'cluster = "east"\npattern = "ord.*"'
 
 
 def row(start: int, end: int, records: int) -> LedgerRow:
-    return LedgerRow(
-        start=Offset(start),
-        end=Offset(end),
-        records=records,
-        bytes=100 * records,
-        checksum="sha256:00",
-        first_store_timestamp=1_709_208_000_000_000,
-        last_store_timestamp=1_709_208_001_000_000,
-        committed_at=1_709_208_002_000_000,
-    )
+    times: dict[str, Any] = {"first_store_timestamp": STORED_US, "last_store_timestamp": STORED_US + 1_000_000}
+    return ledger_row(start, end, records=records, bytes=100 * records, committed_at=STORED_US + 2_000_000, **times)
 
 
 class Topic:

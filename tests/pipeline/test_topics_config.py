@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from pipeline.config.topics import Topics, parsed_topics
-from sources.discovery import chosen, matched, rostered
+from sources.discovery import rostered
 from sources.errors import ConfigurationError
 from sources.kafka import discovery
-from sources.offsets import LogId
 from tests.log_lines import said_by
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
 
@@ -42,23 +41,6 @@ def test_brokers_are_asked_which_topics_match(
     assert said_by(discovery.__name__, caplog) == []
     assert table(MATCHING | {"pattern": "order"}).find() == {}
     assert said_by(discovery.__name__, caplog) == ["cluster east has no topic that matches 'order'"]
-
-
-@pytest.mark.parametrize(
-    ("given", "text"), [(ONE, "kafka/east/orders"), (TWO, "kafka/east/payments"), (MATCHING, "kafka/east/orders-eu")]
-)
-def test_one_topic_of_a_table_can_be_chosen(given: dict[str, Any], text: str) -> None:
-    log_id = LogId.parse(text)
-    (only,) = chosen([table({**given, "group": "lake"})], log_id)
-    assert not only.is_pattern
-    assert [(one.id, one.group) for one in only.find().values()] == [(text, "lake")]
-
-
-@pytest.mark.parametrize("other", ["kafka/west/orders-eu", "kafka/east/payment", "rocketmq/orders-eu"])
-def test_no_other_topic_can_be_chosen(other: str) -> None:
-    entries = [table(given) for given in (ONE, TWO, MATCHING)]
-    assert chosen(entries, LogId.parse(other)) == ()
-    assert LogId.parse(other) not in matched(entries, [LogId.parse(other)])
 
 
 @pytest.mark.parametrize(

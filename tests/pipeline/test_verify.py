@@ -28,8 +28,9 @@ from sources.offsets import LogId
 from tests.pipeline.edited_rows import Row, edit_rows
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import run
-from tests.pipeline.repair_bench import Killed, replicate_in_process
+from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import job_config
+from tests.sinks.killed import Killed
 from tests.sources.rocketmq.synthetic_log import filled
 from tests.truth import Fixture
 
@@ -256,19 +257,6 @@ def killed_in_the_second_job(spark: SparkSession, lake: Path, path: dict[str, st
     with pytest.raises(Killed):
         verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(), die)
     return parts
-
-
-@pytest.mark.nightly
-@pytest.mark.usefixtures("small_jobs")
-def test_what_changed_since_a_killed_run_is_compared_again(
-    spark: SparkSession, fixture_497: Fixture, lake: Path
-) -> None:
-    path = {"path": str(fixture_497.commitlog_path)}
-    parts, first = killed_in_the_second_job(spark, lake, path), ranges_of(lake)[0]
-    edit_rows(lake / "ledger", {0: lambda row: [{**row, "checksum": "sha256:00"}]}, key="start")
-    summary = verified(spark, lake, path)
-    assert summary.earlier_bytes == parts[1] - first[1]
-    assert found(summary) == [(Verdict.LEDGER_WRONG, first, [])]
 
 
 @pytest.mark.usefixtures("small_jobs")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from sinks.batch.result import BatchStep
-
 
 class Killed(BaseException):
     """Nothing of ours handles it."""
@@ -16,10 +14,10 @@ def killed(*_: object, **__: object) -> None:
     raise Killed
 
 
-def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
+def dying_after(step: object) -> Callable[[object], None]:
     """For `on_step`."""
 
-    def die(reached: BatchStep) -> None:
+    def die(reached: object) -> None:
         if reached is step:
             raise Killed
 

@@ -36,6 +36,9 @@ REFUSED = (
     "SET spark.sql.catalog.other = org.apache.spark.sql.execution.datasources.v2.jdbc.JDBCTableCatalog",
     "SET fs.file.impl = x.Y",
     "SET x = 1",
+    "SET spark.sql.variable.substitute = true",
+    "CREATE OR REPLACE TEMPORARY VIEW hidden AS SELECT JAVA() AS n; SELECT n FROM hidden",
+    "CREATE OR REPLACE TEMPORARY FUNCTION hidden(n INT) RETURNS STRING RETURN JAVA(); SELECT hidden(1)",
 )
 READ = (
     "SELECT offset, text FROM messages WHERE topic = 'orders' ORDER BY offset",
@@ -94,17 +97,6 @@ def test_what_runs_a_program_is_refused(reader: Reader, text: str) -> None:
 def test_what_reads_is_let_through(reader: Reader, text: str) -> None:
     """A plan of it is made, by which it is judged. What comes of a plan is Spark's."""
     answers(reader, text)
-
-
-def test_a_view_does_not_hide_a_program(reader: Reader) -> None:
-    with pytest.raises(QueryError, match="only reads"):
-        answers(reader, "CREATE OR REPLACE TEMPORARY VIEW hidden AS SELECT JAVA() AS n; SELECT n FROM hidden")
-
-
-def test_a_function_does_not_hide_a_program(reader: Reader) -> None:
-    named = "CREATE OR REPLACE TEMPORARY FUNCTION hidden(n INT) RETURNS STRING RETURN JAVA()"
-    with pytest.raises(QueryError, match="only reads"):
-        answers(reader, f"{named}; SELECT hidden(1)")
 
 
 def test_whatever_of_spark_calls_users_code_is_listed(spark: SparkSession) -> None:

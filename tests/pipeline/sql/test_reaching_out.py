@@ -57,12 +57,6 @@ def test_a_variable_is_no_more_than_its_name(reader: Reader, variable: str, befo
     assert rows(reader, f"{before}SELECT '{variable}' AS said") == [(variable,)]
 
 
-def test_substitution_of_variables_cannot_be_turned_on(reader: Reader) -> None:
-    with pytest.raises(QueryError, match="only reads"):
-        rows(reader, "SET spark.sql.variable.substitute = true; SELECT '${env:PATH}'")
-    assert rows(reader, "SELECT '${env:PATH}'") == [("${env:PATH}",)]
-
-
 @pytest.mark.parametrize(
     "text",
     [

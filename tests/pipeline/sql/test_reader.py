@@ -50,12 +50,7 @@ def test_control_c_stops_what_runs(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT count(*) AS n FROM LOG",
-        "SELECT count(*) AS n FROM IDENTIFIER('ledger')",
-        "SELECT * FROM mesages",
-    ],
+    "text", ["SELECT count(*) AS n FROM LOG", "SELECT count(*) AS n FROM IDENTIFIER('ledger')", "SELECT * FROM mesages"]
 )
 def test_a_reader_of_what_is_named_answers_as_one_of_all(reader: Reader, job: Path, text: str) -> None:
     """Both are of the same small replica."""

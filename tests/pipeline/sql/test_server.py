@@ -125,13 +125,7 @@ def test_a_note_comes_apart_from_the_answer(served: Client) -> None:
     assert err == "the first 1,000 rows of more: --format csv, json and parquet write all\n"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT 1;\nDROP TABLE log",
-        "SELECT 1 / (offset - offset) FROM log",
-    ],
-)
+@pytest.mark.parametrize("text", ["SELECT 1;\nDROP TABLE log", "SELECT 1 / (offset - offset) FROM log"])
 def test_the_same_error_as_without_a_server(served: Client, tmp_path: Path, text: str) -> None:
     with pytest.raises(LogtwinError) as expected:
         alone(served, text, "csv")
@@ -172,28 +166,22 @@ def test_a_table_that_was_made_anew_is_read_anew(served: Client, spark: SparkSes
         assert served(*query)[1] == f"log_id\n{name}\n".encode()
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGKILL])
-def test_a_client_that_goes_away_ends_what_ran_for_it(served: Client, spark: SparkSession, number: int) -> None:
-    jobs, pause = spark.sparkContext.statusTracker(), threading.Event()
-    with served.start("-e", ENDLESS) as process:
-        while not jobs.getActiveJobsIds():
-            assert process.poll() is None
-            pause.wait(0.05)
-        process.send_signal(number)
-        process.wait(10)
-    while jobs.getActiveJobsIds():
-        pause.wait(0.05)
-    assert served("-e", "SELECT 1 AS n", "--format", "csv")[:2] == (0, b"n\n1\n")
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_one_that_goes_away_ends_its_report(
-    served: Client, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+@pytest.mark.parametrize(
+    ("verb", "number"),
+    [
+        ("sql", signal.SIGKILL),
+        pytest.param("sql", signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param("report", signal.SIGINT, marks=pytest.mark.nightly),
+        pytest.param("report", signal.SIGKILL, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_client_that_goes_away_ends_what_ran_for_it(
+    served: Client, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, number: int
 ) -> None:
     monkeypatch.setattr(statements, "TOPICS", ENDLESS)
     jobs, pause, file = spark.sparkContext.statusTracker(), threading.Event(), tmp_path / "report.html"
-    with reporter(served, tmp_path).start("--output", file) as process:
+    client = served if verb == "sql" else reporter(served, tmp_path)
+    with client.start(*(("-e", ENDLESS) if verb == "sql" else ("--output", file))) as process:
         while not jobs.getActiveJobsIds():
             assert process.poll() is None
             pause.wait(0.05)

@@ -21,15 +21,13 @@ from pipeline.job.replicate import Job
 from pipeline.operate.maintain import Maintenance
 from pipeline.operate.typed_tables import checked
 from sinks.delta.data_file import DataFile
-from sinks.tables import SCHEMA_CHANGES, UNFIT
 from sinks.typed.table import TypedTable, typed_specs
 from sinks.views.registration import register as register_tables
-from sinks.warehouse import ensure_tables
 from sources.errors import LogtwinError
 from tests.patience import wait_until
 from tests.pipeline.group_in_process import give_to_verbs
 from tests.pipeline.running import job_config, replicate_now
-from tests.pipeline.typed.world import InFiles, Served, World, bring, fields
+from tests.pipeline.typed.world import InFiles, Served, World, fields
 
 TABLES = """
 [[tables]]
@@ -123,51 +121,6 @@ def add_a_copy_of_its_file(table: TypedTable) -> None:
     records = file.statistics()["numRecords"]
     copy = DataFile("copy.parquet", file.size_bytes, file.modified_ms, records, file.action["stats"])
     table.kernel.commit(view.snapshot, [copy])
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_in_the_catalog_by_their_names(
-    served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The session's own catalog is in memory here; with a metastore of Hive `make soak` does the same."""
-    give_to_verbs(spark, monkeypatch)
-    file = written(served, tmp_path, TABLES + '\n[catalog]\nschema = "typed_lake"\n')
-    served.send({"id": "a"})
-    served.replicate()
-    catalogued = Catalogued(spark, load(file))
-    strict = {"name": "strict", "stops_at_unfit": True}
-    try:
-        ensure_tables(spark, served.lake, UNFIT, SCHEMA_CHANGES)
-        TypedTable(spark, served.lake, "strict").make(())  # as its first step does, long before it has a row
-        assert catalogued.bring() is None
-        assert not spark.catalog.tableExists("typed_lake.strict")
-        bring(served.follower(**strict))
-        assert catalogued.bring() is None
-        assert spark.catalog.tableExists("typed_lake.strict")
-
-        job = Job(spark, load(file), available_now=False)
-        job.start()
-        try:
-            wait_until(lambda: spark.catalog.tableExists("typed_lake.orders"), "the other table")
-            wait_until(lambda: spark.table("typed_lake.orders").count() == 1, "the row")
-        finally:
-            job.close()
-        assert fields([row.asDict() for row in spark.table("typed_lake.orders").collect()]) == [{"id": "a"}]
-        assert spark.table("typed_lake.log").count() == spark.table("typed_lake.records").count() > 0
-
-        assert Verbs(file)("drop", "strict", "--yes") == (0, "strict: deleted\n")
-        assert not spark.catalog.tableExists("typed_lake.strict")
-        spark.sql("CREATE TABLE typed_lake.strict (mine INT) USING delta")
-        served.send({"id": "b"})
-        with pytest.raises(LogtwinError, match=r"name typed_lake\.strict is taken"):
-            replicate_now(spark, load(file))
-        assert [row["id"] for row in served.rows("strict")] == ["a", "b"]
-        assert spark.table("typed_lake.orders").count() == 2
-        assert Verbs(file)("drop", "strict", "--yes") == (0, "strict: deleted\n")
-        assert spark.table("typed_lake.strict").columns == ["mine"]
-    finally:
-        spark.sql("DROP SCHEMA IF EXISTS typed_lake CASCADE")
 
 
 @pytest.mark.spark

@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipeline.verify.queues import Jump, Why
-from pipeline.verify.summary import (
-    DIFFERENCES_LISTED,
-    Tally,
-    VerifySummary,
-    describe,
-    incident_of,
-    lines,
-)
+from pipeline.verify.summary import DIFFERENCES_LISTED, Tally, VerifySummary, describe, incident_of, lines
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.errors import Divergent
 from sources.loss import Condition

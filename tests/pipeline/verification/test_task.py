@@ -105,22 +105,24 @@ def test_a_storage_that_is_away_is_no_verdict(
     assert isinstance(find_error(str(caught.value)), StorageUnreachable)
 
 
-def test_a_file_of_the_master_that_is_missing_concerns_its_own_claims(tmp_path: Path, parts: tuple[Part, ...]) -> None:
-    found = compared(tmp_path, parts, Lacking(SIZES, error=MissingSegment("gone", offset=1000)))
-    assert [one.verdict for one in found] == [Verdict.EQUAL, Verdict.MASTER_UNREADABLE, Verdict.EQUAL]
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (MissingSegment("gone", offset=1000), Verdict.MASTER_UNREADABLE),
+        (BelowMinimum("gone"), Verdict.EQUAL),  # held against the ledger
+        (AboveMaximum("gone"), Verdict.MASTER_LACKS),
+    ],
+)
+def test_what_the_master_lacks_concerns_its_own_claims(
+    tmp_path: Path, parts: tuple[Part, ...], error: LogtwinError, verdict: Verdict
+) -> None:
+    found = compared(tmp_path, parts, Lacking(SIZES, error=error))
+    assert [one.verdict for one in found] == [Verdict.EQUAL, verdict, Verdict.EQUAL]
     assert [one.with_master for one in found] == [True, False, True]
-    assert "gone" in str(found[1].error)
-
-
-def test_what_retention_takes_meanwhile_is_held_against_the_ledger(tmp_path: Path, parts: tuple[Part, ...]) -> None:
-    found = compared(tmp_path, parts, Lacking(SIZES, error=BelowMinimum("deleted")))
-    assert {one.verdict for one in found} == {Verdict.EQUAL}
-    assert [one.with_master for one in found] == [True, False, True]
+    assert ("gone" in str(found[1].error)) == (verdict is not Verdict.EQUAL)
 
 
 def test_a_master_that_ends_before(tmp_path: Path, parts: tuple[Part, ...]) -> None:
-    found = compared(tmp_path, parts, Lacking(SIZES, error=AboveMaximum("cut")))
-    assert [one.verdict for one in found] == [Verdict.EQUAL, Verdict.MASTER_LACKS, Verdict.EQUAL]
     planned = compared(tmp_path, parts, at=At.BEYOND)
     assert {one.verdict for one in planned} == {Verdict.MASTER_LACKS}
 
