@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -19,10 +15,7 @@ from pyspark.sql import SparkSession
 from pipeline.cli.app import _place
 from pipeline.monitoring.progress import PartitionProgress, Phase
 from pipeline.monitoring.run_state import RunFile
-from sources.access.address import Address
 from sources.offsets import Offset
-from sources.rocketmq.wire.client import RemotingClient
-from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.read_back import assert_whole
@@ -137,30 +130,6 @@ def status(operator: Operator) -> dict[str, object]:
     assert log["id"] == "rocketmq/test"
     found: dict[str, object] = log
     return found
-
-
-def test_a_master_takes_messages_from_send_and_stops_cleanly(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = [sys.executable, "-m", "pipeline", "master", "--store", str(tmp_path), "--port", "0", "--ha-port", "0"]
-    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    try:
-        found = re.search(r"remoting (\S+), HA", process.stdout.readline())
-        assert found
-        code, out, _ = run(capsys, "send", "--to", found[1], "--count", "200", "--rate-per-s", "0")
-        assert code == 0
-        assert out.startswith("200 messages")
-        with RemotingClient(Address.parse(found[1])) as client:
-            end = client.commit_log_bounds().end
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-    assert end > 100_000
-    assert any((tmp_path / "commitlog").iterdir())
 
 
 @pytest.mark.parametrize(

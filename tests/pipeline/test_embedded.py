@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli.app import main
 from pipeline.demo.embedded_master import READY
 from sources.access.address import Address
 from sources.rocketmq.wire.client import RemotingClient
+from tests.pipeline.operator_at_work import run
 from tests.sources.rocketmq.embedded.conversation import conversation, send_fields
 
 SETTINGS = """
@@ -44,12 +44,18 @@ def master(folder: Path, *options: str) -> Iterator[Address]:
         finally:
             process.terminate()
             process.communicate(timeout=60)
+    assert process.returncode == 0
 
 
-def test_the_configuration_reaches_the_master_and_the_command_line_goes_over_it(tmp_path: Path) -> None:
+def test_the_configuration_reaches_the_master_and_the_command_line_goes_over_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes messages from ``logtwin send``, and stops cleanly."""
     with master(tmp_path, "--role", "ASYNC_MASTER", "--in-sync-replicas", "2") as address:
+        said = run(capsys, "send", "--to", address, "--count", "200", "--rate-per-s", "0")
+        assert (said.code, said.out.startswith("200 messages")) == (0, True)
         with RemotingClient(address) as client:
-            told = client.broker_config()
+            told, end = client.broker_config(), client.commit_log_bounds().end
         with conversation(address) as talk:
             assert talk.ask(310, send_fields("T1", 0), b"x")[0]["code"] == 0  # without waiting for a slave
     expected = {
@@ -57,6 +63,8 @@ def test_the_configuration_reaches_the_master_and_the_command_line_goes_over_it(
         "haTransferBatchSize": "8192", "flushDiskType": "SYNC_FLUSH",
     }  # fmt: skip
     assert expected.items() <= told.items()
+    assert end > 100_000
+    assert any((tmp_path / "store" / "commitlog").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -71,7 +79,5 @@ def test_the_configuration_reaches_the_master_and_the_command_line_goes_over_it(
 def test_what_cannot_be_is_a_clear_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], why: str
 ) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["master", "--store", str(tmp_path), "--port", "0", "--ha-port", "0", *options])
-    assert ended.value.code == 2
-    assert why in " ".join(capsys.readouterr().err.split())
+    said = run(capsys, "master", "--store", tmp_path, "--port", "0", "--ha-port", "0", *options)
+    assert (said.code, why in " ".join(said.err.split())) == (2, True), said.err

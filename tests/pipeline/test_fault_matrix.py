@@ -25,6 +25,7 @@ from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.read_back import count_of, rebuilt, table_of
 from tests.pipeline.running import job_config, replicate_now
 from tests.sources.rocketmq.embedded.embedded import master_and_loop, settings_for
+from tests.truth import Fixture
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -130,43 +131,37 @@ def test_an_empty_master_is_not_believed(operator: Operator, log: FaultyLog) -> 
     assert sum(table_of(operator.lake, "removed")["size"].to_pylist()) == len(held)
 
 
-def test_retention_overtook_the_replica(operator: Operator, log: FaultyLog) -> None:
+@pytest.mark.parametrize(
+    ("is_gone", "code", "error", "condition"),
+    [(True, 3, "BelowMinimum", "below_minimum"), (False, 4, "MissingSegment", "gap")],
+    ids=["retention overtook the replica", "a file in the middle is missing"],
+)
+def test_what_a_master_lost_is_passed_on_record_and_filled_from_an_archive(
+    operator: Operator, log: FaultyLog, is_gone: bool, code: int, error: str, condition: str
+) -> None:
     position = log.end
     log.append(random.Random(SEED + 2), MESSAGES)
     whole = log.everything()
-    log.forget_front((position // FILE_SIZE_BYTES) + 2)
-    said = operator.fails(3, "BelowMinimum")
-    assert str(position) in said.err
-    assert str(log.start) in said.err
+    if is_gone:
+        log.forget_front((position // FILE_SIZE_BYTES) + 2)
+        lost = position, int(log.start)
+    else:
+        missing = int(log.lose(3).name)
+        lost = missing, missing + FILE_SIZE_BYTES
+    said = operator.fails(code, error)
+    assert str(lost[0]) in said.err
+    assert not is_gone or str(lost[1]) in said.err
+    assert rebuilt(operator.lake) == whole[: lost[0]]
 
     operator.configure(path=log.path, on_loss="record")
     operator.replicates()
-    assert rebuilt(operator.lake) == whole[:position] + whole[log.start :]
-    assert "below_minimum" in operator.must("incidents list").out
+    assert rebuilt(operator.lake) == whole[: lost[0]] + whole[lost[1] :]
+    assert condition in operator.must("incidents list").out
     operator.must("coverage")  # not whole, and every byte that is not there is accounted for
 
     operator.must("backfill", "--log", "rocketmq/test", "--path", str(log.archive))
     assert rebuilt(operator.lake) == whole
-    assert "below_minimum" not in operator.must("incidents list").out
-    operator.must("coverage")
-
-
-def test_a_file_in_the_middle_is_missing(operator: Operator, log: FaultyLog) -> None:
-    log.append(random.Random(SEED + 2), MESSAGES)
-    whole = log.everything()
-    missing = int(log.lose(3).name)
-    said = operator.fails(4, "MissingSegment")
-    assert f"{missing:020d}" in said.err
-    assert rebuilt(operator.lake) == whole[:missing]
-
-    operator.configure(path=log.path, on_loss="record")
-    operator.replicates()
-    assert rebuilt(operator.lake) == whole[:missing] + whole[missing + FILE_SIZE_BYTES :]
-    assert "gap" in operator.must("incidents list").out
-    operator.must("coverage")
-
-    operator.must("backfill", "--log", "rocketmq/test", "--path", str(log.archive))
-    assert rebuilt(operator.lake) == whole
+    assert condition not in operator.must("incidents list").out
     operator.must("coverage")
 
 
@@ -241,6 +236,28 @@ def test_a_byte_flipped_in_a_file_of_the_replica(operator: Operator, log: Faulty
     operator.must("repair")
     operator.must("backfill", "--log", "rocketmq/test")
     goes_on(operator, log)
+
+
+def refused(operator: Operator, code: int, *words: object) -> None:
+    said = operator.fails(code, "")
+    assert [word for word in words if str(word) not in said.err] == []
+    assert count_of(operator.lake) == 0
+
+
+def test_bad_input_is_named_and_nothing_is_written(fixture_550: Fixture, operator: Operator, tmp_path: Path) -> None:
+    """A truncated file, a start beyond the end, a host that does not exist."""
+    shutil.rmtree(operator.lake)
+    log = shutil.copytree(fixture_550.commitlog_path, tmp_path / "commitlog")
+    operator.configure(path=log, starting_offset=99999999)
+    refused(operator, 3, 99999999, fixture_550.max_offset)
+    last = max(log.iterdir())
+    with last.open("r+b") as file:
+        file.truncate(fixture_550.max_offset % 1048576 - 10)
+    operator.configure(path=log)
+    refused(operator, 4, last.name)
+    host = "no-such-host.invalid"
+    operator.configure(master=f"{host}:10912", remoting=f"{host}:10911", connect_attempts=1)
+    refused(operator, 3, host)
 
 
 def entries(operator: Operator) -> list[Path]:

@@ -55,20 +55,18 @@ def left(folder: Path) -> set[str]:
     return {path.name for path in (folder / "cache" / "jars").iterdir()}
 
 
-def test_a_download_that_fails_is_tried_again(ivy: Ivy) -> None:
-    ivy.fails(4)
-    assert found() == ["some-1.0.jar"]
-    assert ivy.calls == 5
-
-
-def test_a_lasting_failure_quotes_ivy_and_leaves_nothing(ivy: Ivy, tmp_path: Path) -> None:
+def test_a_download_that_fails_is_tried_again_and_a_lasting_failure_quotes_ivy_and_leaves_nothing(
+    ivy: Ivy, tmp_path: Path
+) -> None:
     ivy.fails(5)
     with pytest.raises(ConfigurationError, match=r"org\.some:some:1\.0") as caught:
         resolve("org.some", "some", "1.0")
     assert "Connection reset" in str(caught.value)
     assert ivy.calls == 5
     assert left(tmp_path) == {".lock"}
+    ivy.fails(4)
     assert found() == ["some-1.0.jar"]
+    assert ivy.calls == 10
 
 
 def test_parallel_callers_share_one_download(ivy: Ivy) -> None:

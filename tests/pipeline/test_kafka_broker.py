@@ -6,13 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import psutil
 import pytest
-from kafka import KafkaProducer
-from kafka.admin import KafkaAdminClient
 
 from pipeline.demo.kafka_broker import VERSION, lone_settings, prepared, running_broker
 from pipeline.spark import jars
@@ -26,27 +23,6 @@ _KEPT += "with running_broker(Path(sys.argv[1])) as server:\n    print(server, f
 def brokers_of(home: Path) -> list[int]:
     found = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
     return [pid for pid, command in found if f"{home}/server.properties" in command]
-
-
-def offset_of_next(server: str) -> int:
-    with closing(KafkaProducer(bootstrap_servers=server)) as producer:
-        offset: int = producer.send("orders", b"value").get(30).offset
-    return offset
-
-
-@pytest.mark.peer
-@pytest.mark.nightly
-def test_it_goes_on_with_its_store_at_other_ports_and_leaves_no_process(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "broker") as first:
-        with closing(KafkaAdminClient(bootstrap_servers=first)) as admin:
-            admin.create_topics({"orders": {"num_partitions": 1, "replication_factor": 1}}, wait_for_metadata=True)
-        assert offset_of_next(first) == 0
-        assert first.startswith("127.0.0.1:")
-    assert brokers_of(tmp_path / "broker") == []
-    with running_broker(tmp_path / "broker") as second:
-        assert second != first
-        assert offset_of_next(second) == 1
-    assert brokers_of(tmp_path / "broker") == []
 
 
 @pytest.mark.peer

@@ -143,14 +143,10 @@ def test_a_log_that_no_job_replicates(last: RunState | None) -> None:
     assert said["last_error"] == (None if last is None else "it broke")
 
 
-def test_a_complete_replica_has_no_lag_and_no_time_until_loss() -> None:
-    said = status(None, table(5000), ANSWER)
-    assert (said.lag, said.lag_s) == (0, 0)
-    assert (said.until_loss_bytes, said.until_loss_s) == (None, None)
-
-
-def test_a_position_that_moved_since_the_job_spoke_is_received_too() -> None:
+def test_a_replica_that_moved_since_the_job_spoke_and_a_complete_one() -> None:
     assert status(run(), table(4800), ANSWER).received == 4800
+    said = status(None, table(5000), ANSWER)
+    assert (said.lag, said.lag_s, said.until_loss_bytes, said.until_loss_s) == (0, 0, None, None)
 
 
 def test_a_master_that_is_away_is_part_of_the_status() -> None:

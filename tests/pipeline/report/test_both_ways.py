@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -310,3 +312,23 @@ def test_records_of_a_topic_are_reason_to_ask_for_topics_and_with_partitions_for
 @pytest.mark.parametrize(("name", "topics"), [("transactions", TRANSACTION_TOPICS), ("delayed_messages", DELAY_TOPICS)])
 def test_the_topics_are_those_of_the_views(name: str, topics: tuple[str, ...]) -> None:
     assert all(f"'{topic}'" in view(name).query for topic in topics)
+
+
+@pytest.mark.parametrize(
+    ("name", "nothing"), [("groups", SlowestGroups()), ("transactions", Pending()), ("delays", Pending())]
+)
+def test_no_rows_are_a_figure_of_nothing(name: str, nothing: object) -> None:
+    spark: Any = Mock()
+    spark.sql.return_value.toArrow.return_value = pa.table({"state": pa.array([], pa.string())})
+    told: list[str] = []
+    assert _Questions(spark, [name]).all(told.append) == {name: nothing}
+    assert told == ["1 of 1 questions are answered"]
+    spark.interruptAll.assert_not_called()
+
+
+def test_a_question_that_fails_ends_the_others() -> None:
+    spark: Any = Mock()
+    spark.sql.side_effect = ZeroDivisionError
+    with pytest.raises(ZeroDivisionError):
+        _Questions(spark, ["groups"]).all(lambda text: None)
+    spark.interruptAll.assert_called_once_with()
