@@ -21,10 +21,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import Row, SparkSession
 
-from pipeline.cli.app import main
 from sinks.views.registration import register
 from tests.documents import PROJECT, Block, blocks
 from tests.pipeline.demos import DemoHere
+from tests.pipeline.operator_at_work import run
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -153,11 +153,8 @@ class Typist:
         words = [self.names.get(word, word) for word in shlex.split(command)]
         assert Path(words[0]).name == "logtwin", command
         into = next((at for at, word in enumerate(words) if word in (">", ">>")), len(words))
-        self._capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(words[1:into])
-        said = self._capsys.readouterr()
-        assert not ended.value.code, f"{command}: {said.err[-3000:]}"
+        said = run(self._capsys, *words[1:into])
+        assert said.code == 0, f"{command}: {said.err[-3000:]}"
         return said.out
 
 

@@ -16,7 +16,7 @@ from sources.rocketmq.columns import codec
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake
 from tests.objectstore.server import KEY_VARIABLE, PlainClient
-from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.killed_driver import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.running import replicate_now
 from tests.truth import Fixture

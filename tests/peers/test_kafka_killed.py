@@ -14,7 +14,7 @@ from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of
-from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.killed_driver import STEPS, kill_after
 from tests.pipeline.running import ledger_table, replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(600)]

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from pipeline.cli.app import main
 from sinks.storage.settings import VARIABLE
 from tests.patience import wait_until
+from tests.pipeline.operator_at_work import run
 
 PROJECT = Path(__file__).parents[2]
 
@@ -57,11 +57,8 @@ class DemoHere:
         monkeypatch.delenv(VARIABLE, raising=False)  # and what a demo makes of it goes with the test
 
     def __call__(self, folder: Path, *arguments: str) -> tuple[str, str]:
-        self._capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(_words(folder, arguments))
-        said = self._capsys.readouterr()
-        assert not ended.value.code, f"{said.out}\n{said.err}"[-4000:]
+        said = run(self._capsys, *_words(folder, arguments))
+        assert said.code == 0, f"{said.out}\n{said.err}"[-4000:]
         return said.out, said.err
 
 

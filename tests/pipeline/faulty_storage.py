@@ -36,10 +36,6 @@ class FaultyStorage:
     def heal(self) -> None:
         self._system.setProperty("logtwin.fault.times", "0")
 
-    @property
-    def hits(self) -> int:
-        return int(self._system.getProperty("logtwin.fault.hits"))
-
 
 @contextmanager
 def installed(spark: SparkSession, folder: Path) -> Iterator[FaultyStorage]:

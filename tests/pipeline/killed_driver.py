@@ -6,8 +6,10 @@ handler, no flush, no goodbye to the JVM.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,9 +18,20 @@ from pipeline.job.replicate import Job
 from pipeline.spark.session import session_for
 from sinks.batch.result import BatchStep
 
+STEPS = ("files", "commit", "acknowledge", "ledger")
+_PROJECT = Path(__file__).parents[2]
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+
+def kill_after(step: str, job: Path) -> None:
+    """Run a driver in a process group of its own until it kills itself; end whatever it leaves."""
+    command = [sys.executable, "-m", "tests.pipeline.killed_driver", str(job), step]
+    driver = subprocess.Popen(command, cwd=_PROJECT, start_new_session=True, stderr=subprocess.PIPE, text=True)
+    try:
+        _, said = driver.communicate(timeout=240)
+        assert driver.returncode == -signal.SIGKILL, said[-3000:]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)  # the JVM, should it not have noticed yet
 
 
 class DieAtSecond:
@@ -31,7 +44,7 @@ class DieAtSecond:
     def __call__(self, done: BatchStep) -> None:
         self._times += done.name.lower() == self._step
         if self._times == 2:
-            die()
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(config_file: str, step: str) -> None:

@@ -144,18 +144,18 @@ def test_what_a_master_lost_is_passed_on_record_and_filled_from_an_archive(
     whole = log.everything()
     if is_gone:
         log.forget_front((position // FILE_SIZE_BYTES) + 2)
-        lost = position, int(log.start)
+        start, end = int(position), int(log.start)
     else:
-        missing = int(log.lose(3).name)
-        lost = missing, missing + FILE_SIZE_BYTES
+        start = int(log.lose(3).name)
+        end = start + FILE_SIZE_BYTES
     said = operator.fails(code, error)
-    assert str(lost[0]) in said.err
-    assert not is_gone or str(lost[1]) in said.err
-    assert rebuilt(operator.lake) == whole[: lost[0]]
+    assert str(start) in said.err
+    assert not is_gone or str(end) in said.err
+    assert rebuilt(operator.lake) == whole[:start]
 
     operator.configure(path=log.path, on_loss="record")
     operator.replicates()
-    assert rebuilt(operator.lake) == whole[: lost[0]] + whole[lost[1] :]
+    assert rebuilt(operator.lake) == whole[:start] + whole[end:]
     assert condition in operator.must("incidents list").out
     operator.must("coverage")  # not whole, and every byte that is not there is accounted for
 

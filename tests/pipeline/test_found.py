@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import Config, parse
 from pipeline.config.found import found_for_job, found_now
 from pipeline.inspect.selection import ConfiguredLog
@@ -24,6 +23,7 @@ from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.offsets import LogId
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
+from tests.pipeline.operator_at_work import run
 from tests.pipeline.running import log_table, replicate_now
 from tests.sinks.test_delta_log import written
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
@@ -182,11 +182,9 @@ def test_the_command_line_shows_what_was_found(
     )
 
     def told(*arguments: str) -> list[dict[str, Any]]:
-        with pytest.raises(SystemExit) as left:
-            main([*arguments, "--config", str(job), "--json"])
-        assert left.value.code == 0
-        logs: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["logs"]
-        return logs
+        said = run(capsys, *arguments, "--config", job, "--json")
+        logs: list[dict[str, Any]] = json.loads(said.out)["logs"]
+        return logs if said.code == 0 else []
 
     errors = {one["id"]: one["master_error"] for one in told("status")}
     assert list(errors) == ["rocketmq/a", "rocketmq/b", "rocketmq/gone"]

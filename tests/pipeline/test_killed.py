@@ -22,7 +22,7 @@ from pipeline.monitoring.run_state import RunFile
 from sinks.state.position import LogTable
 from sources.offsets import LogId
 from tests.patience import wait_until
-from tests.pipeline.killing import STEPS, kill_after
+from tests.pipeline.killed_driver import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.read_back import assert_whole, count_of, table_of
 from tests.pipeline.running import replicate_now

@@ -89,30 +89,13 @@ def kill_workers() -> None:
 @pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_a_run_to_the_end_does_not_give_up_at_once(session: SparkSession, tmp_path: Path) -> None:
+def test_a_running_job_outlives_its_workers_and_a_run_to_the_end_does_not_give_up_at_once(
+    session: SparkSession, tmp_path: Path
+) -> None:
     with embedded_master(tmp_path / "store") as master:
         config = job_config(tmp_path / "lake", **master.options)
-        for seed in (1, 2):
-            send_workload(master.master.address, workload(seed), count=50)
-            job = Job(session, config, available_now=True)
-            if seed > 1:
-                kill_workers()
-            job.start()
-            job.run(poll_interval_s=0.02)
-            done = job.progress()[0]
-            assert (done.phase, done.position) == (Phase.DONE, master.end)
-            assert set(done.failures) == ({"WorkerLost"} if seed > 1 else set())
-        log = master.log()
-    assert_complete(session, tmp_path / "lake", log)
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-@pytest.mark.timeout(300)
-def test_a_running_job_outlives_its_workers(session: SparkSession, tmp_path: Path) -> None:
-    with embedded_master(tmp_path / "store") as master:
         send_workload(master.master.address, workload(1), count=50)
-        job = Job(session, job_config(tmp_path / "lake", **master.options), available_now=False)
+        job = Job(session, config, available_now=False)
         job.start()
         try:
             run_until(job, lambda now: now.position == master.end)
@@ -123,5 +106,12 @@ def test_a_running_job_outlives_its_workers(session: SparkSession, tmp_path: Pat
         finally:
             job.close()
         assert set(done.failures) == {"WorkerLost"}
+        send_workload(master.master.address, workload(3), count=50)
+        job = Job(session, config, available_now=True)
+        kill_workers()
+        job.start()
+        job.run(poll_interval_s=0.02)
+        done = job.progress()[0]
+        assert (done.phase, done.position, set(done.failures)) == (Phase.DONE, master.end, {"WorkerLost"})
         log = master.log()
     assert_complete(session, tmp_path / "lake", log)

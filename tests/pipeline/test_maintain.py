@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli.app import main
 from pipeline.config.configuration import MaintainConfig
 from pipeline.operate import maintain as verb
 from pipeline.operate.maintain import check_horizon, step_table
 from sinks.delta.kernel import KernelTable
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
+from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.running import bytes_of
 
@@ -68,10 +68,9 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -
 
     Tables of an older version leave their Delta log to it.
     """
-    log, lake, job = bench.log.data(), bench.lake, bench.folder / "job.toml"
-    job.write_text(
-        f'warehouse = "{lake}"\n[maintain]\nmin_files = 3\n[[logs]]\nid = "{LOG_ID}"\npath = "{bench.log.path}"\n'
-    )
+    log, lake, operator = bench.log.data(), bench.lake, Operator(bench.folder, capsys)
+    operator.configure(path=bench.log.path)
+    operator.job.write_text(f"{operator.job.read_text()}[maintain]\nmin_files = 3\n")
     orphan = lake / "log" / "part-of-a-crashed-batch.parquet"
     orphan.write_bytes(b"x" * 1000)
     then = time.time() - timedelta(days=8).total_seconds()
@@ -81,10 +80,7 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -
         table.set_properties(table.existing(), {LOG_CLEANUP: "true"})
 
     def run(*options: str) -> dict[tuple[str, str], dict[str, Any]]:
-        with pytest.raises(SystemExit) as ended:
-            main(["maintain", "--config", str(job), "--keep-gb", str(len(log) / 2 / 1e9), "--json", *options])
-        assert not ended.value.code
-        said = json.loads(capsys.readouterr().out)
+        said = json.loads(operator.must("maintain", "--keep-gb", str(len(log) / 2 / 1e9), "--json", *options).out)
         assert said["dry_run"] == ("--dry-run" in options)
         return {(one["table"], one["step"]): one for one in said["steps"]}
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli.app import main
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
@@ -18,6 +17,7 @@ from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.rocketmq.files.segment_files import list_segments
 from tests.pipeline.edited_rows import edit_rows
+from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import job_config
 from tests.truth import Fixture
@@ -82,19 +82,13 @@ def test_the_files_of_a_broker_are_rebuilt_byte_for_byte(
     spark: SparkSession, fixture_log: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replicate(spark, fixture_log, tmp_path / "lake")
-    job = tmp_path / "job.toml"
-    job.write_text(f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{tmp_path}/gone"\n')
-    arguments = ["rebuild", "--config", str(job), "--log", "rocketmq/test", "--to", str(tmp_path / "commitlog")]
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert not ended.value.code
+    operator, arguments = Operator(tmp_path, capsys), ("--log", "rocketmq/test", "--to", str(tmp_path / "commitlog"))
+    operator.configure(path=tmp_path / "gone")
+    said = operator.must("rebuild", *arguments).out
     assert contents(tmp_path / "commitlog") == files_of(fixture_log)
-    said = capsys.readouterr().out
     assert f"{len(files_of(fixture_log))} files of 1,048,576 bytes" in said
     assert f"the log from 0 to {fixture_log.max_offset:,}" in said
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)  # what is there now is not overwritten
-    assert ended.value.code == 2
+    assert operator.does("rebuild", *arguments).code == 2  # what is there now is not overwritten
 
 
 def test_a_changed_row_stops_it_and_names_the_offset(

@@ -27,7 +27,7 @@ from sources.loss import Condition
 from sources.offsets import LogId
 from tests.pipeline.edited_rows import Row, edit_rows
 from tests.pipeline.masters import embedded_master
-from tests.pipeline.operator_at_work import run
+from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import job_config
 from tests.sinks.killed import Killed
@@ -117,7 +117,6 @@ class Damaged:
     path: Path
     at: list[int]  # a record in each of the first six ranges
     ranges: list[tuple[int, int]]
-    unreadable: Path
     summary: VerifySummary
 
 
@@ -149,7 +148,7 @@ def damaged(
     bodies = next(one for one in columns if one.path_in_schema == "body")
     zero(unreadable, bodies.data_page_offset, bodies.data_page_offset + 50)
     flip(path, at[6] + rows[6]["size"] // 2)
-    return Damaged(lake, path, at, ranges, unreadable, verified(spark, lake, {"path": str(path)}))
+    return Damaged(lake, path, at, ranges, verified(spark, lake, {"path": str(path)}))
 
 
 def flip(log: Path, at: int) -> None:
@@ -179,16 +178,16 @@ def test_each_range_that_differs_is_named_with_whose_bytes_are_wrong(spark: Spar
 
 
 def test_what_differs_is_an_incident_once(
-    spark: SparkSession, damaged: Damaged, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, damaged: Damaged, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """By the command line, found again: the incidents are those of the first run."""
     ranges = damaged.ranges
     expected = [(Condition.REPLICA_DAMAGED, *one) for one in (*ranges[:4], ranges[5])]
     before = open_incidents(spark, damaged.lake)
     assert set(before) >= {*expected, (Condition.REWRITTEN, *ranges[6])}
-    config = tmp_path / "logtwin.toml"
-    config.write_text(f'warehouse = "{damaged.lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "nowhere"\n')
-    said = run(capsys, "verify", "--config", config, "--json", "--path", damaged.path)
+    operator = Operator(damaged.lake.parent, capsys)
+    operator.configure(path="nowhere")
+    said = operator.does("verify", "--json", "--path", str(damaged.path))
     assert said.code == 5
     (told,) = json.loads(said.out)["logs"]
     assert (told["log"], told["equal"], told["differing"]) == ("rocketmq/test", False, 7)
@@ -196,20 +195,6 @@ def test_what_differs_is_an_incident_once(
     assert "Divergent" in said.err
     assert f"rocketmq/test at offset {damaged.at[0]}" in said.err
     assert open_incidents(spark, damaged.lake) == before
-
-
-def test_rows_that_are_gone_or_twice_are_jumps_of_their_queues(fixture_497: Fixture, damaged: Damaged) -> None:
-    expected = {(damaged.at[3], Why.REPEATED), (next_in_queue(fixture_497, damaged.at[2]), Why.MISSING)}
-    assert {(jump.at, jump.why) for jump in damaged.summary.jumps or ()} >= expected
-
-
-def next_in_queue(fixture: Fixture, offset: int) -> int:
-    """The record that follows the one at `offset` in its queue, of which it is not the first."""
-    queue = next((row["topic"], row["queue_id"]) for row in fixture.rows if row["physical_offset"] == offset)
-    alike = [row["physical_offset"] for row in fixture.rows if (row.get("topic"), row.get("queue_id")) == queue]
-    assert alike.index(offset) > 0
-    found: int = alike[alike.index(offset) + 1]
-    return found
 
 
 @pytest.mark.nightly
@@ -279,9 +264,9 @@ def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
     log = filled(tmp_path / "log", *[100] * 7)
     for start, queue_offset in zip(log.starts, (0, 1, 2, 5, 6, 6, 7), strict=True):
         log.write(start + QUEUE_OFFSET_AT, struct.pack(">q", queue_offset))
-    lake, path, config = tmp_path / "lake", {"path": str(tmp_path / "log")}, tmp_path / "logtwin.toml"
+    lake, path, operator = tmp_path / "lake", {"path": str(tmp_path / "log")}, Operator(tmp_path, capsys)
     replicate_in_process(spark, job_config(lake, **path))
-    config.write_text(f'warehouse = "{lake}"\n[[logs]]\nid = "rocketmq/test"\npath = "{path["path"]}"\n')
+    operator.configure(**path)
     summary = verified(spark, lake, path)
     assert summary.problem is None
     assert summary.jumps is not None
@@ -291,9 +276,9 @@ def test_queue_jumps_of_the_master_are_incidents_to_accept_once(
     ]
     assert open_incidents(spark, lake) == [(Condition.QUEUE_JUMP, at, at + 1) for at in (log.starts[3], log.starts[5])]
     for jump in summary.jumps:
-        assert run(capsys, "incidents", "close", str(jump.incident), "--note", "known", "--config", config).code == 0
-    code, said, _ = run(capsys, "verify", "--config", config)
-    assert (code, open_incidents(spark, lake)) == (0, [])
+        operator.must("incidents close", str(jump.incident), "--note", "known")
+    said = operator.must("verify").out
+    assert open_incidents(spark, lake) == []
     assert said.splitlines()[-1] == "  equal"
 
 
