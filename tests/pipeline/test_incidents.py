@@ -68,6 +68,7 @@ def subject_of(folder: Path, log: str, named: str) -> ConfiguredLog:
 def test_every_command_that_an_incident_names_exists_and_takes_its_log(
     tmp_path: Path, log: str, condition: Condition
 ) -> None:
+    """And hint and way out name the same remedy."""
     incident = replace(listed("0aa111111111", condition), log_id=LogId.parse(log))
     lost = Explanation(incident, (incident.row.found.range,), ())
     hint, out = condition.hint_for(incident.log_id.kind), way_out(lost, "job.toml")
@@ -77,17 +78,11 @@ def test_every_command_that_an_incident_names_exists_and_takes_its_log(
         subject = subject_of(tmp_path, log, named[1] if named else log)
         if "--path" in line:
             subject.by_path("DIR")  # which who takes no path refuses
-
-
-@pytest.mark.parametrize(("log", "condition"), EACH)
-def test_hint_and_way_out_name_the_same_remedy(log: str, condition: Condition) -> None:
-    incident = replace(listed("0aa111111111", condition), log_id=LogId.parse(log))
-    hint, remedy = condition.hint_for(incident.log_id.kind), condition.remedy_for(incident.log_id.kind)
+    remedy = condition.remedy_for(incident.log_id.kind)
     goes_by_itself = condition is Condition.FAILED_OVER
     assert re.findall(r"\blogtwin (?:incidents )?[a-z]+(?: --[a-z-]+(?: [A-Z]+)?)*", hint) == (
         [] if goes_by_itself else [remedy]
     )
-    out = way_out(Explanation(incident, (incident.row.found.range,), ()), "job.toml")
     verb, *options = remedy.split(" --")
     if condition.way is WayPast.ACCEPT:
         verb = f"{verb} {incident.row.id}"

@@ -50,10 +50,6 @@ def lost_of(member: Member) -> OffsetRange:
     return OffsetRange(row["start"], row["end"])
 
 
-def of_all(shared: Shared) -> list[object]:
-    return [outcome(shared.of(name)) for name in NAMES]
-
-
 def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     before = {name: outcome(shared.of(name)) for name in NAMES}
     file, members = damaged(shared)
@@ -88,21 +84,6 @@ def test_each_loses_its_own_and_gets_it_back(shared: Shared) -> None:
     for one in members:
         assert f"{one.log_id}: missing, now read from the master again: {lost[one.log_id]}" in one.repair_and_bring()
     assert all(shared.of(name).is_its_master_s() for name in NAMES)
-
-
-@pytest.mark.nightly  # of a repair by itself: `test_repair_killed`
-@pytest.mark.parametrize("step", list(RepairStep)[1:])
-def test_killed_after_any_step_it_ends_the_same(shared: Shared, tmp_path: Path, step: RepairStep) -> None:
-    _, (first, *_) = damaged(shared)
-    one = shared.copied(tmp_path / "killed")
-    first.repair()
-    mine = one.of(first.log_id.name)
-    with pytest.raises(Killed):
-        mine.repair(dying_after(step))
-    if step is not RepairStep.AUDIT:
-        one.assert_explained()
-    mine.repair()
-    assert of_all(one) == of_all(shared)
 
 
 @pytest.mark.nightly

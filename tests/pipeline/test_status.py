@@ -21,6 +21,7 @@ from pipeline.inspect.asked import MasterAnswer, answered, subject
 from pipeline.inspect.asked_topics import subject as topic_subject
 from pipeline.inspect.status import status_of, statuses, troubles
 from pipeline.inspect.status_text import status_blocks
+from pipeline.inspect.typed_status import LogPlace, TypedStatus, status_lines
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunState
@@ -309,3 +310,9 @@ def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
     text = " ".join(shown(one).split())
     assert "partition 2 200 of 0 to 200, acknowledged –, lag 0 offsets; 4 offsets wait for an open transaction" in text
     assert text.count("open transaction") == 1
+
+
+def test_topics_without_messages_for_a_typed_table_are_told() -> None:
+    place = LogPlace("rocketmq/a", 7, 7, 7, None)
+    found = TypedStatus("orders", ("shop", "typo"), "append", 3, 0, (), (place,), unmatched=("typo",))
+    assert "  no message of typo so far: logtwin tables check orders says why" in list(status_lines([found]))

@@ -41,16 +41,13 @@ def test_small_claims_that_join_are_read_together() -> None:
     assert cut(found) == [(at, min(at + 60 * MB, 200 * MB), At.MASTER) for at in range(0, 200 * MB, 60 * MB)]
     assert all(one.range.size <= SECTION_BYTES for one in found)
     assert [one for section in found for one in section.claims] == claims
+    assert cut(sections([claim(0, 10), claim(20, 30)], None, [])) == [(0, 10, At.MASTER), (20, 30, At.MASTER)]
 
 
 def test_sections_are_cut_by_bytes_and_not_by_offsets() -> None:
     claims = [Claim(span(at, at + 10**9), f"sha256:{at}", 1, 20 * MB) for at in range(0, 10**10, 10**9)]
     assert [len(one.claims) for one in sections(claims, None, [])] == [3, 3, 3, 1]
     assert [one.compared_bytes for one in sections(claims, None, [])] == [60 * MB] * 3 + [20 * MB]
-
-
-def test_what_does_not_join_is_not_read_together() -> None:
-    assert cut(sections([claim(0, 10), claim(20, 30)], None, [])) == [(0, 10, At.MASTER), (20, 30, At.MASTER)]
 
 
 def test_holes_are_looked_into_where_a_file_may_hold_rows() -> None:
