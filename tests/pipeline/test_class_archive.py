@@ -67,11 +67,11 @@ def test_other_jars_have_another_archive(tmp_path: Path) -> None:
     assert len({before, archive_options(JAVA, [jar], made=True), archive_options(JAVA, [], made=True)}) == 3
 
 
-def test_a_chosen_archive_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine")
-    assert archive_options(JAVA, [], made=True) == ""
-
-
-def test_a_cache_that_cannot_be_written_is_none(folder: Path) -> None:
+def test_beside_a_chosen_archive_or_without_a_cache_there_is_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as chosen:
+        chosen.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine")
+        assert archive_options(JAVA, [], made=True) == ""
     folder.parent.touch()
     assert archive_options(JAVA, [], made=True) == ""

@@ -29,13 +29,11 @@ LOST = Jump(topic="orders", queue_id=3, after=Offset(5), at=Offset(90), expected
 
 
 def test_a_difference_in_words() -> None:
+    """An entry is named by its id, too."""
     said = describe(DAMAGED)
     assert said.startswith("[1000, 2000): the replica is damaged")
     assert "9 rows, by the ledger 10 records" in said
     assert said.endswith("12 differ: 1100 missing, 1500 changed and 10 more")
-
-
-def test_an_entry_is_named_by_its_id_too() -> None:
     found = replace(DAMAGED, differences=(Difference(Offset(1100), DifferenceKind.CHANGED, 1999),), differing=1)
     assert describe(found).endswith("1 differ: 1100 (id 1999) changed")
     assert found.as_json()["differences"] == [{"offset": 1100, "kind": "changed", "id": 1999}]
