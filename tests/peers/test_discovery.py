@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.config.found import found_for_job, found_now
+from pipeline.config.found import found_now
 from pipeline.inspect.status import statuses
 from sources.errors import MasterUnreachable
 from tests.patience import eventually, wait_until
@@ -69,7 +69,7 @@ def test_a_cluster_of_real_brokers_is_replicated(site: Site, spark: SparkSession
     waits = r"rocketmq/b2: the name server at .* knows no master of b2; .* found ids 1"
     with (
         pytest.raises(MasterUnreachable, match=waits),  # at the end, of the log that still waits
-        running_job(spark, found_for_job(config, available_now=False)) as job,
+        running_job(spark, config) as job,
     ):
         wait_until(has_all, lambda: f"{end} in Delta: {job.progress()}")
     assert job.progress()[0].error is None
