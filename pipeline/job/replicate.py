@@ -51,7 +51,6 @@ class _Ways(TypedDict):
     """The arguments that all replications of a job share."""
 
     available_now: bool
-    take_over: bool
     opening: Opening
 
 
@@ -76,11 +75,11 @@ class Job:
         self._on_step = on_step or no_step
         self._spark = spark
         self._config = config
-        self._ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
+        self._ways: _Ways = {"available_now": available_now, "opening": Opening()}
         self._named = matched([one for one in (*config.log_entries, *config.topics) if not one.is_pattern], ()).keys()
         found = found_for_job(config, available_now=available_now)
         followed: list[FollowedOptions] = [*found.logs, *found.topics_among(())]
-        self.logs = [self._replication(one) for one in followed]
+        self.logs = [self._replication(one, take_over=take_over) for one in followed]
         if not self.logs:
             raise ConfigurationError(
                 "there is nothing to replicate", expected="a [[logs]] or [[topics]] table", found="none"
@@ -98,10 +97,10 @@ class Job:
         self._pool = ThreadPoolExecutor(most, "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
 
-    def _replication(self, options: FollowedOptions) -> Replication:
+    def _replication(self, options: FollowedOptions, *, take_over: bool) -> Replication:
         """Raises ConfigurationError."""
         may_leave = options.log_id not in self._named
-        return Replication(self._spark, self._config, options, may_leave=may_leave, **self._ways)
+        return Replication(self._spark, self._config, options, take_over=take_over, may_leave=may_leave, **self._ways)
 
     def _group(self, table: TableSpec, members: Sequence[Replication]) -> LogGroup:
         available_now, on_step = self.available_now, self._stepped
@@ -209,7 +208,7 @@ class Job:
         self._roll_call.follow([one.options.log_id for one in self.logs])
 
     def _add(self, options: FollowedOptions) -> None:
-        one = self._replication(options)
+        one = self._replication(options, take_over=False)  # an order to take over is for the logs of that moment
         table = log_table(options.log_id)
         if table in self._groups:
             self._groups[table].add(one)

@@ -57,7 +57,9 @@ def test_a_topic_that_comes_under_load_is_read_from_its_first_record_and_one_tha
             wait_until(lambda: reached(NEW, 20), lambda: f"the topic that came: {job.progress()}")
         wait_until(lambda: reached(OLD, len(sent)), lambda: f"{len(sent)}: {progress(OLD)}")
         assert assert_replicated(tmp_path, newest_kafka, OLD, NEW) == len(sent) + 20
-        wait_until(lambda: table(tmp_path, "grown", "text").column(0).to_pylist().count("new") == 20, "the typed table")
+        wait_until(
+            lambda: table(tmp_path, "tables/grown", "text").column(0).to_pylist().count("new") == 20, "the typed table"
+        )
 
         delete_topic(newest_kafka, NEW)
         wait_until(lambda: getattr(progress(NEW), "unlisted", None) is True, lambda: f"unlisted: {progress(NEW)}")

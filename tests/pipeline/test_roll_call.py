@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
+from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from pipeline.config.found import Rosters
+from pipeline.job import replicate
+from pipeline.job.replicate import Job
 from pipeline.job.roll_call import News, RollCall
+from pipeline.monitoring.progress import Phase
+from sinks.tables import KAFKA_LOG, TableSpec
 from sources.discovery import Roster
-from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable, StorageUnreachable
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import ReadOptions
+from sources.registry import FollowedOptions
+from tests.patience import wait_until
 from tests.sources.rocketmq.name_servers import ScriptedNameServer
 
 NOBODY: Roster[ReplicatedTopicOptions] = Roster(options={}, unlisted=frozenset(), contested={}, unasked={})
@@ -95,3 +105,124 @@ def test_a_failure_of_its_own_is_said_and_ends_nothing(
     calls.ask()
     assert calls.answer() is None
     assert [one.levelname for one in caplog.records] == ["ERROR"]
+
+
+class Part:
+    """A `Replication` that has not begun yet."""
+
+    def __init__(self, _spark: object, _config: object, options: FollowedOptions, **ways: Any) -> None:
+        self.id, self.options, self.ways = options.id, options, ways
+        self.is_unlisted = False
+        self.phase = Phase.RUNNING
+        self.error: LogtwinError | None = None
+        self.starts = 0
+
+    def start(self) -> None:
+        self.starts += 1
+
+    def poll(self, _now_s: float) -> None:
+        pass
+
+    def stop(self, _by_s: float) -> None:
+        pass
+
+
+class Members:
+    """A `LogGroup`, which refuses what `refused` says."""
+
+    refused: ClassVar[set[str]] = set()
+
+    def __init__(self, _spark: object, _config: object, table: TableSpec, members: Sequence[Part], **_: object) -> None:
+        self.table, self.begun = table, 0
+        self.ids = [one.id for one in members]
+
+    def begin(self) -> None:
+        self.begun += 1
+
+    def add(self, one: Part) -> None:
+        if one.id in self.refused:
+            raise StorageUnreachable("a full disk").of(one.id)
+        self.ids.append(one.id)
+
+    def poll(self, _now_s: float) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+@dataclass
+class Calls:
+    """A `RollCall` that answers what a test says."""
+
+    said: Rosters | None = None
+    followed: Collection[LogId] = ()
+
+    def answer(self) -> Rosters | None:
+        said, self.said = self.said, None
+        return said
+
+    def follow(self, followed: Collection[LogId]) -> None:
+        self.followed = frozenset(followed)
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
+    """A job that has found a, and is told to take it over; its roll call is `Calls`."""
+    for name, part in (("Replication", Part), ("LogGroup", Members)):
+        monkeypatch.setattr(replicate, name, part)
+    for name in ("TypedTables", "Catalogued"):
+        monkeypatch.setattr(replicate, name, lambda *_: SimpleNamespace(stop=lambda: None))
+    monkeypatch.setattr(replicate, "prepare_for_many_files", lambda _: None)
+    monkeypatch.setattr(Members, "refused", set())
+    with ScriptedNameServer({"c1": {"a": None}}) as server:
+        entry = {"cluster": "c1", "name_server": str(server.address)}
+        config = parse({"warehouse": str(tmp_path), "logs": [entry]}, where="job.toml")
+        job = Job(cast(SparkSession, None), config, available_now=False, take_over=True)
+    job._roll_call = cast(RollCall, Calls())
+    yield job
+    job.close()
+
+
+def told(job: Job, said: Rosters) -> dict[str, list[str]]:
+    """The logs of each group after `said`."""
+    cast(Calls, job._roll_call).said = said
+    job.poll()
+    return {table.name: cast(Members, group).ids for table, group in job._groups.items()}
+
+
+def test_what_comes_joins_the_group_of_its_table_or_begins_one(job: Job) -> None:
+    topic = ReplicatedTopicOptions(id="kafka/c/t", servers="h:1")
+    both = Rosters(roster("a", "b").logs, replace(NOBODY, options={topic.log_id: topic}))
+    assert told(job, both) == {"log": ["rocketmq/a", "rocketmq/b"], "kafka_log": ["kafka/c/t"]}
+    assert told(job, both) == {"log": ["rocketmq/a", "rocketmq/b"], "kafka_log": ["kafka/c/t"]}
+    assert cast(Members, job._groups[KAFKA_LOG]).begun == 1
+    assert cast(Calls, job._roll_call).followed == {one.options.log_id for one in job.logs}
+    parts = [cast(Part, one) for one in job.logs]
+    wait_until(lambda: [one.starts for one in parts] == [0, 1, 1], "the starts of what came")
+    assert [one.ways["take_over"] for one in parts] == [True, False, False]
+    assert all(one.ways["may_leave"] for one in parts)
+
+
+def test_what_cannot_be_added_is_added_when_it_can(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    Members.refused.add("rocketmq/b")
+    assert told(job, roster("a", "b", "c")) == {"log": ["rocketmq/a", "rocketmq/c"]}
+    assert "rocketmq/b: a full disk" in caplog.text
+    Members.refused.clear()
+    assert told(job, roster("a", "b", "c")) == {"log": ["rocketmq/a", "rocketmq/c", "rocketmq/b"]}
+
+
+def test_what_no_server_lists_fails_no_job_by_waiting(job: Job) -> None:
+    """One that has failed for good does, listed or not."""
+    (a,) = [cast(Part, one) for one in job.logs]
+    a.error = MasterUnreachable("away")
+    for unlisted in ("", "a"):
+        told(job, roster("a", unlisted=unlisted))
+        assert a.is_unlisted is bool(unlisted)
+    job._raise_first()
+    a.phase = Phase.FAILED
+    with pytest.raises(MasterUnreachable):
+        job._raise_first()
