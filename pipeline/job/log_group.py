@@ -85,14 +85,14 @@ class LogGroup:
         self._look_at_s = 0.0
         self._in_query: dict[str, int] = {}  # with available_now: the turn of each log that the query reads to its end
 
-    def add(self, one: Replication) -> None:
-        """Add a member while the query runs. Raises LogtwinError if the planner cannot be told; then it is none."""
-        members = {**self._members, one.id: one}
+    def add(self, added: Sequence[Replication]) -> None:
+        """Add members while the query runs. Raises LogtwinError if the planner cannot be told; then they are none."""
+        members = {**self._members, **{one.id: one for one in added}}
         try:
-            masters.write(self._masters, [member.options for member in members.values()])
+            masters.write(self._masters, [one.options for one in members.values()])
         except OSError as error:
-            raise self._untold(error, "which masters there are").of(one.id) from error
-        self._members = members  # not earlier: the planner has to know its master before its logs are listed
+            raise self._untold(error, "which masters there are") from error
+        self._members = members  # not earlier: the planner has to know a master before its logs are listed
 
     def begin(self) -> None:
         """Prepare the query while its logs are being started."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TypedDict
@@ -200,24 +200,35 @@ class Job:
         for log_id in sorted(self._unlisted - news.unlisted):
             log.warning("%s: it is listed again", log_id)
         self._unlisted = news.unlisted
-        for options in news.come.values():
-            try:
-                self._add(options)
-            except Exception as error:  # noqa: BLE001 - it is this log's, and is tried again when it is found again
-                log.error("%s", of_log(error, options.id))
+        self._add(news.come.values())
         self._roll_call.follow([one.options.log_id for one in self.logs])
 
-    def _add(self, options: FollowedOptions) -> None:
-        one = self._replication(options, take_over=False)  # an order to take over is for the logs of that moment
-        table = log_table(options.log_id)
+    def _add(self, found: Iterable[FollowedOptions]) -> None:
+        """Begin to follow what was `found`. What cannot be added now is tried again when it is found again."""
+        come: dict[TableSpec, list[Replication]] = {}
+        for options in found:
+            try:
+                one = self._replication(options, take_over=False)  # that order is for the logs of its moment
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+                log.error("%s", of_log(error, options.id))
+            else:
+                come.setdefault(log_table(one.options.log_id), []).append(one)
+        for table, members in come.items():
+            try:
+                self._add_to(table, members)
+            except Exception as error:  # noqa: BLE001 - those that run go on
+                log.error("%s cannot be followed yet: %s", ", ".join(one.id for one in members), error)
+
+    def _add_to(self, table: TableSpec, members: Sequence[Replication]) -> None:
         if table in self._groups:
-            self._groups[table].add(one)
+            self._groups[table].add(members)
         else:
-            self._groups[table] = self._group(table, [one])
+            self._groups[table] = self._group(table, members)
             self._groups[table].begin()
-        log.warning("%s was found, and is replicated from its oldest record on", one.id)
-        self.logs = [*self.logs, one]
-        self._busy[one] = self._pool.submit(self._begin, one)
+        self.logs = [*self.logs, *members]
+        for one in members:
+            log.warning("%s was found, and is replicated from its oldest record on", one.id)
+            self._busy[one] = self._pool.submit(self._begin, one)
 
     def _poll_groups(self) -> None:
         for group in self._groups.values():

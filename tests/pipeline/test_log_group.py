@@ -175,10 +175,10 @@ def test_a_member_that_comes_is_known_to_the_planner_before_it_is_listed(
     with monkeypatch.context() as full:
         full.setattr(masters, "write", lambda *_: os.open("/nowhere", 0))
         with pytest.raises(LogtwinError, match="which masters there are"):
-            made.group.add(c)
+            made.group.add([c])
     made.poll()
     assert (file.added(), set(made.listed())) == ([], {"rocketmq/a", "rocketmq/b"})
-    made.group.add(c)
+    made.group.add([c])
     assert [one.id for one in file.added()] == ["rocketmq/c"]
     made.poll()
     assert set(made.listed()) == {"rocketmq/a", "rocketmq/b", "rocketmq/c"}

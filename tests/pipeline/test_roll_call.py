@@ -111,6 +111,8 @@ class Part:
     """A `Replication` that has not begun yet."""
 
     def __init__(self, _spark: object, _config: object, options: FollowedOptions, **ways: Any) -> None:
+        if options.id.endswith("wrong"):
+            raise ConfigurationError("it is wrong")
         self.id, self.options, self.ways = options.id, options, ways
         self.is_unlisted = False
         self.phase = Phase.RUNNING
@@ -128,9 +130,9 @@ class Part:
 
 
 class Members:
-    """A `LogGroup`, which refuses what `refused` says."""
+    """A `LogGroup`, which takes nothing while it `is_full`."""
 
-    refused: ClassVar[set[str]] = set()
+    is_full: ClassVar[bool] = False
 
     def __init__(self, _spark: object, _config: object, table: TableSpec, members: Sequence[Part], **_: object) -> None:
         self.table, self.begun = table, 0
@@ -139,10 +141,10 @@ class Members:
     def begin(self) -> None:
         self.begun += 1
 
-    def add(self, one: Part) -> None:
-        if one.id in self.refused:
-            raise StorageUnreachable("a full disk").of(one.id)
-        self.ids.append(one.id)
+    def add(self, added: Sequence[Part]) -> None:
+        if self.is_full:
+            raise StorageUnreachable("a full disk")
+        self.ids += [one.id for one in added]
 
     def poll(self, _now_s: float) -> None:
         pass
@@ -177,7 +179,6 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     for name in ("TypedTables", "Catalogued"):
         monkeypatch.setattr(replicate, name, lambda *_: SimpleNamespace(stop=lambda: None))
     monkeypatch.setattr(replicate, "prepare_for_many_files", lambda _: None)
-    monkeypatch.setattr(Members, "refused", set())
     with ScriptedNameServer({"c1": {"a": None}}) as server:
         entry = {"cluster": "c1", "name_server": str(server.address)}
         config = parse({"warehouse": str(tmp_path), "logs": [entry]}, where="job.toml")
@@ -207,12 +208,23 @@ def test_what_comes_joins_the_group_of_its_table_or_begins_one(job: Job) -> None
     assert all(one.ways["may_leave"] for one in parts)
 
 
-def test_what_cannot_be_added_is_added_when_it_can(job: Job, caplog: pytest.LogCaptureFixture) -> None:
-    Members.refused.add("rocketmq/b")
-    assert told(job, roster("a", "b", "c")) == {"log": ["rocketmq/a", "rocketmq/c"]}
-    assert "rocketmq/b: a full disk" in caplog.text
-    Members.refused.clear()
-    assert told(job, roster("a", "b", "c")) == {"log": ["rocketmq/a", "rocketmq/c", "rocketmq/b"]}
+def test_what_cannot_be_added_is_added_when_it_can(
+    job: Job, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(Members, "is_full", True)
+        assert told(job, roster("a", "b", "c")) == {"log": ["rocketmq/a"]}
+        assert "rocketmq/b, rocketmq/c cannot be followed yet: a full disk" in caplog.text
+    assert told(job, roster("a", "b", "c")) == {"log": ["rocketmq/a", "rocketmq/b", "rocketmq/c"]}
+
+
+def test_what_is_wrong_with_one_that_comes_is_its_own(job: Job, caplog: pytest.LogCaptureFixture) -> None:
+    said = roster("a", "b")
+    wrong = ReplicatedTopicOptions(id="kafka/c/wrong", servers="h:1")
+    assert told(job, Rosters(said.logs, replace(NOBODY, options={wrong.log_id: wrong}))) == {
+        "log": ["rocketmq/a", "rocketmq/b"]
+    }
+    assert "kafka/c/wrong: it is wrong" in caplog.text
 
 
 def test_what_no_server_lists_fails_no_job_by_waiting(job: Job) -> None:
