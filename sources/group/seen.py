@@ -170,9 +170,11 @@ class Teller:
     def tick(self, now_s: float) -> None:
         """Look where nobody has looked lately, and tell what has changed. Raises OSError, ValueError."""
         self._asker.take(0)  # an error is the planner's to report, when it looks
-        places = self._standing.read().positions
+        said = self._standing.read()
+        if said.is_stopping:  # the job takes the files away
+            return
         for at, lookout in enumerate(self.lookouts):
-            if not self._asker.is_asking(at) and (wanted := lookout.due(now_s, places)):
+            if not self._asker.is_asking(at) and (wanted := lookout.due(now_s, said.positions)):
                 self._asker.ask(at, partial(lookout.look, wanted))
         if now_s >= self._tell_s:
             self._tell(now_s)

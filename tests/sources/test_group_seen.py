@@ -121,6 +121,16 @@ def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Pa
     planner.join()
 
 
+def test_a_job_that_stops_is_told_nothing(tmp_path: Path) -> None:
+    log = ScriptedLog(A, 0, 10)
+    teller = teller_of(tmp_path, log)
+    places = say(tmp_path, A)
+    teller.lookouts[0].look(requests(places))
+    standing.write(tmp_path / "standing", Standing(places, 10**9, is_stopping=True))
+    teller.tick(time.monotonic() + 2 * LOOK_AFTER_S)
+    assert (told(tmp_path), log.looks) == ({}, 1)
+
+
 class Several(Lookout):
     """A lookout of a master with two logs and a third that nobody asks about; of the first it tells an `error`."""
 
