@@ -136,6 +136,8 @@ class Group:
         names = {name for part in out for name in part.files}
         logs = {part.log_id for part in out}
         shared = {file.name: file for part in rest for file in part.moved.files if file.name in names}
+        if not shared:
+            return
         freed = {name: without(self._table, self._warehouse, file, logs) for name, file in shared.items()}
         for part in rest:
             part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])

@@ -208,7 +208,7 @@ class KernelTable:
         self._committer = conditional_committer(self._context, path)
         self._hooks: list[Any] = []
         self._own: _OwnCommit | None = None
-        self._domains = 0  # of the newest commit of its own
+        self._domains = 0  # about as many as its newest commit has
         self._checksum_again_at_s = 0.0
 
     def snapshot(self, *, to_commit: bool = False) -> Snapshot | None:
@@ -420,6 +420,7 @@ class KernelTable:
         transaction: tuple[str, int] | None = None,
     ) -> Any:
         """The builder of a commit on `on` of these `actions`, beside those that Kernel makes of the rest."""
+        self._domains = max(int(on.java.getActiveDomainMetadataMap().size()), len(domains))
         count = len(actions) + len(domains) + (transaction is not None)
         builder = on.java.buildUpdateTableTransaction(engine_info(count), self._kernel.Operation.WRITE)
         return builder if transaction is None else builder.withTransactionId(*transaction)
@@ -448,8 +449,8 @@ class KernelTable:
         if any("metaData" in action for action in actions):
             self._own = None  # the transaction, its snapshot and its checksum know the schema before this one
             return version
-        self._own = self._own_commit(result, version)
         self._hooks.extend(self._worth_it(result.getPostCommitHooks()))
+        self._own = self._own_commit(result, version)
         return version
 
     def _worth_it(self, hooks: Any) -> list[Any]:
@@ -491,8 +492,7 @@ class KernelTable:
             stamp = self._versions.stamp(version) if self._committer is None else None
             if not found.isPresent() or (stamp is None and self._committer is None) or age > _LISTED_EVERY:
                 return None
-            # the next commit wants it; `maintain` may take files before
-            self._domains = int(found.get().getActiveDomainMetadataMap().size())
+            found.get().getActiveDomainMetadataMap()  # the next commit wants it; `maintain` may take files before
             now_s, looked_at_s = time.monotonic(), 0.0 if self._own is None else self._own.looked_at_s
             return _OwnCommit(Snapshot(version, found.get(), self._session), stamp, age, now_s, looked_at_s)
         except (PySparkException, Py4JError, OSError) as error:

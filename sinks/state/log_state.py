@@ -35,7 +35,7 @@ Holes, the ranges below the position that the table lacks, have metadata of thei
 from __future__ import annotations
 
 import json
-import uuid
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any, Final
@@ -223,7 +223,7 @@ class LogState:
 
 def new_id() -> str:
     """Of a commit or a run: 64 random bits, so that no two that may meet are alike."""
-    return uuid.uuid4().hex[:16]
+    return os.urandom(8).hex()
 
 
 _Rows = Annotated[

@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from sinks.delta.delta_log import newest
+from sinks.delta.delta_log import newest, transactions_at
 from sources.errors import ReplicaError
 from tests.sinks.batches import opened, ranges
 from tests.sinks.memory_master import MemoryMaster
@@ -56,6 +56,23 @@ def test_actions_replace_each_other(tmp_path: Path) -> None:
     assert (found.version, found.domains(), found.domain("e")) == (2, {"d": "2"}, None)
     assert (found.transaction_version("x"), found.transaction_version("y")) == (4, None)
     assert [one.path for one in found.files.values()] == ["b c"]
+
+
+def test_all_transactions_of_a_version_are_read_at_once(tmp_path: Path) -> None:
+    begun(tmp_path)
+    for version, app in enumerate("xyxz", start=1):
+        written(tmp_path, version, added(str(version)), {"txn": {"appId": app, "version": version * 10}})
+    path = str(tmp_path)
+    assert transactions_at(path, 4) == {"x": 30, "y": 20, "z": 40}
+    assert transactions_at(path, 2) == {"x": 10, "y": 20}
+    assert transactions_at(path, 0) == {}
+    rows = [{"txn": {"appId": "x", "version": 30}}, {"txn": None}, {"txn": {"appId": "w", "version": 1}}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "_delta_log" / f"{3:020}.checkpoint.parquet")
+    assert transactions_at(path, 4) == {"x": 30, "w": 1, "z": 40}
+    assert transactions_at(path, 2) == {"x": 10, "y": 20}  # from the commits before it
+    file(tmp_path, 4).unlink()
+    with pytest.raises(ReplicaError, match=f"{4:020}.json is missing below 4"):
+        transactions_at(path, 4)
 
 
 def test_what_is_still_the_newest_is_not_read_again(tmp_path: Path) -> None:

@@ -70,6 +70,48 @@ def test_a_checksum_from_all_files_comes_with_a_checkpoint_only(spark: SparkSess
     assert written["numFiles"] == 10
 
 
+def test_a_table_of_many_logs_has_no_checksums_and_is_listed_after_each_checkpoint(table: KernelTable) -> None:
+    """Kernel takes time by the square of the domains for a checksum."""
+    domains = {f"logtwin.{number}": "{}" for number in range(101)}
+    table.commit(table.existing(), domains=domains)
+    for number in range(2, 11):
+        table.run_hooks()
+        assert table.existing() is table.existing()
+        table.commit(table.existing(), domains={"logtwin.0": str(number)})
+    own = table.existing()
+    table.run_hooks()
+    assert checksummed(table) == [0]
+    assert Path(f"{table.path}/_delta_log/{10:020d}.checkpoint.parquet").exists()
+    found = table.existing()
+    assert found is not own
+    assert (found.version, found.domains()) == (10, {**own.domains(), **domains, "logtwin.0": "10"})
+
+
+def test_transaction_versions_of_many_are_those_of_each(table: KernelTable) -> None:
+    names = [f"app-{number}" for number in range(30)]
+    for number in range(12):
+        table.commit(table.existing(), transactions=dict.fromkeys(names[number:], number))
+        table.run_hooks()
+    on = table.existing()
+    wanted = [*names, "another"]
+    expected = {name: on.transaction_version(name) for name in wanted}
+    assert expected == {**{name: min(number, 11) for number, name in enumerate(names)}, "another": None}
+    assert table.transaction_versions(on, wanted) == expected
+    assert table.transaction_versions(on, wanted[:3]) == {name: expected[name] for name in wanted[:3]}
+
+
+def test_transactions_of_a_log_that_only_kernel_reads_are_asked_for(
+    table: KernelTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ReplicaError("the Delta log is in another form")
+
+    monkeypatch.setattr(kernel, "transactions_at", refuse)
+    names = [f"app-{number}" for number in range(20)]
+    table.commit(table.existing(), transactions=dict.fromkeys(names, 7))
+    assert table.transaction_versions(table.existing(), names) == dict.fromkeys(names, 7)
+
+
 def test_versions_on_a_local_disk_are_renamed_without_processes(spark: SparkSession) -> None:
     jvm = cast(Any, spark._jvm)
     stores = jvm.io.delta.kernel.defaults.internal.logstore.LogStoreProvider

@@ -289,6 +289,38 @@ def test_a_claim_in_between_stops_the_commit(plain: SparkSession, path: str, tmp
     assert offsets(tmp_path) == []
 
 
+def test_a_run_is_forgotten_when_no_log_names_it(plain: SparkSession, path: str) -> None:
+    positions = Positions(KernelTable(plain, path))
+    first, second, third = this_writer(), this_writer(), this_writer()
+
+    def runs() -> set[str]:
+        return {name for name in positions.newest().domains() if name.startswith("logtwin.run.")}
+
+    positions.claim(positions.newest(), [BROKER_A, BROKER_B], first)
+    positions.claim(positions.newest(), [BROKER_A], second)
+    assert runs() == {f"logtwin.run.{one.run}" for one in (first, second)}
+    positions.claim(positions.newest(), [BROKER_B], third)
+    assert runs() == {f"logtwin.run.{one.run}" for one in (second, third)}
+    held = LogTable(plain, path, BROKER_A).read().state
+    assert held is not None
+    assert held.writer == second
+
+
+def test_a_run_that_claims_again_while_it_is_forgotten_is_known(plain: SparkSession, path: str) -> None:
+    """Its claim writes its domain, whatever the version that it is built on says: the second of the two is refused."""
+    mine, theirs = this_writer(), this_writer()
+    table = LogTable(plain, path, BROKER_A)
+    table.claim(mine)
+    positions = Positions(KernelTable(plain, path))
+    on = positions.newest()  # which has the run
+    table.claim(theirs)
+    assert f"logtwin.run.{mine.run}" not in positions.newest().domains()
+    assert positions.claim(on, [BROKER_B], mine)[BROKER_B].writer == mine
+    held = LogTable(plain, path, BROKER_B).read().state
+    assert held is not None
+    assert held.writer == mine
+
+
 def test_claims_at_once_leave_one_owner(plain: SparkSession, path: str) -> None:
     tables = [LogTable(plain, path, BROKER_A) for _ in range(3)]
     writers = [this_writer() for _ in tables]
