@@ -190,6 +190,11 @@ class ReadOptions(MasterOptions):
         return offset_or_name(given)
 
 
+def addresses(text: str | None) -> tuple[Address, ...]:
+    """Return the addresses in an option, joined by ``;``. Raises ConfigurationError."""
+    return tuple(Address.parse(one) for one in (text or "").split(";") if one.strip())
+
+
 def offset_or_name(given: object) -> object:
     """Return ``"123"`` as 123; names and numbers stay as they are. Raises ValueError below 0."""
     if isinstance(given, str) and given.strip().lstrip("-").isdigit():

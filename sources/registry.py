@@ -9,7 +9,7 @@ from sources.access.tls import Tls
 from sources.errors import ConfigurationError
 from sources.master import Master, SoleMaster
 from sources.offsets import LogId
-from sources.options import SECURITY, MasterOptions, ReadOptions, SecurityOptions
+from sources.options import SECURITY, MasterOptions, ReadOptions, SecurityOptions, addresses
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.security import RemotingSecurity
 
@@ -55,8 +55,8 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         log_id=options.log_id,
         master=Address.parse(options.master) if options.master else None,
         remoting=Address.parse(options.remoting) if options.remoting else None,
-        name_servers=_addresses(options.name_server),
-        controllers=_addresses(options.controllers),
+        name_servers=addresses(options.name_server),
+        controllers=addresses(options.controllers),
         path=options.path,
         split_bytes=options.split_bytes,
         chunk_bytes=options.chunk_bytes,
@@ -70,10 +70,6 @@ def _rocketmq(options: MasterOptions) -> RocketMQLog:
         max_record_bytes=options.max_record_bytes,
         security=remoting_security(options, options.log_id),
     )
-
-
-def _addresses(text: str | None) -> tuple[Address, ...]:
-    return tuple(Address.parse(one) for one in (text or "").split(";") if one.strip())
 
 
 def remoting_security(options: SecurityOptions, log: LogId | None = None) -> RemotingSecurity:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from typer.main import get_command
 
 from pipeline.cli.app import app
+from pipeline.config.clusters import CLUSTER_KEYS
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.config.typed_tables import TypedTableConfig
 from sinks.tables import TABLES
@@ -42,7 +43,7 @@ def known() -> set[str]:
     models: list[type[BaseModel]] = [ReadOptions, ReplicatedTopicOptions, TypedTableConfig, MaintainConfig, Config]
     keys = {name.rstrip("_") for model in models for name in model.model_fields}
     metrics = set(re.findall(r"^\| `(\w+)` \| (?:gauge|counter)", (PROJECT / "docs" / "metrics.md").read_text(), re.M))
-    return {*keys, *VIEWS, *(one.name for one in TABLES), *metrics, *_WORDS_BESIDE, *_PATHS}
+    return {*keys, *CLUSTER_KEYS, *VIEWS, *(one.name for one in TABLES), *metrics, *_WORDS_BESIDE, *_PATHS}
 
 
 def test_each_system_has_a_table() -> None:

@@ -77,6 +77,7 @@ def replicate(
 
     It runs until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until all is replicated.
     """
+    from pipeline.config.found import found_for_job
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
     from pipeline.spark.session import session_for
@@ -92,6 +93,7 @@ def replicate(
         warm_up(spark)
         from pipeline.job.replicate import Job
 
+        settings = found_for_job(settings, available_now=available_now)
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
         with stop_by_signal(job.request_stop), Display(err) as display:
 
@@ -122,12 +124,13 @@ def status(
     It shows which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until
     the master deletes what is not replicated. Then it shows how far the typed tables are.
     """
+    from pipeline.config.found import found_now
     from pipeline.inspect.status import statuses, troubles
     from pipeline.inspect.status_text import status_blocks
     from pipeline.inspect.typed_status import status_lines, typed_statuses
     from pipeline.spark.session import without_session
 
-    settings = without_session(configuration.load(config).with_logs(str(config)))
+    settings = found_now(without_session(configuration.load(config).with_logs(str(config))))
     logs = statuses(settings)
     tables = typed_statuses(settings)
     now = datetime.now(UTC)

@@ -13,6 +13,7 @@ from pipeline.cli.options import AsJson, OneLog, RequiredConfig
 from pipeline.cli.verb_groups import PROVE, VerbGroups
 from pipeline.config import configuration
 from pipeline.system.console import err, out
+from sources.errors import LogtwinError
 
 app = typer.Typer()
 incidents = typer.Typer(
@@ -33,10 +34,11 @@ def list_incidents(
     as_json: AsJson = False,
 ) -> None:
     """List the open incidents."""
+    from pipeline.config.found import found_now
     from pipeline.inspect.incidents import Incidents, incident_lines
     from pipeline.spark.session import without_session
 
-    found = Incidents(without_session(configuration.load(config).only(log, str(config))), str(config))
+    found = Incidents(found_now(without_session(configuration.load(config).only(log, str(config)))), str(config))
     listed = found.all() if include_ended else found.open()
     if as_json:
         out.print_json(json.dumps({"incidents": [one.as_json() for one in listed]}))
@@ -49,10 +51,11 @@ def list_incidents(
 @incidents.command("explain")
 def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = None) -> None:
     """Explain an incident: what happened, what is missing, what is kept, and which command heals it."""
+    from pipeline.config.found import found_now
     from pipeline.inspect.incidents import Incidents, explanation_block
     from pipeline.spark.session import without_session
 
-    found = Incidents(without_session(configuration.load(config).only(log, str(config))), str(config))
+    found = Incidents(found_now(without_session(configuration.load(config).only(log, str(config)))), str(config))
     out.print(explanation_block(found.explain(name), str(config)))
 
 
@@ -64,12 +67,13 @@ def close_incident(
     log: OneLog = None,
 ) -> None:
     """Accept a loss for good: the range stays missing, but the incident is closed."""
+    from pipeline.config.found import found_now
     from pipeline.inspect.incidents import Incidents
     from pipeline.spark.session import session_for
 
     settings = configuration.load(config).only(log, str(config))
     spark = session_for(settings)
-    row = Incidents(settings, str(config)).close(spark, name, note).row
+    row = Incidents(found_now(settings), str(config)).close(spark, name, note).row
     out.print(f"{row.id}: {row.state.value}, {row.note}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -98,12 +102,13 @@ def rebuild(
     """
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
+    from pipeline.config.found import found_now
     from pipeline.operate.rebuild_verb import opened
     from pipeline.spark.session import session_for
 
     settings = configuration.load(config).only(log, str(config))
     spark = session_for(settings)
-    source = opened(spark, settings, log, with_epochs=with_epochs)
+    source = opened(spark, found_now(settings), log, with_epochs=with_epochs)
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task("", total=source.size_bytes)
@@ -156,6 +161,7 @@ def maintain(
     It merges small files, deletes files that no commit names and old entries of the Delta logs, and writes checkpoints.
     With --keep-days or --keep-gb it also deletes the oldest records.
     """
+    from pipeline.config.found import found_now
     from pipeline.operate.maintain import Maintenance, check_horizon, step_table
     from pipeline.spark.session import session_for
 
@@ -163,7 +169,7 @@ def maintain(
     settings = configuration.load(config).only(log, str(config)).maintained_with(given, str(config))
     check_horizon(settings.maintain, no_job_runs=no_job_runs)
     spark = session_for(settings)
-    steps = list(Maintenance(spark, settings, dry_run=dry_run).run())
+    steps = list(Maintenance(spark, found_now(settings), dry_run=dry_run).run())
     if as_json:
         out.print_json(json.dumps({"dry_run": dry_run, "steps": [one.as_json() for one in steps]}))
     else:
@@ -181,13 +187,14 @@ def coverage(
     Without --log it also shows how far the typed tables are complete. It fails if ranges overlap, or are missing
     without an explanation.
     """
+    from pipeline.config.found import found_now
     from pipeline.inspect.coverage import coverage_blocks, coverages
     from pipeline.inspect.typed_status import status_lines, typed_statuses
     from pipeline.spark.session import without_session
 
     settings = without_session(configuration.load(config).only(log, str(config)))
     tables = typed_statuses(settings) if log is None else []  # before the logs, which they are never ahead of
-    found = coverages(settings)
+    found = coverages(found_now(settings))
     if as_json:
         told = {"logs": [one.as_json() for one in found], "tables": [one.as_json() for one in tables]}
         out.print_json(json.dumps(told))
@@ -220,6 +227,7 @@ def backfill(
     What its own retention deleted comes back only with --from. It is safe to run twice, several times at once, and
     while the log is replicated.
     """
+    from pipeline.config.found import found_now
     from pipeline.inspect.selection import subjects
     from pipeline.operate.backfill import result_lines, run_backfill
     from pipeline.operate.hole_filter import Wanted
@@ -228,6 +236,7 @@ def backfill(
     wanted = Wanted.parse(start, end)
     settings = configuration.load(config).only(log, str(config))
     spark = session_for(settings)
+    settings = found_now(settings)
     results = [
         run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(settings, log)
     ]
@@ -278,12 +287,17 @@ def verify(
         queues=queues,
     )
     settings = configuration.load(config).only(log, str(config))
-    found = verify_logs(settings, scope, log)
-    if as_json:
+    failed: list[LogtwinError] = []
+    found = verify_logs(settings, scope, log, failed.append)
+    if as_json and (found or not failed):
         out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
-    else:
+    elif not as_json:
         for line, style in (line for one in found for line in lines(one)):
             out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+    for error in failed[1:]:
+        err.print(str(error), highlight=False, soft_wrap=True, markup=False)
     for one in found:
         if one.problem is not None:
             raise one.problem
+    for error in failed[:1]:
+        raise error

@@ -19,18 +19,23 @@ from pydantic import (
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
+    SkipValidation,
     ValidationError,
 )
 
-from pipeline.config.topics import TopicsConfig, existing_topics, expanded, first_contact
+from pipeline.config.clusters import parsed_cluster
+from pipeline.config.topics import Topics, first_contact, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage
+from sources.discovery import Discovery, Named, chosen, matched, rostered
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
+from sources.rocketmq.discovery import BrokerCluster
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
+from sources.side_by_side import side_by_side
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 """A TCP port to listen on."""
@@ -163,7 +168,10 @@ class Config(BaseModel):
     logs: tuple[ReadOptions, ...] = Field(
         (), description="the logs to replicate: one streaming query and one commit for all of them"
     )
-    topics: tuple[TopicsConfig, ...] = Field(
+    clusters: tuple[SkipValidation[BrokerCluster], ...] = Field(
+        (), description="clusters of RocketMQ, of which each broker name is a log; [[logs]] tables with cluster"
+    )
+    topics: tuple[SkipValidation[Topics], ...] = Field(
         (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
     )
     tables: tuple[TypedTableConfig, ...] = Field((), description="the typed tables to make of their messages")
@@ -178,19 +186,39 @@ class Config(BaseModel):
     def only(self, log_id: str | None, where: str) -> Config:
         """A copy with only one log or topic, or with all of them if `log_id` is None.
 
-        A partition's id stands for its topic. Raises ConfigurationError if nothing has that id.
+        A partition's id stands for its topic. A pattern that matches stays, for this name alone. Raises
+        ConfigurationError if nothing has that id.
         """
         if log_id is None:
             return self.with_logs(where)
-        logs = tuple(one for one in self.logs if one.id == log_id)
-        topic_id = log_id.rpartition("/")[0] if log_id.count("/") == PARTITION_SLASHES else log_id
-        topics = tuple(chosen for one in self.topics if (chosen := one.only(topic_id)) is not None)
+        text = log_id.rpartition("/")[0] if log_id.count("/") == PARTITION_SLASHES else log_id
+        try:
+            one = LogId.parse(text)
+        except ValueError:
+            one = LogId("", text)  # matches nothing
+        logs, topics = chosen(self.log_entries, one), chosen(self.topics, one)
         if not logs and not topics:
-            listed = ", ".join([*(one.id for one in self.logs), *(one for table in self.topics for one in table.names)])
+            listed = ", ".join(name for entry in (*self.log_entries, *self.topics) for name in entry.names)
             raise ConfigurationError(
                 f"{where}: there is no log {log_id!r}", expected=f"one of {listed or 'none'}", found=log_id
             )
-        return self.model_copy(update={"logs": logs, "topics": topics})
+        return self.model_copy(
+            update={
+                "logs": tuple(options for entry in logs if not entry.is_pattern for options in entry.find().values()),
+                "clusters": tuple(entry for entry in logs if entry.is_pattern),
+                "topics": topics,
+            }
+        )
+
+    @property
+    def log_entries(self) -> tuple[Discovery[ReadOptions], ...]:
+        """What the tables ``[[logs]]`` say: logs by name, and clusters."""
+        return (Named({one.log_id: one for one in self.logs}), *self.clusters)
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether some of it is found by asking: `pipeline.config.found`."""
+        return any(entry.is_pattern for entry in (*self.log_entries, *self.topics))
 
     def check_reachable(self) -> None:
         """If one table of topics is all there is to replicate, check before Spark starts that its servers listen.
@@ -198,7 +226,7 @@ class Config(BaseModel):
         Raises NobodyListens. With several masters nothing is checked: one that is away must not keep the others from
         being replicated.
         """
-        if len(self.topics) == 1 and not self.logs:
+        if len(self.topics) == 1 and not self.logs and not self.clusters:
             first_contact(self.topics[0])
 
     def asked_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
@@ -206,11 +234,11 @@ class Config(BaseModel):
 
         Raises ConfigurationError, MasterUnreachable, MasterSilent, MasterRefused.
         """
-        return expanded(self.topics, existing_topics)
+        return tuple(rostered(self.topics, each=side_by_side).whole().values())
 
     def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
         """The topics, without asking a broker: a pattern selects among `existing`, the log ids of topics."""
-        return expanded(self.topics, lambda table: [one.name.partition("/")[2] for one in existing if table.is_of(one)])
+        return tuple(matched(self.topics, existing).values())
 
     def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
         """A copy with the keys of ``[maintain]`` in `given` that are not None. Raises ConfigurationError."""
@@ -219,12 +247,12 @@ class Config(BaseModel):
 
     def with_logs(self, where: str) -> Config:
         """Itself. Raises ConfigurationError if there is nothing to replicate."""
-        if not self.logs and not self.topics:
+        if not self.logs and not self.clusters and not self.topics:
             raise ConfigurationError(
                 f"{where}: there is nothing to replicate",
                 expected="at least one [[logs]] or [[topics]] table",
-                hint='Add [[logs]] with id = "rocketmq/<broker name>" and master and remoting, or path; or [[topics]] '
-                'with id = "kafka/<cluster>/<topic>" and servers.',
+                hint='Add [[logs]] with id = "rocketmq/<broker name>" and master and remoting, or path; or with '
+                'cluster and name_server; or [[topics]] with id = "kafka/<cluster>/<topic>" and servers.',
             )
         return self
 
@@ -261,14 +289,16 @@ def load(path: Path) -> Config:
 
 def parse(given: Mapping[str, Any], *, where: str) -> Config:
     """Make a configuration from parsed TOML; `where` names it in errors. Raises ConfigurationError."""
-    known = list(Config.model_fields)
+    known = [name for name in Config.model_fields if name != "clusters"]  # which are tables of [[logs]]
     for key in given:
         if key not in known:
             raise unknown_key(key, known, where=where)
     values = dict(given)
-    values["logs"] = _logs(given.get("logs", []), where)
+    tables = _numbered(given.get("logs", []), "logs", where)
+    values["logs"] = [_log(table, at) for table, at in tables if "cluster" not in table]
+    values["clusters"] = [parsed_cluster(table, where=at) for table, at in tables if "cluster" in table]
     values["topics"] = [
-        TopicsConfig.parse(table, where=at) for table, at in _numbered(given.get("topics", []), "topics", where)
+        parsed_topics(table, where=at) for table, at in _numbered(given.get("topics", []), "topics", where)
     ]
     values["tables"] = [
         parse_options(TypedTableConfig, table, where=at)
@@ -288,17 +318,16 @@ def parse(given: Mapping[str, Any], *, where: str) -> Config:
     return config
 
 
-def _logs(given: object, where: str) -> list[ReadOptions]:
-    tables = _numbered(given, "logs", where)
-    for one, at in ((str(table.get("id")), at) for table, at in tables):
-        if one.startswith("kafka/"):
-            raise ConfigurationError(
-                f"{at}: a Kafka topic is no single log",
-                expected="rocketmq/<broker name> or dister/<group>",
-                found=one,
-                hint='Make it a [[topics]] table, with id = "kafka/<cluster>/<topic>" and servers.',
-            )
-    return [parse_options(ReadOptions, table, where=at) for table, at in tables]
+def _log(table: Mapping[str, Any], where: str) -> ReadOptions:
+    one = str(table.get("id"))
+    if one.startswith("kafka/"):
+        raise ConfigurationError(
+            f"{where}: a Kafka topic is no single log",
+            expected="rocketmq/<broker name> or dister/<group>",
+            found=one,
+            hint='Make it a [[topics]] table, with id = "kafka/<cluster>/<topic>" and servers.',
+        )
+    return parse_options(ReadOptions, table, where=where)
 
 
 def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:
@@ -335,7 +364,7 @@ def _as_property(value: object) -> str:
 
 
 def _check_ids(config: Config, where: str) -> None:
-    ids = [*(one.id for one in config.logs), *(name for table in config.topics for name in table.names)]
+    ids = [*(one.id for one in config.logs), *(name for entry in config.topics for name in entry.names)]
     twice = sorted({name for name in ids if ids.count(name) > 1})
     if twice:
         raise ConfigurationError(f"{where}: a log is listed twice", expected="each id once", found=", ".join(twice))

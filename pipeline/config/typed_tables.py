@@ -17,6 +17,7 @@ from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
 from sinks.typed.definition import Definition
 from sinks.typed.formats.reading import UNKNOWN, Reading
 from sinks.typed.readers import kinds
+from sinks.typed.topics import check
 from sinks.views.definition import VIEWS
 from sources.access.secrets import Secret, place_of
 from sources.errors import ConfigurationError
@@ -47,7 +48,10 @@ class TypedTableConfig(BaseModel):
 
     name: str = Field(description="names the table: in SQL, and its folder <warehouse>/tables/<name>")
     from_: tuple[str, ...] = Field(
-        alias="from", min_length=1, description="topics of RocketMQ, or Kafka's by their ids kafka/<cluster>/<topic>"
+        alias="from",
+        min_length=1,
+        description="topics of RocketMQ, or Kafka's by their ids kafka/<cluster>/<topic>; "
+        "a topic may be a regular expression for whole names",
     )
     logs: tuple[str, ...] = Field(
         (), description="of RocketMQ: the logs by their ids; by default all that have the topics"
@@ -112,23 +116,31 @@ class TypedTableConfig(BaseModel):
             raise ValueError(f"name: small letters, digits and _, beginning with a letter, and not {self.name!r}")
         if self.name in _TAKEN:
             raise ValueError(f"name: one other than {self.name}, which every replica has")
+        self._check_from()
+        if (self.mode == "upsert") != bool(self.key):
+            raise ValueError('key with mode = "upsert", and only with that')
+        if (self.deletes or self.tombstones) and self.mode != "upsert":
+            raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
+        if self.tombstones and not self.from_[0].startswith(_KAFKA):
+            raise ValueError("tombstones only with topics of Kafka; messages of RocketMQ have a body")
+        self._check_format()
+        self._check_fields()
+        return self
+
+    def _check_from(self) -> None:
         of_kafka = {one.startswith(_KAFKA) for one in self.from_}
         if len(of_kafka) > 1:
             raise ValueError("from: topics of RocketMQ, or of Kafka, not both in one table")
         wrong = [one for one in self.from_ if one.startswith(_KAFKA) and one.count("/") != _KAFKA_SLASHES]
         if wrong:
             raise ValueError(f"from: kafka/<cluster>/<topic>, and not {wrong[0]!r}")
+        for one in self.from_:
+            try:
+                check(one)
+            except ValueError as error:
+                raise ValueError(f"from: {error}") from error
         if of_kafka == {True} and (self.logs or self.tags):
             raise ValueError("logs and tags only with topics of RocketMQ")
-        if (self.mode == "upsert") != bool(self.key):
-            raise ValueError('key with mode = "upsert", and only with that')
-        if (self.deletes or self.tombstones) and self.mode != "upsert":
-            raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
-        if self.tombstones and of_kafka == {False}:
-            raise ValueError("tombstones only with topics of Kafka; messages of RocketMQ have a body")
-        self._check_format()
-        self._check_fields()
-        return self
 
     def _check_format(self) -> None:
         fields = self.schema_ if isinstance(self.schema_, dict) else None

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.config.found import found_now
 from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.display import size
 from pipeline.monitoring.run_state import RunFile, check_free
@@ -38,7 +39,7 @@ def repair_logs(
     ConfigurationError if several masters would be accepted at once.
     """
     spark = session_for(config)
-    found = list(subjects(config, log_id))
+    found = list(subjects(found_now(config), log_id))
     if accept_master and len({one.run_id for one in found}) > 1:
         raise ConfigurationError(
             f"{where}: --accept-master for {len(found)} logs at once",

@@ -31,6 +31,7 @@ from sinks.typed.step.messages import in_ranges, messages_in, records_of, view_o
 from sinks.typed.step.parsing import Report, reports
 from sinks.typed.step.task_reports import REPORT_DDL
 from sinks.typed.table import TypedTable
+from sinks.typed.topics import is_meant
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange
@@ -242,8 +243,9 @@ def _unmatched(
         records = {row["source"]: row["records"] for row in found}
         visible = _looking(spark, config, replace(wanted, tags=(), where=None), ranges).sources
     for one in topics:
-        why = Unmatched.LEFT_OUT if one not in visible else Unmatched.CONDITION
-        yield UnmatchedTopic(one, records.get(one, 0), why if one in records else Unmatched.NOT_IN_LOGS)
+        counts = [count for topic, count in records.items() if is_meant(topic, (one,))]
+        why = Unmatched.CONDITION if any(is_meant(topic, (one,)) for topic in visible) else Unmatched.LEFT_OUT
+        yield UnmatchedTopic(one, sum(counts), why if counts else Unmatched.NOT_IN_LOGS)
 
 
 def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:

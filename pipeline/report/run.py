@@ -9,6 +9,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.config.found import found_now
 from pipeline.inspect.status import last_run
 from pipeline.inspect.topics_held import held_topics
 from pipeline.inspect.typed_status import TypedStatus, typed_statuses
@@ -23,6 +24,7 @@ def made_report(
     config: Config, session: Callable[[int], SparkSession], tell: Callable[[str], None] = lambda _: None
 ) -> bytes:
     """The page as bytes; `session` and `tell` are those of `read_facts`. Raises ReplicaError if there is no replica."""
+    config = found_now(config)
     tables = tuple(map(_typed_facts, typed_statuses(config)))  # read before the logs: they are never ahead of them
     facts = read_facts(config.warehouse, _configured(config), session, tell)
     found = (_run_facts(config.warehouse, one.name, facts.made_at) for one in subjects(facts.logs))

@@ -43,8 +43,8 @@ def past_line(found: AsOf) -> str:
 
 
 def _log_id(config: Config, log: str | None) -> LogId:
-    ids = [one.id for one in config.logs]
-    if log is None and len(ids) != 1:
+    ids = [name for entry in config.log_entries for name in entry.names]
+    if log is None and (len(ids) != 1 or config.clusters):
         raise _unclear(", ".join(ids) or "no log", "Name one with --log: offsets and times of masters are a log's own.")
     try:
         return LogId.parse(log or ids[0])

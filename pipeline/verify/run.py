@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
 from pipeline.config.configuration import Config
+from pipeline.config.found import found_now
 from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
@@ -34,7 +35,7 @@ from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, run_tasks
 from sinks.proof.proven_log import proven_log
 from sinks.proof.verdicts import Compared, Verdict
 from sinks.values.incident import State
-from sources.errors import ConfigurationError, LogError
+from sources.errors import ConfigurationError, LogError, LogtwinError
 from sources.loss import Condition
 from sources.offsets import END, Offset, OffsetRange
 
@@ -83,15 +84,23 @@ class Scope:
         return self.share is None and self.start is None and self.end is None
 
 
-def verify_logs(config: Config, scope: Scope, log: str | None = None) -> list[VerifySummary]:
-    """Verify each log of a configuration, or only `log`; a terminal shows progress bars. Raises as `verify_log`."""
+def verify_logs(
+    config: Config, scope: Scope, log: str | None, on_failure: Callable[[LogtwinError], None]
+) -> list[VerifySummary]:
+    """Verify each log of a configuration, or only `log`; a terminal shows progress bars.
+
+    A log that cannot be verified does not hold up the others: `on_failure` gets what `verify_log` raised.
+    """
     spark = session_for(config)
     figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    found: list[VerifySummary] = []
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:
-        return [
-            verify_log(spark, config.warehouse, one, scope, _bar(shown, str(one.log_id)))
-            for one in subjects(config, log)
-        ]
+        for one in subjects(found_now(config), log):
+            try:
+                found.append(verify_log(spark, config.warehouse, one, scope, _bar(shown, str(one.log_id))))
+            except LogtwinError as error:
+                on_failure(error)
+    return found
 
 
 def _bar(shown: Progress, name: str) -> OnProgress:

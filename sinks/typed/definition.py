@@ -12,6 +12,7 @@ from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import DELETED, Column, column_name
 from sinks.typed.deletes import Deletes
 from sinks.typed.formats.reading import Reading
+from sinks.typed.topics import is_meant
 from sources.offsets import LogId
 
 _OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
@@ -22,7 +23,8 @@ class Definition:
     """The definition of one typed table.
 
     Its messages are those of `topics` in logs of RocketMQ, in `logs` or in all of them, or those of `kafka_topics`
-    (``kafka/<cluster>/<topic>``); with one of `tags`, and for which the SQL condition `where` holds.
+    (``kafka/<cluster>/<topic>``); with one of `tags`, and for which the SQL condition `where` holds. Topics are names
+    or patterns (`sinks.typed.topics`).
     `reading` says how bodies are read. `schema` has the kinds of the columns by field; None if they are found.
     `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` a message
     without a body does so, too. `computed` has columns by name: their kind, and the SQL expression over the others.
@@ -68,12 +70,16 @@ class Definition:
 
     def unmatched(self, found: Collection[str] | None) -> tuple[str, ...]:
         """The topics of which no message has come, if messages of `found` have; none if that is not known (None)."""
-        return () if found is None else tuple(one for one in self.sources if one not in found)
+        return (
+            ()
+            if found is None
+            else tuple(one for one in self.sources if not any(is_meant(topic, (one,)) for topic in found))
+        )
 
     def follows(self, log_id: LogId) -> bool:
         """Whether messages of the table may be in `log_id`, a log or a partition of a topic."""
         if self.kafka_topics:
-            return str(log_id).rpartition("/")[0] in self.kafka_topics
+            return is_meant(str(log_id).rpartition("/")[0], self.kafka_topics)
         return log_id.kind == "rocketmq" and (not self.logs or str(log_id) in self.logs)
 
     def declared(self) -> tuple[Column, ...]:

@@ -17,9 +17,10 @@ from sources.access.kept_connections import KeptConnections
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
+from sources.rocketmq.cluster_info import QUESTION, check_kind, groups_in
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
-from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode, accepted, loads
+from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode
 from sources.rocketmq.wire.security import RemotingSecurity
 
 
@@ -147,16 +148,6 @@ class SoughtBroker(RemoteBroker):
     def _master_by(self, asked: Address) -> Address:
         """Return where the master answers, according to `asked`. Raises MasterError, ConfigurationError."""
 
-    def _check_kind(self, asked: Address, answer: Command) -> None:
-        """Raise ConfigurationError if the server at `asked` does not know the question; brokers do not."""
-        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise ConfigurationError(
-                f"what answers at {asked} is no {self.kind}, but perhaps a broker",
-                expected=f"the address of a {self.kind}, which knows where the master of {self.name} is",
-                found=answer.remark or "a refusal of the question",
-                hint="A broker's own addresses are master and remoting, of the HA port and of the normal one.",
-            )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectedBroker(SoughtBroker):
@@ -168,7 +159,7 @@ class ElectedBroker(SoughtBroker):
         request = Command(RequestCode.CONTROLLER_GET_REPLICA_INFO, ext_fields={"brokerName": self.name})
         with self._client(controller) as client:
             answer = client.exchange(request)
-        self._check_kind(controller, answer)
+        check_kind(controller, answer, self.kind)
         address = answer.ext_fields.get("masterAddress")
         if answer.code != ResponseCode.SUCCESS or not address:
             raise MasterUnreachable(
@@ -188,20 +179,8 @@ class NamedBroker(SoughtBroker):
     kind = "name server"
 
     def _master_by(self, name_server: Address) -> Address:
-        request = Command(RequestCode.GET_BROKER_CLUSTER_INFO)
         with self._client(name_server) as client:
-            told = client.exchange(request)
-        self._check_kind(name_server, told)
-        answer = loads(accepted(request.code, told, f"the name server at {name_server}").body)
-        groups = answer.get("brokerAddrTable") if isinstance(answer, dict) else None
-        if not isinstance(groups, dict):
-            raise ProtocolViolation(
-                f"the cluster info of the name server at {name_server} is none",
-                expected='a JSON object "brokerAddrTable"',
-                found=answer,
-                hint="Check that the address is that of a name server.",
-            )
-        return self._master_of(groups, name_server)
+            return self._master_of(groups_in(client.exchange(QUESTION), name_server), name_server)
 
     def _master_of(self, groups: Mapping[str, Any], name_server: Address) -> Address:
         group = groups.get(self.name) or {}

@@ -25,10 +25,12 @@ from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.system.ports import free_port
 from sinks.storage.settings import Storage
+from sources.access.address import Address
 from sources.errors import ConfigurationError, NobodyListens
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import ReadOptions
+from sources.registry import remoting_security
 
 ORDERS = "[[topics]]\nid = 'kafka/east/orders'\nservers = 'b:1'"
 REFERENCE = Path(__file__).parents[2] / "conf" / "logtwin.toml"
@@ -60,7 +62,8 @@ def test_the_reference_file_shows_every_key_with_its_default(table: str) -> None
     shown = keys_shown()
     if table == "workload":  # says of these that they are as in [[logs]]
         shown[table] |= {name for name in shown["logs"] & fields.keys() if name.startswith(("access", "sec", "tls"))}
-    assert shown[table] == fields.keys()
+    shown["logs"] -= {"cluster", "include", "exclude"}  # of which a table of a cluster has more
+    assert shown[table] == fields.keys() - {"clusters"}  # which are tables of [[logs]]
     given = tomllib.loads(REFERENCE.read_text())
     values = given if not table else given["logs"][0] if table == "logs" else given.get(table, {})
     for name, value in values.items():
@@ -93,7 +96,7 @@ def test_the_topics_of_the_reference_file_load() -> None:
     assert [table.names for table in parse({"topics": [first, *others]}, where="x").topics] == [
         ("kafka/prod/orders",),
         ("kafka/prod/payments", "kafka/prod/refunds"),
-        ("kafka/prod/events-.*",),
+        ("kafka/prod/events-.* except events-test-.*",),
     ]
 
 
@@ -236,6 +239,81 @@ def test_a_pattern_means_the_topics_of_its_cluster_that_are_there() -> None:
     existing = [LogId.parse(name) for name in names]
     assert [one.id for one in config.topics_among(existing)] == ["kafka/east/orders-eu", "kafka/east/orders-us"]
     assert config.topics_among([]) == ()
+
+
+CLUSTER = {"cluster": "c1", "name_server": "ns:9876"}
+
+
+def test_a_cluster_is_a_table_of_logs_whose_other_keys_hold_for_each_log() -> None:
+    """As for a log of its own; with controllers these are asked for the masters."""
+    keys = {
+        "include": ["broker-.*"],
+        "exclude": [".*-test"],
+        "on_loss": "record",
+        "access_key": "env:USER",
+        "tls": True,
+    }
+    config = parse(
+        {"logs": [{**CLUSTER, **keys, "secret_key": "env:KEY"}, {"id": "dister/shop", "path": "x"}]}, where="x"
+    )
+    assert [one.id for one in config.logs] == ["dister/shop"]
+    (cluster,) = config.clusters
+    assert cluster.names == ("rocketmq/broker-.* except .*-test of cluster c1 at name server ns:9876",)
+    log_ids = ["rocketmq/broker-a", "rocketmq/broker-a-test", "rocketmq/a", "dister/broker-a"]
+    found = {text: cluster.options_of(LogId.parse(text)) for text in log_ids}
+    options = found.pop("rocketmq/broker-a")
+    assert set(found.values()) == {None}
+    assert options is not None
+    assert (options.id, options.name_server, options.on_loss) == ("rocketmq/broker-a", "ns:9876", "record")
+    assert cluster.security == remoting_security(options)
+    (elected,) = parse({"logs": [{**CLUSTER, "controllers": "c:1"}]}, where="x").clusters
+    assert elected.name_servers == (Address("ns", 9876),)
+    assert (elected.options.controllers, elected.options.name_server) == ("c:1", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"cluster": "c1"}, ["'name_server' is missing", "lists the brokers"]),
+        ({**CLUSTER, "name_server": "ns"}, ["name_server", "host:port"]),
+        ({**CLUSTER, "cluster": ""}, ["cluster is not usable", "a name"]),
+        ({**CLUSTER, "cluster": ["c1"]}, ["cluster is not usable", "a name"]),
+        ({**CLUSTER, "include": "b-.*"}, ["include is not usable", "a list"]),
+        ({**CLUSTER, "include": [1]}, ["include is not usable", "a list"]),
+        ({**CLUSTER, "exclude": ["("]}, ["exclude is not usable", "regular expression", "'('"]),
+        ({**CLUSTER, "id": "rocketmq/a"}, ["id cannot be given with cluster", "of its own"]),
+        ({**CLUSTER, "master": "a:1"}, ["master cannot be given with cluster", "of its own"]),
+        ({**CLUSTER, "peers": "x"}, ["peers cannot be given with cluster", "Remove it"]),
+        ({**CLUSTER, "inclde": []}, ["no key 'inclde'", "'include'"]),
+        ({**CLUSTER, "split_bytes": 0}, ["split_bytes", "greater than 0"]),
+        ({**CLUSTER, "tls_ca_file": "x"}, ["tls_ca_file has no effect without tls"]),
+        ({**CLUSTER, "access_key": "env:A"}, ["secret_key"]),
+    ],
+)
+def test_mistakes_about_a_cluster_name_the_table_and_the_key(given: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        parse({"logs": [{"id": "dister/shop", "path": "x"}, given]}, where="job.toml")
+    for word in (*words, "job.toml [[logs]] number 2"):
+        assert word in str(caught.value)
+
+
+def test_clusters_alone_are_worth_a_job() -> None:
+    config = parse({"logs": [CLUSTER]}, where="x")
+    assert config.only(None, "x") is config
+    assert config.has_patterns
+    with pytest.raises(ConfigurationError, match="no key 'clusters'"):
+        parse({"clusters": [CLUSTER]}, where="x")
+
+
+def test_a_log_of_a_cluster_is_chosen_without_asking_where_one_entry_alone_matches() -> None:
+    config = parse({"logs": [{**CLUSTER, "on_loss": "record"}, {"id": "rocketmq/a", "path": "x"}]}, where="x")
+    assert [(one.id, one.on_loss) for one in config.only("rocketmq/b", "x").logs] == [("rocketmq/b", "record")]
+    assert [(one.id, one.path) for one in config.only("rocketmq/a", "x").logs] == [("rocketmq/a", "x")]
+    assert not config.only("rocketmq/b", "x").has_patterns
+    other = {**CLUSTER, "cluster": "c2", "exclude": ["x"]}
+    both = parse({"logs": [CLUSTER, other]}, where="x")
+    assert [one.pattern.include for one in both.only("rocketmq/b.c", "x").clusters] == [(r"b\.c",)] * 2
+    assert [one.id for one in both.only("rocketmq/x", "x").logs] == ["rocketmq/x"]
 
 
 def test_a_file_in_another_encoding_is_named(tmp_path: Path) -> None:

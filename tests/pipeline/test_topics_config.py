@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.config import topics
-from pipeline.config.topics import TopicsConfig, existing_topics, expanded
+from pipeline.config.topics import Topics, parsed_topics
+from sources.discovery import chosen, matched, rostered
 from sources.errors import ConfigurationError
+from sources.kafka import discovery
+from sources.offsets import LogId
 from tests.log_lines import said_by
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
 
@@ -21,55 +23,42 @@ MATCHING = {"cluster": "east", "pattern": "orders-.*", **SERVERS}
 EXISTING = ["orders", "orders-eu", "orders-us", "old-orders-us"]
 
 
-def table(given: dict[str, Any]) -> TopicsConfig:
-    return TopicsConfig.parse(given, where="job.toml [[topics]]")
-
-
-def ids(*tables: dict[str, Any]) -> list[str]:
-    return [options.id for options in expanded(map(table, tables), lambda _: EXISTING)]
-
-
-def test_only_a_pattern_asks_which_topics_there_are() -> None:
-    asked: list[str] = []
-
-    def existing(one: TopicsConfig) -> list[str]:
-        asked.append(str(one.pattern))
-        return []
-
-    assert len(expanded(map(table, (ONE, MATCHING)), existing)) == 1
-    assert asked == ["orders-.*"]
+def table(given: dict[str, Any]) -> Topics:
+    return parsed_topics(given, where="job.toml [[topics]]")
 
 
 def test_brokers_are_asked_which_topics_match(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = ScriptedCluster(*[metadata(*map(topic, EXISTING))] * 2)
+    cluster = ScriptedCluster(*[metadata(*map(topic, EXISTING))] * 3)
     monkeypatch.setattr("sources.kafka.cluster.connection.connected", cluster.connected)
-    assert existing_topics(table(MATCHING)) == ["orders-eu", "orders-us"]
-    assert said_by(topics.__name__, caplog) == []
-    assert existing_topics(table(MATCHING | {"pattern": "order"})) == []
-    assert said_by(topics.__name__, caplog) == ["cluster east has no topic that matches 'order'"]
-
-
-@pytest.mark.parametrize("others", [MATCHING | {"pattern": "orders"}, TWO])
-def test_a_topic_is_in_one_table(others: dict[str, Any]) -> None:
-    with pytest.raises(ConfigurationError, match="in two") as caught:
-        ids(ONE, others)
-    assert "kafka/east/orders" in str(caught.value)
+    roster = rostered([table({**ONE, "group": "one"}), table({**MATCHING, "group": "all"})])
+    assert {str(log_id): (one.id, one.group) for log_id, one in roster.whole().items()} == {
+        "kafka/east/orders": ("kafka/east/orders", "one"),
+        "kafka/east/orders-eu": ("kafka/east/orders-eu", "all"),
+        "kafka/east/orders-us": ("kafka/east/orders-us", "all"),
+    }
+    assert list(map(str, table({**MATCHING, "exclude": [".*-us"]}).find())) == ["kafka/east/orders-eu"]
+    assert said_by(discovery.__name__, caplog) == []
+    assert table(MATCHING | {"pattern": "order"}).find() == {}
+    assert said_by(discovery.__name__, caplog) == ["cluster east has no topic that matches 'order'"]
 
 
 @pytest.mark.parametrize(
-    ("given", "log_id"), [(ONE, "kafka/east/orders"), (TWO, "kafka/east/payments"), (MATCHING, "kafka/east/orders-eu")]
+    ("given", "text"), [(ONE, "kafka/east/orders"), (TWO, "kafka/east/payments"), (MATCHING, "kafka/east/orders-eu")]
 )
-def test_one_topic_of_a_table_can_be_chosen(given: dict[str, Any], log_id: str) -> None:
-    chosen = table({**given, "group": "lake"}).only(log_id)
-    assert chosen is not None
-    assert [(one.id, one.group) for one in chosen.among(EXISTING)] == [(log_id, "lake")]
+def test_one_topic_of_a_table_can_be_chosen(given: dict[str, Any], text: str) -> None:
+    log_id = LogId.parse(text)
+    (only,) = chosen([table({**given, "group": "lake"})], log_id)
+    assert not only.is_pattern
+    assert [(one.id, one.group) for one in only.find().values()] == [(text, "lake")]
 
 
-@pytest.mark.parametrize("other", ["kafka/west/orders-eu", "kafka/east/payment", "rocketmq/orders-eu", "orders-eu", ""])
+@pytest.mark.parametrize("other", ["kafka/west/orders-eu", "kafka/east/payment", "rocketmq/orders-eu"])
 def test_no_other_topic_can_be_chosen(other: str) -> None:
-    assert [table(given).only(other) for given in (ONE, TWO, MATCHING)] == [None, None, None]
+    entries = [table(given) for given in (ONE, TWO, MATCHING)]
+    assert chosen(entries, LogId.parse(other)) == ()
+    assert LogId.parse(other) not in matched(entries, [LogId.parse(other)])
 
 
 @pytest.mark.parametrize(
@@ -85,6 +74,9 @@ def test_no_other_topic_can_be_chosen(other: str) -> None:
         ({**ONE, "id": "kafka/east/orders/0"}, ["names no topic", "kafka/east/orders/0"]),
         ({**ONE, "id": "rocketmq/a"}, ["names no topic", "rocketmq/a"]),
         ({**MATCHING, "pattern": "orders-("}, ["pattern", "regular expression", "orders-("]),
+        ({**MATCHING, "exclude": ["("]}, ["exclude", "regular expression"]),
+        ({**MATCHING, "exclude": "x"}, ["exclude", "a list", "'x'"]),
+        ({**TWO, "exclude": ["x"]}, ["which topics", "exclude = ['x']"]),
         ({"id": "kafka/east/orders"}, ["'servers' is missing"]),
         ({**ONE, "servers": "b"}, ["host:port"]),
         ({**ONE, "emit": "records"}, ["no key 'emit'"]),

@@ -49,6 +49,9 @@ def table(**more: Any) -> TypedTableConfig:
         ({"from": []}, "from"),
         ({"from": ["orders", "kafka/prod/orders"]}, "not both"),
         ({"from": ["kafka/orders"]}, "kafka/<cluster>/<topic>"),
+        ({"from": ["kafka/.*/orders"]}, "only of the topic"),
+        ({"from": ["orders-("]}, "from: a topic, or a regular expression"),
+        ({"from": ["(?P<a>x)"]}, "a plain regular expression"),
         ({"from": ["kafka/prod/orders"], "tags": ["a"]}, "logs and tags only with topics of RocketMQ"),
         ({"mode": "upsert"}, "key with mode"),
         ({"key": ["id"]}, "key with mode"),
@@ -208,6 +211,10 @@ def test_which_logs_it_follows() -> None:
     assert of_kafka.follows(partition)
     assert not of_kafka.follows(LogId.parse("kafka/prod/orders-new/3"))
     assert not of_kafka.follows(rocketmq)
+    matching = table(**{"from": ["kafka/prod/orders-.*", "kafka/prod/a.b"]}).definition()
+    followed = ("orders-new/3", "orders/3", "old-orders-new/0", "a.b/0", "axb/0")
+    assert [matching.follows(LogId.parse(f"kafka/prod/{one}")) for one in followed] == [True, False, False, True, False]
+    assert not matching.follows(LogId.parse("kafka/prod-2/orders-new/3"))
 
 
 def test_another_definition_is_told_from_the_same() -> None:

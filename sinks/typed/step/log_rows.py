@@ -20,6 +20,7 @@ from sinks.delta.file_statistics import bounds
 from sinks.delta.files import batches_of, group_bounds, in_columns, open_parquet
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
+from sinks.typed.topics import is_meant
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -91,7 +92,10 @@ def _may_overlap(within: tuple[int, int] | None, wanted: Sequence[OffsetRange]) 
 
 @dataclass(frozen=True, slots=True)
 class LogRows:
-    """Reads shares, picklable: rows of the table `spec` in `folder`, and only those of `topics`."""
+    """Reads shares, picklable: rows of the table `spec` in `folder`, and only those of `topics`.
+
+    Topics are names or patterns (`sinks.typed.topics`).
+    """
 
     spec: TableSpec
     folder: str
@@ -120,7 +124,10 @@ class LogRows:
                 yield in_columns(in_columns(rows, read, self.spec.growing), schema, schema.names)
 
     def _wanted(self, batch: pa.RecordBatch, share: Share) -> pa.Array:
-        is_wanted = pc.is_in(batch["topic"], pa.array(self.topics, pa.string()))
+        topics = [
+            one for one in pc.unique(batch["topic"]).to_pylist() if one is not None and is_meant(one, self.topics)
+        ]
+        is_wanted = pc.is_in(batch["topic"], pa.array(topics, pa.string()))
         offsets = batch[_OFFSET].to_numpy()
         in_ranges = np.zeros(len(offsets), dtype=bool)
         for log_id, several in share.ranges.items():

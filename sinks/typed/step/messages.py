@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -16,6 +16,7 @@ from sinks.delta.spark_jobs import first_line
 from sinks.spark_schemas import spark_schema
 from sinks.tables import KAFKA_LOG, LOG, metadata_table
 from sinks.typed.definition import Definition
+from sinks.typed.topics import expression, is_pattern
 from sinks.views.empty import empty_table, literal
 from sinks.views.registration import register_views
 from sinks.warehouse import absolute
@@ -39,7 +40,7 @@ def view_of(wanted: Definition) -> str:
 
 
 def topic_names(wanted: Definition) -> tuple[str, ...]:
-    """The topics of a definition, as records name them."""
+    """The topics of a definition, names or patterns, as records name them."""
     return wanted.topics or tuple(one.rpartition("/")[2] for one in wanted.kafka_topics)
 
 
@@ -77,9 +78,9 @@ def records_of(
 ) -> DataFrame:
     """How many `records` the newest version of the log has in `ranges`, by `source`: a topic of `wanted`."""
     log = spark.read.format("delta").load(wanted.source.path(absolute(warehouse)))
-    source = sql.expr(_TOPIC_ID if wanted.kafka_topics else "topic").alias("source")
-    found = log.where(in_ranges(ranges) & source.isin(list(wanted.sources)))
-    return found.groupBy(source).agg(sql.count("*").alias("records"))
+    source = _TOPIC_ID if wanted.kafka_topics else "topic"
+    found = log.where(in_ranges(ranges) & sql.expr(_meant(source, wanted.sources)))
+    return found.groupBy(sql.expr(source).alias("source")).agg(sql.count("*").alias("records"))
 
 
 def wrong_condition(wanted: Definition, found: str) -> ConfigurationError:
@@ -93,12 +94,21 @@ def wrong_condition(wanted: Definition, found: str) -> ConfigurationError:
 
 
 def _condition(wanted: Definition) -> str:
-    conditions = [f"topic IN ({', '.join(map(literal, topic_names(wanted)))})"]
+    conditions = [_meant("topic", topic_names(wanted))]
     if wanted.tags:
         conditions.append(f"tags IN ({', '.join(map(literal, wanted.tags))})")
     if wanted.where is not None:
         conditions.append(f"({wanted.where})")
     return " AND ".join(conditions)
+
+
+def _meant(column: str, texts: Iterable[str]) -> str:
+    """The SQL condition that `column` is one of `texts`, or matches one (`sinks.typed.topics`)."""
+    texts = tuple(texts)
+    names = [literal(one) for one in texts if not is_pattern(one)]
+    of_names = [f"{column} IN ({', '.join(names)})"] if names else []
+    of_patterns = [f"{column} RLIKE {literal(f'^(?:{expression(one)})$')}" for one in texts if is_pattern(one)]
+    return f"({' OR '.join([*of_names, *of_patterns])})"
 
 
 def in_ranges(ranges: Mapping[LogId, Sequence[OffsetRange]]) -> Column:

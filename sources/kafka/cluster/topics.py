@@ -5,9 +5,8 @@ A topic is identified by its id (KIP-516): deleted and created again, it has the
 
 from __future__ import annotations
 
-import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -119,20 +118,13 @@ def check_same(topic: Topic, topic_id: uuid.UUID) -> None:
         )
 
 
-def topics_matching(cluster: Cluster, pattern: str) -> list[Topic]:
-    """Return the topics whose whole name matches a regular expression, by name; never Kafka's internal ones.
+def topics_matching(cluster: Cluster, is_wanted: Callable[[str], bool]) -> list[Topic]:
+    """Return the topics whose name `is_wanted`, by name; never Kafka's internal ones.
 
-    Includes only those that our user may see. Raises ConfigurationError for an invalid expression, and as
-    `Cluster.call`.
+    Includes only those that our user may see. Raises as `Cluster.call`.
     """
-    try:
-        expression = re.compile(pattern)
-    except re.error as error:
-        raise ConfigurationError(
-            "the pattern of topics is no regular expression", expected=str(error), found=repr(pattern)
-        ) from error
     listed = (topic for topic in _metadata(cluster, None) if not topic.is_internal and topic.error_code == NONE)
-    return sorted((_topic(topic) for topic in listed if expression.fullmatch(topic.name)), key=lambda topic: topic.name)
+    return sorted((_topic(topic) for topic in listed if is_wanted(topic.name)), key=lambda topic: topic.name)
 
 
 def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:

@@ -192,6 +192,7 @@ class EmbeddedMaster:
             "autoCreateTopicEnable": "true",
             "brokerClusterName": settings.cluster_name,
             "brokerIP1": self.address.host,
+            "brokerIP2": self.ha_address.host,
             "brokerId": MASTER_ID,
             "brokerName": settings.broker_name,
             "brokerRole": double_write.role,

@@ -10,9 +10,13 @@ import deltalake
 import pytest
 
 from sinks.typed.formats.reading import Reading
+from sinks.typed.logs import FollowedLogs
+from sinks.typed.step.follower import TypedFollower
+from sinks.typed.step.messages import messages_in, records_of
 from sources.errors import ConfigurationError
+from sources.offsets import Offset, OffsetRange
 from tests.pipeline.typed.in_process import PlainMessages
-from tests.pipeline.typed.world import InFiles, bring, fields
+from tests.pipeline.typed.world import InFiles, bring, definition, fields
 
 pytestmark = pytest.mark.spark
 
@@ -42,6 +46,24 @@ def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles, monkeypat
     bring(by_spark.follower(name="in_process", topics=("notes",), reading=Reading(format="text")))
     assert by_spark.rows("in_process") == by_spark.rows("notes")
     assert [row["table"] for row in by_spark.unfit()].count("in_process") == 2
+
+
+def test_topics_of_a_pattern_also_those_that_come_later(by_spark: InFiles) -> None:
+    """Spark alone finds the same messages as the tasks, which read the pattern in Python."""
+    wanted = definition(name="matching", topics=("orders-(?!test).*", "notes"))
+    matching = TypedFollower(by_spark.spark, by_spark.lake, wanted)
+    for step in (["orders-eu", "orders-test", "orders", "notes"], ["orders-us", "old-orders-eu"]):
+        for topic in step:
+            by_spark.send({"id": topic}, topic=topic)
+        by_spark.replicate()
+        bring(matching)
+    assert fields(by_spark.rows("matching")) == [{"id": "orders-eu"}, {"id": "notes"}, {"id": "orders-us"}]
+    assert matching.unmatched == ()
+    logs = FollowedLogs(by_spark.spark, by_spark.lake, wanted).newest()
+    ranges = {one: [OffsetRange(Offset(0), held.offset)] for one, held in logs.items()}
+    assert messages_in(by_spark.spark, by_spark.lake, wanted, ranges).count() == 3
+    counted = records_of(by_spark.spark, by_spark.lake, wanted, ranges).collect()
+    assert {row["source"]: row["records"] for row in counted} == dict.fromkeys(("orders-eu", "orders-us", "notes"), 1)
 
 
 def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:

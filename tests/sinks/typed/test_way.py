@@ -80,6 +80,12 @@ def test_a_state_says_of_which_topics_a_message_has_come() -> None:
     assert wanted.unmatched(state.moved({}, sources={"decl"}).moved({}).sources) == ()
 
 
+def test_a_pattern_is_unmatched_until_a_message_of_any_of_its_topics_has_come() -> None:
+    wanted = Definition(name="orders", topics=("orders-.*", "decl"))
+    assert wanted.unmatched({"orders", "old-orders-eu", "decl"}) == ("orders-.*",)
+    assert wanted.unmatched({"orders-eu", "decl"}) == ()
+
+
 def test_a_state_of_an_older_version_says_nothing_of_topics() -> None:
     values = json.loads(TypedState("made").as_json())
     del values["sources"]
