@@ -3,7 +3,7 @@
     <warehouse>/_runs/<log id>.json        the run, its process and host, when it was written, its phase, its progress
 
 A start reads it, and refuses to start if another run is alive; `logtwin status` shows it. It is only a hint: the table
-decides who owns a log (`sinks/state/position.py`). So a file that cannot be written or read hinders nothing, and the
+decides who owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders nothing, and the
 file of a killed run is out of date after 15 s.
 
 On the same host, with the same process ids, a run is known to be dead if its process is gone; elsewhere only time

@@ -29,7 +29,7 @@ from sinks.batch.shared_file import without
 from sinks.batch.split_job import discard_files, run_splits
 from sinks.batch.split_report import SplitReport
 from sinks.delta.kernel import Snapshot
-from sinks.state.position import Move
+from sinks.state.positions import Move
 from sinks.tables import LOG, TableSpec
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log

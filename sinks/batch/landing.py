@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from sinks.batch.result import BatchStep, no_step
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.state.position import Move, Positions
+from sinks.state.positions import Move, Positions
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, of_log
 from sources.master import Committed, Session

@@ -26,7 +26,8 @@ from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import LogTable, Move
+from sinks.state.position import LogTable
+from sinks.state.positions import Move
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
 from sinks.values.incident import Incident

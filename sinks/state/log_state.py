@@ -2,7 +2,7 @@
 
 JSON in domain metadata of the table, apart by how often it changes. A key without a value is left out:
 
-    logtwin.<log id>            what moves; every commit of that log rewrites it (`sinks/state/position.py`)
+    logtwin.<log id>            what moves; every commit of that log rewrites it (`sinks/state/positions.py`)
         run                     the run that owns the log
         commit                  a random id of the commit, by which its writer recognizes it
         offset                  the position; equals the transaction version of `Position.app_id`, written in the same

@@ -16,7 +16,8 @@ from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable, Move, Positions
+from sinks.state.position import LogTable
+from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
 from sinks.values.incident import Action, Incident
 from sinks.values.ledger_row import LedgerRow

@@ -16,7 +16,8 @@ from sinks.batch.replica import Replica, open_together
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import LogTable, Positions
+from sinks.state.position import LogTable
+from sinks.state.positions import Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import LogId, Offset

@@ -17,7 +17,8 @@ from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held, LogTable, Move, Positions, holes_at
+from sinks.state.position import Held, LogTable, holes_at
+from sinks.state.positions import Move, Positions
 from sinks.tables import LOG
 from sinks.values.continuity import Link
 from sinks.values.incident import Incident

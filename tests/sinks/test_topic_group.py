@@ -12,7 +12,8 @@ from sinks.batch.replica import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable, Move, Positions
+from sinks.state.position import LogTable
+from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
 from sources.master import Committed

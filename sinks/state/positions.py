@@ -1,0 +1,182 @@
+"""The positions of the logs of one run, which move in their table together, and the right to move them.
+
+What stands there is a `sinks.state.log_state.LogState`, owned as `sinks/state/fence.py` says.
+
+Every commit here is one loop over attempts. After a conflict it reads the newest version: the commit may have landed
+unheard, another run may own a log, or only something else of the table has changed; then it tries again on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from sinks.delta.data_file import DataFile
+from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
+from sinks.delta.own_chain import OwnChain
+from sinks.delta.retries import retrying
+from sinks.state.fence import checked, contradiction, ended_runs, position_app, state_in, taken_over
+from sinks.state.log_state import LogState, Writer
+from sources.errors import LogtwinError, ReplicaError
+from sources.offsets import LogId, OffsetRange
+
+if TYPE_CHECKING:
+    from sinks.state.position import LogTable
+
+_Said = LogState | None | ReplicaError
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a commit of data does to one log: from `mine` it goes to `to`, with `files`, past what is `lost`."""
+
+    log: LogTable
+    mine: LogState
+    to: LogState
+    files: Sequence[DataFile] = ()
+    lost: Sequence[OffsetRange] = ()
+
+    @property
+    def transaction(self) -> tuple[str, int]:
+        """The application whose transaction version says the same, and that version."""
+        position = self.log.position_of(self.to)
+        if position is None:
+            raise ValueError("a commit of data needs an offset")
+        return position.app_id, position.offset
+
+    def domains_on(self, snapshot: Snapshot) -> dict[str, str]:
+        """The metadata that a commit on `snapshot` has to write. The holes only where they change: a backfill may be
+        writing them.
+        """
+        holes = self.log.holes_with(snapshot, self.mine, self.to, self.lost) if self.lost else {}
+        return {**self.to.domains(self.log.log_id, self.mine), **holes}
+
+
+class Positions:
+    """The log table, as far as the logs of one run move in it together. Driver only; one thread at a time."""
+
+    def __init__(self, table: KernelTable) -> None:
+        self._table = table
+        self._chain: OwnChain[LogId, _Said] = OwnChain()
+
+    def newest(self) -> Snapshot:
+        """The newest version. Raises ReplicaError."""
+        return self._table.existing()
+
+    def to_commit_on(self) -> Snapshot:
+        """The newest version, or one that `commit` finds out to be none. Raises ReplicaError."""
+        return self._table.existing(to_commit=True)
+
+    def lost(self, on: Snapshot, held: Mapping[LogId, LogState]) -> dict[LogId, LogtwinError]:
+        """Which logs are not as this run left them, as far as version `on` says: TakenOver, or ReplicaError where
+        nobody can read what it says of a log.
+        """
+        found = self._chain.values(on.version, held, lambda asked: _said(on, asked))
+        others = {log: said for log, said in found.items() if said != held[log]}
+        return {
+            log: said if isinstance(said, ReplicaError) else taken_over(log, held[log].writer, said)
+            for log, said in others.items()
+        }
+
+    def found(self, on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
+        """What version `on` says of these logs. Raises ReplicaError where it contradicts itself."""
+        states = _states(on, logs)
+        apps = {log: position_app(log, state) for log, state in states.items()}
+        versions = self._table.transaction_versions(on, apps.values())
+        return {log: checked(log, state, versions[apps[log]]) for log, state in states.items()}
+
+    def held_by(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
+        """The states at version `on`, all of which `writer` has to own. Raises TakenOver."""
+        return {log: owned_by(writer, log, state) for log, state in self.found(on, logs).items()}
+
+    def claim(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
+        """Make `writer` the owner of these logs in one commit, first tried on `on`, whoever had them: the newest start
+        owns them.
+
+        Moves no position. A run that no log names any more is forgotten. Raises ReplicaError.
+        """
+        claimed = dict[LogId, LogState]()
+        for attempt in retrying(partial(refused, logs[0])):
+            with attempt:
+                found = self.found(on, logs)
+                claimed = {log: (state or LogState.fresh(writer)).claimed_by(writer) for log, state in found.items()}
+                said = writer.domain()
+                for log, state in claimed.items():
+                    said |= state.domains(log, found[log])
+                ended = ended_runs({**on.domains(), **said})
+                try:
+                    version = self._table.commit(on, domains={**said, **dict.fromkeys(ended)})
+                    self._chain.claimed(version, claimed)
+                except KernelConflict:
+                    on = self.newest()
+                    if _states(on, logs) != claimed:  # else it has landed
+                        raise
+        return claimed
+
+    def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, LogtwinError]:
+        """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
+
+        Returns which of them are `lost` since then, to other runs; nothing of any is in the table then. Raises
+        ReplicaError.
+        """
+        for attempt in retrying(moves[0].log.refused):
+            with attempt:
+                try:
+                    self._attempt(on, moves)
+                except KernelConflict:
+                    on = self.newest()
+                    found = _said(on, [move.log.log_id for move in moves])
+                    if any(found[move.log.log_id] == move.to for move in moves):  # then all of it has landed
+                        break
+                    if lost := self.lost(on, {move.log.log_id: move.mine for move in moves}):
+                        return lost
+                    raise
+        return {}
+
+    def run_hooks(self) -> None:
+        self._table.run_hooks()
+
+    def _attempt(self, on: Snapshot, moves: Sequence[Move]) -> None:
+        version = self._table.commit(
+            on,
+            list({file.name: file for move in moves for file in move.files}.values()),
+            transactions=dict(move.transaction for move in moves),
+            domains={name: text for move in moves for name, text in move.domains_on(on).items()},
+        )
+        self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
+
+
+def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:
+    """What version `on` says of these logs, or that nobody can read it."""
+    text_of = on.domain if len(logs) == 1 else on.domains().get
+    found = dict[LogId, _Said]()
+    for log in logs:
+        try:
+            found[log] = state_in(text_of, log)
+        except ReplicaError as error:
+            found[log] = error
+    return found
+
+
+def _states(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, LogState | None]:
+    """The same. Raises ReplicaError for what nobody can read."""
+    found = dict[LogId, LogState | None]()
+    for log, said in _said(on, logs).items():
+        if isinstance(said, ReplicaError):
+            raise said
+        found[log] = said
+    return found
+
+
+def owned_by(writer: Writer, log_id: LogId, state: LogState | None) -> LogState:
+    """`state`, which `writer` has to own. Raises TakenOver."""
+    if state is None or state.writer != writer:
+        raise taken_over(log_id, writer, state)
+    return state
+
+
+def refused(log_id: LogId, found: str) -> ReplicaError:
+    """That the table takes no commit."""
+    return contradiction(log_id, "the table refuses the commit", "a commit that goes through", found)
