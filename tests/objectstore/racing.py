@@ -90,8 +90,10 @@ def _moved(state: LogState) -> LogState:
 
 
 def contents(version: bytes) -> dict[str, Any]:
-    """The actions of a version by their kind: the last one of each."""
-    return {kind: fields for line in version.splitlines() for kind, fields in json.loads(line).items()}
+    """The actions of a version by their kind, the last one of each, and under `domains` the text of each domain."""
+    actions = [action for line in version.splitlines() for action in json.loads(line).items()]
+    domains = {fields["domain"]: fields["configuration"] for kind, fields in actions if kind == "domainMetadata"}
+    return {**dict(actions), "domains": domains}
 
 
 def main(warehouse: str, name: str, kind: str, commits: str) -> None:

@@ -160,7 +160,7 @@ def test_a_version_that_cannot_be_looked_at_is_an_unreachable_store(
     on = newest(table)
     with (
         s3_link.faulty(CutAfter(), PUT_VERSION),
-        s3_link.faulty(INTERNAL_ERROR, which(Kind.GET, Kind.HEAD, key=VERSION)),
+        s3_link.faulty(INTERNAL_ERROR, which(Kind.GET, Kind.HEAD, key=rf"/{on.version + 1:020d}\.json$")),
         pytest.raises(StorageUnreachable),
     ):
         table.commit(on, domains={"a": "unknown"})

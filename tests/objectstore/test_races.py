@@ -139,9 +139,7 @@ def test_commits_side_by_side_are_there_once(
 
 
 def state_of(version: Version) -> dict[str, Any]:
-    domain = version["domainMetadata"]
-    assert domain["domain"] == f"logtwin.{SHARED}"
-    state: dict[str, Any] = json.loads(domain["configuration"])
+    state: dict[str, Any] = json.loads(version["domains"][f"logtwin.{SHARED}"])
     return state
 
 
@@ -151,8 +149,8 @@ def assert_one_owner_at_a_time(versions: list[Version]) -> None:
     for version in versions:
         state = state_of(version)
         if "add" in version:
-            assert (state["writer"], state["offset"]) == (owner, offset + 10)
+            assert (state["run"], state["offset"]) == (owner, offset + 10)
             offset += 10
         else:
             assert state.get("offset") == (offset or None)
-        owner = state["writer"]
+        owner = state["run"]
