@@ -19,22 +19,10 @@ from sinks.batch.proof import prove_batch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import write_splits
-from sources.errors import (
-    CoverageError,
-    Gap,
-    LogtwinError,
-    Recreated,
-    Rewritten,
-)
+from sources.errors import CoverageError, Gap, LogtwinError, Recreated, Rewritten
 from sources.master import Chunk, Known, PlannedSplit
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.memory_partition import (
-    ORDERS,
-    TOPIC_ID,
-    MemoryPartition,
-    ScriptedPartition,
-    partitions,
-)
+from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MemoryPartition, ScriptedPartition, partitions
 from tests.spans import span
 
 HOLED = (0, 1, 2, 7, 8, 19, 20, 21, 33)
