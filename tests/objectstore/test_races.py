@@ -6,10 +6,8 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -31,7 +29,7 @@ from tests.objectstore.faults import Held
 from tests.objectstore.lake import Lake
 from tests.objectstore.racing import KINDS, SHARED, contents
 from tests.objectstore.s3_requests import Kind, which
-from tests.patience import PATIENCE_S
+from tests.sinks.at_once import at_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -74,14 +72,7 @@ def versions_in(folder: str) -> list[Version]:
 
 
 def in_threads(spark: SparkSession, warehouse: str, kind: str, commits: int) -> list[list[str]]:
-    start = threading.Barrier(len(NAMES))
-
-    def run(name: str) -> list[str]:
-        start.wait(PATIENCE_S)
-        return KINDS[kind](spark, warehouse, name, commits)
-
-    with ThreadPoolExecutor(len(NAMES)) as pool:
-        return list(pool.map(run, NAMES))
+    return at_once([partial(KINDS[kind], spark, warehouse, name, commits) for name in NAMES])
 
 
 def in_processes(spark: SparkSession, warehouse: str, kind: str, commits: int) -> list[list[str]]:

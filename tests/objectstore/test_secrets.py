@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import re
 import socket
 import subprocess
@@ -47,13 +46,6 @@ STRANGER = Keys("AKIANOBODY0000000000", "the-secret-of-nobody-at-all-00000000000
 CALL = "main()\n"
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> FaultyLog:
-    written = FaultyLog(tmp_path / "master")
-    written.append(random.Random(1), 40)
-    return written
 
 
 def job_file(

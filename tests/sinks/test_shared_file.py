@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sinks.delta.files import FileWriter
 from sinks.tables import KAFKA_LOG
 from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.at_once import at_once
 from tests.sinks.memory_partition import MemoryPartition
 
 END = 40
@@ -63,14 +65,9 @@ def offsets(number: int, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def test_what_threads_add_side_by_side_is_not_mixed(tmp_path: Path) -> None:
-    together = threading.Barrier(len(LOGS))
-
-    def add(number: int) -> Future[DataFile | None]:
-        together.wait(10)
-        return file.add(held(number, *range(0, END + 1, 2)), Offset(0))
-
-    with shared(tmp_path) as file, ThreadPoolExecutor(len(LOGS)) as pool:
-        futures = list(pool.map(add, range(len(LOGS))))
+    with shared(tmp_path) as file:
+        adding = [partial(file.add, held(number, *range(0, END + 1, 2)), Offset(0)) for number in range(len(LOGS))]
+        futures = at_once(adding)
         file.finish()
     found = table_of(tmp_path, futures[0].result(timeout=0))
     runs = [list(run) for _, run in groupby(found, key=lambda row: row[0])]

@@ -56,12 +56,6 @@ MASTER = MemoryMaster(SIZES)
 AWAY = MasterUnreachable("it broke", offset=410)
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    (tmp_path / "log").mkdir()
-    return tmp_path
-
-
 def splits(
     *pieces: tuple[int, int], batch: tuple[int, int] = (0, 500), log_id: str = "rocketmq/broker-a"
 ) -> list[PlannedSplit]:

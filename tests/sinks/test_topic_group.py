@@ -24,7 +24,6 @@ from tests.sinks.memory_partition import (
     FailingPartition,
     MemoryPartition,
     ScriptedPartition,
-    SlowPartition,
     epoch_before,
     partitions,
 )
@@ -81,17 +80,6 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
         (0, 0, 10, 10), (0, 10, 20, 10), (0, 20, 25, 5), (0, 25, 40, 15), (1, 0, 10, 0), (2, 0, 10, 4), (2, 10, 20, 1),
         (3, 0, 5, 2),
     ]  # fmt: skip
-
-
-def test_a_late_partition_goes_on_where_it_was_and_alone_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:
-    """What tasks have read behind what came late is not committed, and its files are not there."""
-    twin = Twin(plain, tmp_path, {**FULL, 1: SlowPartition.like(FULL[1])}, patience_s=5.0).opened()
-    outcomes = twin.takes({0: (0, 40), 1: (0, 40)}, split=20)
-    assert brought(outcomes) == {0: (0, 40), 1: (0, 4)}
-    assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 4)})
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) == 3  # two of partition 0
-    assert brought(twin.takes({1: (4, 40)})) == {1: (4, 40)}  # alone it is waited for
-    assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 40)})
 
 
 # --- what one partition meets is its own

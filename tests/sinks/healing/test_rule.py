@@ -114,13 +114,6 @@ def test_without_a_rule_the_ledgers_checksums_are_compared() -> None:
     assert compared(WithoutRule(LOG[:10] + b"\xff" + LOG[11:], 0)).find(doubtful) is not None
 
 
-def test_a_range_is_equal_by_its_bytes() -> None:
-    comparison = compared(Ruling(LOG[:10] + b"\xff" + LOG[11:], 0, answer=END))
-    assert comparison.find() is None
-    assert not comparison.is_equal(OffsetRange(Offset(7), Offset(13)))
-    assert comparison.is_equal(OffsetRange(Offset(0), Offset(6)))
-
-
 def by_epochs(master: Bytes, common: int | None) -> tuple[Condition, int, str] | None:
     """Where the epochs part at `common`."""
     at = None if common is None else Offset(common)
