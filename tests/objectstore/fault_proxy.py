@@ -84,7 +84,6 @@ class FaultProxy:
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[RequestLog]:
-        """The requests that begin while the `with` lasts."""
         log = RequestLog()
         with self._lock:
             self._logs.append(log)
@@ -203,7 +202,6 @@ class _Link(threading.Thread):
         self._to_client.flush()
 
     def _send(self, head: Head) -> None:
-        """The request, to the server."""
         sink = self._connected()
         sink.write(head.packed())
         pass_body(head, self._from_client, sink)

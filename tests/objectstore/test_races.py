@@ -142,8 +142,8 @@ def assert_one_owner_at_a_time(versions: list[Version]) -> None:
     for version in versions:
         state = state_of(version)
         if "add" in version:
-            assert (state["writer"], state["offset"]) == (owner, offset + 10)
+            assert (state["run"], state["offset"]) == (owner, offset + 10)
             offset += 10
         else:
             assert state.get("offset") == (offset or None)
-        owner = state["writer"]
+        owner = state["run"]

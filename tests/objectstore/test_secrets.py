@@ -51,7 +51,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 def job_file(
     folder: Path, server: S3Server, log: Path, warehouse: str, more: Mapping[str, str] = MappingProxyType({})
 ) -> Path:
-    """A job whose secrets are in its environment."""
     events = folder / "events"
     events.mkdir(parents=True)
     storage = {

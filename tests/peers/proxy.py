@@ -22,7 +22,6 @@ class Cut:
     after_bytes: int
 
     def allowed_bytes(self, *, to_client: bool) -> int:
-        """How many may pass in that direction."""
         return self.after_bytes if to_client == self.to_client else UNLIMITED
 
     def sooner(self) -> Cut:

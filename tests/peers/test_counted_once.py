@@ -67,7 +67,6 @@ def verify(spark: SparkSession, config: Config) -> object:
 
 
 def backfill(spark: SparkSession, config: Config) -> object:
-    """Of what lies before the replica's beginning."""
     return run_backfill(spark, config, ConfiguredLog.alone(config.logs[0]), Wanted.parse(None, None))
 
 

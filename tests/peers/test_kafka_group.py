@@ -22,7 +22,6 @@ pytestmark = pytest.mark.peer
 
 @pytest.fixture(scope="module")
 def broker(each_kafka: KafkaBroker) -> KafkaBroker:
-    """With the topic a."""
     create_topic(each_kafka, "a")
     with producer(each_kafka) as through:
         send(through, "a", [Record(b"%d" % number) for number in range(10)])

@@ -35,7 +35,6 @@ def registered(name_server: NameServer, home: Path) -> Broker:
 
 
 def found(name_server: NameServer) -> Address | None:
-    """Where the name server says that the master is."""
     try:
         return NamedBroker(name="b1", asked=(Address.parse(name_server.address),)).remoting()
     except MasterUnreachable:

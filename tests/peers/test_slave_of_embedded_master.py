@@ -76,7 +76,6 @@ def slave_by_name(names: NameServer, home: Path, version: str, **settings: str |
 
 
 def route(names: NameServer, topic: str) -> dict[str, Any] | None:
-    """What a client is told of `topic`."""
     with RemotingClient(Address.parse(names.address)) as client:
         answer = client.exchange(Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": topic}))
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:

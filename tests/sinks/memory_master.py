@@ -156,7 +156,6 @@ def raw_bytes(row: dict[str, Any]) -> bytes:
 
 
 def chunk_of(rows: list[dict[str, Any]], raw: Callable[[dict[str, Any]], bytes] = raw_bytes) -> Chunk:
-    """Consecutive rows as a chunk."""
     records = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     covered = OffsetRange(rows[0]["offset"], rows[-1]["offset"] + rows[-1]["size"])
     return Chunk(covered, records, memoryview(b"".join(raw(row) for row in rows)))

@@ -16,7 +16,7 @@ from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.kafka.log import TRAITS
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session, TimeIsUp
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.records import KAFKA_SCHEMA
@@ -54,7 +54,6 @@ class MemoryPartition(PlainLog):
 
     @classmethod
     def like(cls, other: MemoryPartition, **more: Any) -> Self:
-        """The same partition, of this class."""
         return cls(**{one.name: getattr(other, one.name) for one in fields(MemoryPartition)} | more)
 
     @property
@@ -170,21 +169,6 @@ class ScriptedPartition(MemoryPartition):
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         yield from self.chunks
-
-
-@dataclass(frozen=True, slots=True)
-class SlowPartition(MemoryPartition):
-    """Gives so many chunks a read where it is not waited for."""
-
-    in_time: int = 1
-
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        most = len(owned.in_pieces(self.chunk_offsets)) if self.patience_s is None else self.in_time
-        pieces = owned.in_pieces(self.chunk_offsets)
-        for covered in pieces[:most]:
-            yield self.chunk(covered)
-        if most < len(pieces):
-            raise TimeIsUp
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,6 @@ NOON, LATER, MUCH_LATER = START, START + MINUTE, START + 2 * MINUTE
 
 
 def topics(**perms: int) -> pa.Table:
-    """Topics that differ in their permissions."""
     rows = [
         {"topic": name, "perm": perm, "attributes": [("message.type", "FIFO")], "stored": json.dumps({"perm": perm})}
         for name, perm in perms.items()

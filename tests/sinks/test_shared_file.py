@@ -29,7 +29,6 @@ LOGS = [MemoryPartition(number, tuple(range(END)), END) for number in range(6)]
 
 
 def rows(number: int, start: int, end: int) -> pa.RecordBatch:
-    """Of partition `number`."""
     return LOGS[number].chunk(OffsetRange(Offset(start), Offset(end))).records
 
 

@@ -10,11 +10,8 @@ from pyspark.sql import SparkSession
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import topics_held
 from sinks.delta.kernel import KernelTable
-from sinks.state.fence import this_writer
 from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG, LOG
-from sources.errors import TakenOver
-from sources.offsets import Offset
 from tests.sinks.batches import rows
 from tests.sinks.groups import Members, Tables, named, sound
 from tests.sinks.memory_master import Damaged
@@ -72,13 +69,3 @@ def test_a_topic_goes_on(plain: SparkSession, lake: Path) -> None:
     }  # fmt: skip
     held = LogTable(plain, KAFKA_LOG.path(str(lake)), PARTITIONS[1].log_id).read()
     assert held.holes.ranges == (span(0, 5), span(12, 20))
-
-
-def test_who_claims_the_log_of_an_older_state_owns_it(plain: SparkSession, lake: Path) -> None:
-    """The claim rewrites the domain that an older version's commits write, too."""
-    table = LogTable(plain, LOG.path(str(lake)), named("a"))
-    held = table.read()
-    assert held.state is not None
-    table.claim(this_writer())
-    with pytest.raises(TakenOver):
-        table.commit(held, held.state.moved_to(Offset(500), first=Offset(0), ledger=()))

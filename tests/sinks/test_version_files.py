@@ -28,7 +28,6 @@ def files(
 
 
 def written(folder: Path, version: int, text: str) -> Path:
-    """The file of a version, `text` in it."""
     path = folder / f"a table/_delta_log/{version:020d}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)

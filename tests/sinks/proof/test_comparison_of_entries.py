@@ -35,7 +35,6 @@ def master(tmp_path: Path) -> DisterLog:
 
 @pytest.fixture
 def rows(master: DisterLog) -> list[dict[str, Any]]:
-    """As the replica has them."""
     pieces = master.read(WHOLE.range, committed=None, boundary=True)
     return [row for piece in pieces if isinstance(piece, Chunk) for row in piece.records.to_pylist()]
 

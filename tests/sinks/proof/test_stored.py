@@ -44,7 +44,6 @@ def part(folder: Path, *groups: pa.RecordBatch) -> Part:
 
 
 def found(folder: Path, parts: Sequence[Part], wanted: OffsetRange, log_id: LogId = BROKER_A) -> list[int]:
-    """Numbers of the records that are read."""
     return [
         row["offset"] // 100 for batch in stored.read(str(folder), parts, log_id, wanted) for row in batch.to_pylist()
     ]

@@ -53,7 +53,6 @@ def test_what_is_no_messages_fault_is_raised(error: Exception) -> None:
 
 @pytest.fixture
 def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader of JSON fails at a body that has b in it."""
     fields_of = json_fields.fields_of
 
     def read(body: bytes | None) -> Fields:

@@ -58,7 +58,6 @@ def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def table(plain: SparkSession, tmp_path: Path) -> KernelTable:
-    """Records 0 to 40 of a log, in eight commits."""
     ensure_tables(plain, str(tmp_path))
     table = KernelTable(plain, LOG.path(str(tmp_path)))
     for first in range(0, 40, 5):
@@ -79,7 +78,6 @@ def names(table: KernelTable) -> set[str]:
 
 
 def rows(table: KernelTable) -> list[dict[str, object]]:
-    """As delta-rs reads them."""
     found: list[dict[str, object]] = DeltaTable(table.path).to_pyarrow_table().to_pylist()
     return sorted(found, key=lambda row: str(row["offset"]).zfill(20))
 

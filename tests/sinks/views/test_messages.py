@@ -117,7 +117,6 @@ def of(asked: Asked, log_id: str) -> list[Row]:
 
 @pytest.fixture
 def found(asked: Asked, log_id: str) -> list[Row]:
-    """Those of a real log."""
     return of(asked, log_id)
 
 
