@@ -28,9 +28,7 @@ EACH_VERSION = (NEWEST, pytest.param("4.9.7", marks=pytest.mark.nightly))
 
 def slave_connections(master: EmbeddedMaster) -> list[dict[str, Any]]:
     with RemotingClient(master.address) as client:
-        status = client.ha_status()
-    assert status is not None
-    slaves: list[dict[str, Any]] = status["haConnectionInfo"]
+        slaves: list[dict[str, Any]] = (client.ha_status() or {})["haConnectionInfo"]
     return slaves
 
 

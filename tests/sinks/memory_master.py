@@ -66,7 +66,8 @@ class MemoryMaster(SoleLog):
         """All rows, in RECORD_SCHEMA's columns."""
         rows, offset = [], self.start
         for number, size in enumerate(self.sizes):
-            rows.append(_blank(offset, size) if number % 11 == 10 else self._message(number, offset, size))
+            blank = _complete(offset=offset, size=size, kind=BLANK, magic=-875286124)
+            rows.append(blank if number % 11 == 10 else self._message(number, offset, size))
             offset += size
         return rows
 
@@ -139,10 +140,6 @@ class MemoryMaster(SoleLog):
             properties={"TAGS": "TagA", "empty": ""} if number % 2 else {},
             body_crc=zlib.crc32(bytes([number % 256]) * (number % 7)) & 0x7FFFFFFF,
         )
-
-
-def _blank(offset: int, size: int) -> dict[str, Any]:
-    return _complete(offset=offset, size=size, kind=BLANK, magic=-875286124)
 
 
 def _complete(**values: Any) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class MemoryPartition(PlainLog):
         return {
             "offset": offset,
             "leader_epoch": offset // 10,
-            "timestamp": None if offset % 3 == 2 else sent_at(offset),
+            "timestamp": None if offset % 3 == 2 else FIRST_SENT + timedelta(milliseconds=250 * offset),
             "timestamp_type": LOG_APPEND_TIME if offset % 2 else CREATE_TIME,
             "key": None if offset % 5 == 0 else b"key %d" % (offset % 7),
             "value": None if offset % 4 == 3 else bytes([self.number]) * (offset % 6),
@@ -136,10 +136,6 @@ class MemoryPartition(PlainLog):
 
 def epoch_before(offset: int) -> int | None:
     return (offset - 1) // 10 if offset else None
-
-
-def sent_at(offset: int) -> datetime:
-    return FIRST_SENT + timedelta(milliseconds=250 * offset)
 
 
 def partitions(*offsets: tuple[int, ...], end: int, topic: LogId = ORDERS) -> dict[int, MemoryPartition]:

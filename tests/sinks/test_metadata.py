@@ -17,7 +17,6 @@ from pyspark.sql import SparkSession
 
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
-from sinks.delta.delta_log import StoredFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
@@ -173,15 +172,13 @@ def rewrite(table: KernelTable) -> None:
     """The same rows in other files, the current ones too."""
     on = table.existing()
     files = [file for is_current in (True, False) for file in table.files(on, {"is_current": is_current})]
-    copies = [(file.partition(), copied(Path(table.path), file)) for file in files]
+    copies = []
+    for file in files:
+        name, records = f"copy-{file.path}", int(file.statistics()["numRecords"])
+        shutil.copy(Path(table.path, file.path), Path(table.path, name))
+        copy = DataFile(name, file.size_bytes, file.modified_ms, records, file.action["stats"])
+        copies.append((file.partition(), copy))
     table.rearrange(on, files, copies)
-
-
-def copied(folder: Path, file: StoredFile) -> DataFile:
-    name = f"copy-{file.path}"
-    shutil.copy(folder / file.path, folder / name)
-    records = int(file.statistics()["numRecords"])
-    return DataFile(name, file.size_bytes, file.modified_ms, records, file.action["stats"])
 
 
 def test_an_unheard_commit_is_not_done_twice(
