@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.log_state import LogState
 from sinks.state.position import LogTable
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
@@ -65,7 +64,7 @@ def own(spark: SparkSession, warehouse: str, name: str, commits: int) -> list[st
             for number in range(_MOVES):
                 held = table.read()
                 table.check(held, state)
-                state = _moved(state)
+                state = state.moved_to(Offset((state.offset or 0) + 10), first=Offset(0), ledger=[])
                 table.commit(held, state, [_file(f"{name}-{len(said)}-{number}.parquet")])
                 said.append(state.commit)
         except TakenOver:
@@ -83,10 +82,6 @@ KINDS: Final[Mapping[str, Callable[[SparkSession, str, str, int], list[str]]]] =
 def _file(name: str) -> DataFile:
     """Nobody reads it."""
     return DataFile(name, size_bytes=1, modified_ms=1, records=0, statistics='{"numRecords":0}')
-
-
-def _moved(state: LogState) -> LogState:
-    return state.moved_to(Offset((state.offset or 0) + 10), first=Offset(0), ledger=[])
 
 
 def contents(version: bytes) -> dict[str, Any]:
