@@ -15,7 +15,6 @@ def killed(*_: object, **__: object) -> None:
 
 
 def dying_after(step: object) -> Callable[[object], None]:
-    """For `on_step`."""
 
     def die(reached: object) -> None:
         if reached is step:
