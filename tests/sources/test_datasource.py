@@ -160,14 +160,6 @@ def test_over_ha_a_start_that_would_promise_too_much_is_refused(
         assert spark.read.format("logtwin").options(**master.options).load().count() == len(fixture_550.rows)
 
 
-def test_where_nobody_waits_records_are_read_from_anywhere(
-    spark: SparkSession, fixture_550: Fixture, tmp_path: Path
-) -> None:
-    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        frame = spark.read.format("logtwin").options(**master.options, startingOffset="1000000")
-        assert sorted(offsets(frame.load())) == [at for at in truth_offsets(fixture_550) if at >= 1_000_000]
-
-
 def stream(
     spark: SparkSession, options: dict[str, str], checkpoint: Path, on_batch: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:

@@ -71,12 +71,6 @@ def _place(where: Where) -> ReadingPlace:
 # What a batch reads
 
 
-def test_a_batch_begins_at_the_positions_and_reads_what_the_masters_hold(tmp_path: Path) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 50, 80), ScriptedLog(C, 0, 7))
-    group.say({"a": 30, "b": 50, "c": 7})
-    assert group.ranges() == {"a": (30, 100), "b": (50, 80)}
-
-
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 250)
     group = Group(tmp_path, log)
@@ -283,16 +277,20 @@ def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
 # What goes wrong
 
 
-def test_an_error_is_told_once_and_at_once_with_what_the_others_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "kind"), [(AWAY, MasterUnreachable), (RuntimeError("a defect"), LogtwinError)])
+def test_an_error_is_told_once_and_at_once_with_what_the_others_have(
+    tmp_path: Path, error: Exception, kind: type[LogtwinError]
+) -> None:
     broken, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
-    broken.error = AWAY
+    broken.error = error
     group = Group(tmp_path, broken, other, interval_s=SHORT_S)
     group.say({"a": 0, "b": 0})
     first = group.next()
     errors = dict(first.errors)
     if not first.batches:  # it may have come before the other's answer
         assert group.ranges() == {"b": (0, 100)}
-    assert {log_id: (type(error), error.log) for log_id, error in errors.items()} == {A: (MasterUnreachable, A)}
+    assert {log_id: (type(told), told.log) for log_id, told in errors.items()} == {A: (kind, A)}
+    assert str(error) in str(errors[A])
     group.say({"a": 0, "b": 100})  # the job does not know of it yet
     assert group.watch.next() is None
     assert broken.looks == 1
@@ -312,20 +310,6 @@ def test_a_log_that_is_listed_again_is_looked_at_again(tmp_path: Path, is_seen: 
     log.error = None
     group.say({"a": (0, 3)})
     assert group.ranges() == {"a": (0, 100)}
-
-
-def test_a_defect_stops_one_log(tmp_path: Path) -> None:
-    broken, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
-    broken.error = RuntimeError("oops")
-    group = Group(tmp_path, broken, other)
-    group.say({"a": 0, "b": 0})
-    errors: dict[str, LogtwinError] = {}
-    batches: dict[str, OffsetRange] = {}
-    while not (errors and batches):
-        batch = group.next()
-        errors, batches = errors | dict(batch.errors), batches | dict(batch.batches)
-    assert "oops" in str(errors[A])
-    assert batches == {B: span(0, 100)}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sources.group import standing
-from sources.group.standing import NOTHING, ReadingPlace, Standing
+from sources.group.standing import ReadingPlace, Standing
 from sources.offsets import Offset
 
 ONE = Standing({"rocketmq/a": ReadingPlace(Offset(5), 2), "rocketmq/b": ReadingPlace(None)}, budget_bytes=1000)
@@ -27,11 +27,6 @@ def test_what_is_the_same_is_the_same_object(tmp_path: Path) -> None:
     first = file.read()
     standing.write(tmp_path / "standing", ONE)
     assert file.read() is first
-
-
-def test_without_a_file_nothing_is_to_be_read(tmp_path: Path) -> None:
-    assert standing.file_at(tmp_path / "standing").read() == NOTHING
-    assert not NOTHING.positions
 
 
 def test_a_file_of_another_kind_is_said(tmp_path: Path) -> None:

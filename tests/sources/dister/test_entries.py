@@ -67,18 +67,6 @@ def test_half_a_surrogate_pair_is_read_as_go_reads_it() -> None:
     assert decode_line(rb'10001,300,{"\ud800":"a\udc00b\ud83d\ude00"}').items == {"\ufffd": "a\ufffdb😀"}
 
 
-def test_an_unknown_act_is_an_entry_without_items() -> None:
-    for text in (b'10001,999,{"a":1}', b"10001,999,[null]", b"10001,0,17  ", b'10001,301,"text"'):
-        assert decode_line(text).items is None
-
-
-def test_lines_that_are_written_otherwise_are_entries_too() -> None:
-    entry = decode_line(b'00010001,0300, {"a" : "x"} \r')
-
-    assert (entry.id, entry.act, entry.items) == (10001, 300, {"a": "x"})
-    assert (entry.head, entry.items_json) == (b"00010001,0300,", b' {"a" : "x"} \r')
-
-
 @pytest.mark.parametrize(
     ("line", "problem"),
     [

@@ -47,10 +47,6 @@ def test_ids_that_are_not_there_are_not_found(tmp_path: Path) -> None:
     assert found(tmp_path / "0", lines, [1, 2, 4, 700, 1498, 9999])[0] == [None] * 6
 
 
-def test_an_empty_file_has_no_entry(tmp_path: Path) -> None:
-    assert found(tmp_path / "0", [], [1]) == ([None], None)
-
-
 def test_lines_that_are_longer_than_all_that_is_looked_at(tmp_path: Path) -> None:
     lines = [set_line(10, value="a" * 70_000), set_line(20), set_line(30, value="b" * 300_000), set_line(40)]
 

@@ -7,6 +7,7 @@ import logging
 import pickle
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ from sources.errors import (
     MasterUnreachable,
     MissingSegment,
 )
-from sources.master import Committed, MasterView, SessionState
+from sources.master import MasterView
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
+from sources.silent_session import SilentSession
 from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write
 
 ONE, TWO, THREE = set_line(10_007), set_line(20_001), set_line(30_005)
@@ -99,17 +101,6 @@ def test_items_that_are_no_strings_are_damage(tmp_path: Path, bad: bytes) -> Non
         ("damage", 10_008, 20_002, broken),
         ("entry", 20_002, 30_006, THREE),
     ]
-
-
-def test_a_torn_line_is_not_yet_written(tmp_path: Path) -> None:
-    for length in range(len(TWO)):
-        log = leader(tmp_path, ONE, TWO[:length])
-        assert log.bounds() == owned(0, 10_008)
-        assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
-
-    leader(tmp_path, ONE, TWO)
-    assert log.bounds(Offset(10_008)) == owned(0, 20_002)
-    assert pieces(log, 10_008, 20_002) == [("entry", 10_008, 20_002, TWO)]
 
 
 def test_a_torn_line_glued_to_the_next_is_damage_once_an_entry_follows(
@@ -213,16 +204,6 @@ def test_damage_is_cut_to_the_range_and_its_beginning_has_the_bytes(tmp_path: Pa
     assert pieces(log, 15_000, 30_006) == [("damage", 15_000, 30_005, None), ("entry", 30_005, 30_006, THREE)]
 
 
-def test_damage_between_ids_that_follow_one_another_stops_the_log(tmp_path: Path) -> None:
-    log = leader(tmp_path, set_line(19_999), b"no entry at all\n", set_line(20_000), past_damage=True)
-
-    assert pieces(log, 0, 20_000) == [("entry", 0, 20_000, set_line(19_999))]
-    for start in (0, 20_000):
-        with pytest.raises(CorruptRecord, match="follow one another") as raised:
-            pieces(log, start, 20_001)
-        assert raised.value.offset == 20_000
-
-
 @pytest.mark.parametrize("chunk_bytes", [1, len(ONE) + 1, 10**6])
 def test_chunks_have_about_the_size_that_is_asked_for(tmp_path: Path, chunk_bytes: int) -> None:
     lines = [set_line(number * 10_000) for number in range(1, 100)]
@@ -288,14 +269,9 @@ def test_a_log_travels_to_the_tasks(tmp_path: Path) -> None:
 
 def test_nobody_there_takes_a_promise(tmp_path: Path) -> None:
     log = leader(tmp_path, ONE)
-    session = log.open_session()
-    session.acknowledge({log.log_id: Committed(Offset(5))})
-    with session.reading():
-        pass
-    session.close()
-
-    assert session.state == SessionState(None, None, 0, None)
-    assert (session.acknowledged, log.acknowledged_by_master()) == ({}, {})
+    with closing(log.open_session()) as session:
+        assert isinstance(session, SilentSession)
+    assert log.acknowledged_by_master() == {}
     assert log.look() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
     assert (log.place, log.role) == (str(tmp_path), "reader")
     assert log.traits.proves_all

@@ -51,9 +51,6 @@ def epochs_asked(cluster: ScriptedCluster) -> list[tuple[int, int]]:
     return [(one.fetch_offset, one.last_fetched_epoch) for one in fetches]
 
 
-# --- what is known without asking
-
-
 def test_it_says_what_it_is_and_travels() -> None:
     log: MasterLog = a_log(2, known=Known(str(TOPIC_ID), Offset(7), 3), group="g")
     assert str(log.log_id) == "kafka/c/t/2"
@@ -73,9 +70,6 @@ def test_a_batch_has_at_least_one_offset_and_ends_at_the_end(max_bytes: int, end
     assert a_log().end_of_batch(Offset(5), Offset(28), max_bytes) == end
 
 
-# --- what is read
-
-
 def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(play: Play) -> None:
     log = a_log(known=Known(str(TOPIC_ID), Offset(12), 1))
     cluster = play(HERE, fetched(batch(10, 5, epoch=1)), fetched(batch(15, 5, epoch=2)))
@@ -86,25 +80,6 @@ def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(
     cluster = play(HERE, fetched(batch(10, 10, epoch=1)))
     read(log, 13, 20)
     assert epochs_asked(cluster) == [(13, -1)]
-
-
-def test_the_known_topic_is_read_or_else_the_one_there_is(play: Play) -> None:
-    play(HERE)
-    with pytest.raises(Recreated) as caught:
-        read(a_log(known=Known(str(OTHER_ID), Offset(0), None)), 0, 5)
-    assert caught.value.log == "kafka/c/t/0"
-    cluster = play(HERE, fetched(batch(0, 5)))
-    assert [chunk.covered for chunk in read(a_log(), 0, 5)] == [span(0, 5)]
-    assert cluster.asked[-1][0].topics[0].topic_id == TOPIC_ID
-    assert cluster.is_done
-
-
-def test_of_an_empty_range_nobody_is_asked(play: Play) -> None:
-    cluster = play()
-    log = a_log(known=Known(str(TOPIC_ID), Offset(5), 1))
-    assert read(log, 5, 5) == []
-    assert list(log.raw(span(5, 5), committed=None)) == []
-    assert cluster.connections == 0
 
 
 def test_in_a_hurry_reading_ends_after_the_late_answer(play: Play) -> None:
@@ -141,9 +116,6 @@ def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     assert raw == bytes(chunk.raw) == log.restore(chunk.records.select(list(log.traits.restored_from)))
     assert raw == canonical(chunk.records)
     assert log.lengths(chunk.records.select(list(log.traits.measured_by))).sum() == len(raw)
-
-
-# --- what is asked besides
 
 
 def test_the_bounds_are_those_of_its_partition(play: Play) -> None:

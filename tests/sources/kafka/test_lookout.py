@@ -96,9 +96,6 @@ def test_what_concerns_the_topic_is_raised_for_all(play: Play) -> None:
         a_lookout().look(asked({0: 4}))
 
 
-# --- topics among what a group reads
-
-
 def test_topics_are_given_by_their_options() -> None:
     other = {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}
     first, second = GroupOptions.model_validate({"topics": [OPTIONS, other], "standing": "s"}).lookouts
@@ -149,16 +146,3 @@ def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) 
         "0": (0, 4), "1": (12, 13), "2": (5, 9),
     }  # fmt: skip
     assert cluster.connections == 1
-
-
-def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:
-    play(*HELD)
-    places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
-    standing.write(tmp_path / "standing", Standing(places, 10**9))
-    with planning(options_of(tmp_path)) as planner:
-        end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))
-    assert {log_id: type(error) for log_id, error in end.errors.items()} == {
-        "kafka/c/t/0": Recreated,
-        "kafka/c/t/2": Recreated,
-    }
-    assert not end.batches

@@ -113,12 +113,6 @@ def test_passing_trouble_is_waited_for_and_the_leader_sought_again(
     assert (node, request.topics[0].partitions[0].current_leader_epoch) == (2, 1)
 
 
-def test_lasting_trouble_names_the_log(play: Play) -> None:
-    with pytest.raises(MasterRefused, match="NOT_LEADER") as raised:
-        read(play, 0, 4, HERE, fetched(error=NOT_LEADER))
-    assert raised.value.log == "kafka/c/t/0"
-
-
 def test_silence_covers_nothing(play: Play) -> None:
     """A broker that throttles or has not caught up gives nothing, as one does whose records are gone."""
     with pytest.raises(MasterSilent, match="expected batches up to 4, found none; high watermark 100"):
@@ -149,11 +143,6 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
             next(pieces)
         assert cluster.is_done
         assert raised.value.log == "kafka/c/t/0"
-
-
-def test_an_answer_that_retention_took_the_start_of_is_refused(play: Play) -> None:
-    with pytest.raises(BelowMinimum, match="50 or more"):
-        read(play, 3, 60, HERE, fetched(batch(50, 5), log_start=50))
 
 
 @pytest.mark.parametrize(

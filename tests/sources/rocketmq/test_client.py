@@ -26,18 +26,6 @@ def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Ca
     return lambda request: encode_command(request.response(code, body=body.encode(), remark=remark))
 
 
-def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
-    with (
-        ScriptedBroker(answer_as(fixture_log.wire("28.resp.bin"))) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-    ):
-        info = client.runtime_info()
-
-    assert [request.code for request in broker.requests] == [28]
-    assert info["brokerVersionDesc"] == {"4.9.7": "V4_9_7", "5.5.0": "V5_5_0"}[fixture_log.version]
-    assert info["commitLogMinOffset"] == "0"
-
-
 @pytest.mark.parametrize(
     ("body", "named"),
     [
@@ -162,25 +150,18 @@ def test_a_broker_that_breaks_off_the_handshake_of_tls_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize(
-    "slaves",
-    ["7", '"all"', "[7]", "[{}]", *(f'[{{"slaveAckOffset":{text}}}]' for text in ("null", "1e999", "[]", '"x"'))],
-)
-def test_slaves_without_an_offset_are_a_violation(slaves: str) -> None:
+    "status",
+    ["[]", *(f'{{"haConnectionInfo":{slaves}}}' for slaves in ("7", '"all"', "[7]", "[{}]")),
+     *(f'{{"haConnectionInfo":[{{"slaveAckOffset":{text}}}]}}' for text in ("null", "1e999", "[]", '"x"'))],
+)  # fmt: skip
+def test_a_status_that_is_none_and_slaves_without_an_offset_are_a_violation(status: str) -> None:
+    problem = r"the HA status of the broker at .* is none" if status == "[]" else "a slave without offset"
     with (
-        ScriptedBroker(answering(body=f'{{"haConnectionInfo":{slaves}}}')) as broker,
+        ScriptedBroker(answering(body=status)) as broker,
         RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match="a slave without offset"),
+        pytest.raises(ProtocolViolation, match=problem),
     ):
         client.highest_slave_offset()
-
-
-def test_an_ha_status_that_is_no_object_is_a_violation() -> None:
-    with (
-        ScriptedBroker(answering(body="[]")) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match=r"the HA status of the broker at .* is none"),
-    ):
-        client.ha_status()
 
 
 def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
@@ -195,11 +176,6 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
 
 
 def test_the_brokers_configuration_is_read_from_its_properties() -> None:
-    body = "brokerName=b1\nbrokerRole=SYNC_MASTER\nmessageDelayLevel=1s 5s\nextra=a=b\n\n"
+    body = "messageDelayLevel=1s 5s\nextra=a=b\n\n"
     with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.broker_config() == {
-            "brokerName": "b1",
-            "brokerRole": "SYNC_MASTER",
-            "messageDelayLevel": "1s 5s",
-            "extra": "a=b",
-        }
+        assert client.broker_config() == {"messageDelayLevel": "1s 5s", "extra": "a=b"}

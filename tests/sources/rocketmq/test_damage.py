@@ -204,9 +204,6 @@ def in_batches(reading: Reading, log: SyntheticLog, batch_bytes: int) -> list[Ch
     return found
 
 
-# a stream
-
-
 def test_a_stream_gathers_no_more_than_two_records_of_the_largest_size() -> None:
     """What is taken from the stream and not handed over yet."""
     noise = random.Random(5).randbytes(40 * MAX_RECORD_BYTES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from typing import Any
 
@@ -33,9 +32,6 @@ from tests.truth import Fixture
 NOWHERE = Address("127.0.0.1", 1)
 
 
-# Reading
-
-
 @pytest.mark.parametrize("chunk_bytes", [10_000, 8 * 1024 * 1024])
 def test_a_whole_log_comes_over_ha(fixture_log: Fixture, chunk_bytes: int) -> None:
     with serving(fixture_log.log, chunk_bytes=chunk_bytes) as (log, master):
@@ -45,17 +41,6 @@ def test_a_whole_log_comes_over_ha(fixture_log: Fixture, chunk_bytes: int) -> No
     assert_is(chunks, fixture_log, 0, fixture_log.max_offset)
     largest = max(row["size"] for row in fixture_log.rows)
     assert max(len(chunk.raw) for chunk in chunks) <= max(chunk_bytes, largest) + 32 * 1024
-
-
-def test_a_range_owns_the_records_that_start_in_it(fixture_550: Fixture) -> None:
-    starts = truth_between(fixture_550, 0, ALL)
-    chance = random.Random(3)
-    with serving(fixture_550.log, chunk_bytes=50_000) as (log, master):
-        for _ in range(3):
-            first, last = sorted(chance.sample(range(len(starts) - 1), 2))
-            end = starts[last] + 1  # just inside the last record
-            assert_is(read(log, starts[first], end, committed=starts[first]), fixture_550, starts[first], end)
-            assert set(master.connections[-1].reports) == {max(starts[first], 1)}
 
 
 def test_without_a_boundary_reading_begins_at_the_next_record(fixture_550: Fixture) -> None:
@@ -69,9 +54,6 @@ def test_without_a_boundary_reading_begins_at_the_next_record(fixture_550: Fixtu
     assert b"".join(map(raw, parts)) == fixture_550.log
 
 
-# Planning
-
-
 def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
     alone = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE, split_bytes=10)
     parallel = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE, split_bytes=10, parallel_reads=True)
@@ -83,9 +65,6 @@ def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
     assert [log.traits.cuts_batches for log in (alone, parallel)] == [False, True]
     assert parallel.boundary_after(Offset(7), Offset(25)) == 7
     assert alone.plan(owned(7, 7)) == parallel.plan(owned(7, 7)) == ()
-
-
-# The promise that a start is
 
 
 @pytest.mark.parametrize(("start", "committed"), [(1000, 999), (1000, None), (1, 0)])
@@ -129,9 +108,6 @@ def test_a_replica_may_begin_at_the_masters_minimum(fixture_550: Fixture) -> Non
         assert set(master.reports) == {minimum}
 
 
-# What the master counts
-
-
 def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None:
     body = b'{"haConnectionInfo":[{"slaveAckOffset":5},{"slaveAckOffset":100}]}'
     with over_ha((serve_log(b""),), lambda request: encode_command(request.response(0, body=body))) as (log, _):
@@ -141,9 +117,6 @@ def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None
     with over_ha((serve_log(b""),), lambda request: encode_command(request.response(3))) as (log, _):
         assert log.acknowledged_by_master() == {}
     assert RocketMQLog(log_id=LOG_ID, path="commitlog").acknowledged_by_master() == {}
-
-
-# What the master says of itself
 
 
 CONFIG = "brokerRole={}\nmappedFileSizeCommitLog=1024\nfileReservedTime=48\ninSyncReplicas={}\n"
@@ -191,12 +164,6 @@ def test_parallel_readers_of_a_master_that_counts_connections_are_refused() -> N
             with pytest.raises(ConfigurationError, match=r"rocketmq/broker-a: .* several replicas"):
                 refused()
         assert master.connections == []
-
-
-# Sessions
-
-
-# Configuration
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sources.master import SessionState
 from sources.rocketmq.log import RocketMQLog
 from tests.log_lines import said_by
-from tests.sources.rocketmq.log_reading import ALL, LOG_ID, assert_is, owned, read, truth_between
-from tests.sources.rocketmq.sessions import up_to
+from tests.sources.rocketmq.log_reading import ALL, LOG_ID, owned, truth_between
 from tests.truth import Fixture
-
-
-def test_a_whole_log_comes_from_its_files(fixture_log: Fixture) -> None:
-    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), chunk_bytes=500_000)
-
-    assert log.bounds() == owned(0, fixture_log.max_offset)
-    assert_is(read(log, 0, fixture_log.max_offset, committed=None), fixture_log, 0, fixture_log.max_offset)
 
 
 def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
@@ -54,14 +45,3 @@ def test_files_that_a_fail_over_may_cut_are_warned_of(tmp_path: Path, caplog: py
     assert record.levelname == "WARNING"
     assert record.message.startswith(f"{LOG_ID}: {tmp_path}/commitlog is the log of a broker in controller mode")
     assert "confirm offset" in record.message
-
-
-def test_files_take_no_promises(tmp_path: Path) -> None:
-    session = RocketMQLog(log_id=LOG_ID, path=str(tmp_path)).open_session()
-    session.acknowledge(up_to(5))
-    with session.reading():
-        pass
-    session.close()
-
-    assert session.state.acknowledged is None
-    assert session.state == SessionState(None, None, 0, None)

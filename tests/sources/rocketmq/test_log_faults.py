@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError
+from sources.errors import AboveMaximum, CorruptRecord, LogtwinError
 from sources.rocketmq.wire.remoting import Command
 from tests.sources.rocketmq.log_reading import damaged, over_ha, read, serving
 from tests.sources.rocketmq.scripted_master import HAScript, holding, serve_log
@@ -26,14 +26,6 @@ def failure(
     assert error.log == "rocketmq/broker-a"
     assert None not in (error.expected, error.found, error.hint)
     return error
-
-
-def test_below_the_minimum() -> None:
-    error = failure((serve_log(b""),), holding(4096, 8192), start=100)
-
-    assert isinstance(error, BelowMinimum)
-    assert error.offset == 100
-    assert error.expected == "4096 or more: the master holds [4096, 8192)"
 
 
 @pytest.mark.parametrize(("start", "end", "offset"), [(9000, 9100, 9000), (5000, 9000, 9000)])

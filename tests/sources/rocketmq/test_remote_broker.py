@@ -192,9 +192,6 @@ def test_a_controller_that_knows_no_master_is_named(code: int, found: str) -> No
     assert caught.value.found == found
 
 
-# --- connections
-
-
 def test_a_broker_is_asked_over_one_connection_until_it_restarts() -> None:
     with ScriptedBroker(holding(0, 5)) as broker:
         asked = BrokerAt(master=NOWHERE, broker=broker.address, connect_attempts=1)

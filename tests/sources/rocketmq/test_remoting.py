@@ -130,6 +130,9 @@ BROKEN_FRAMES = {
     "unknown serialization": struct.pack(">iI", 6, 2 << 24 | 2) + b"{}",
     "json that is none": json_frame('{"code":'),
     "json of another kind": json_frame("[1]"),
+    "json with a number that overflows": json_frame('{"code":1e999}'),
+    "json with too many digits": json_frame('{"code":' + "9" * 5000 + "}"),
+    "json that nests too deeply": json_frame('{"code":' + "[" * 100_000),
     "json without a code": json_frame('{"opaque":1}'),
     "ext fields that are none": json_frame('{"code":0,"extFields":[1]}'),
     "header that is not UTF-8": struct.pack(">iI", 6, 2) + b"\xff\xfe",
@@ -226,13 +229,6 @@ def test_what_fastjson_writes_is_read_with_strings_intact(value: Any) -> None:
 def test_a_body_that_is_no_json_is_a_protocol_violation(data: bytes | str) -> None:
     with pytest.raises(ProtocolViolation):
         loads(data)
-
-
-@pytest.mark.parametrize("header", ['{"code":1e999}', '{"code":' + "[" * 100_000, '{"code":' + "9" * 5000 + "}"])
-def test_a_json_header_that_makes_python_fail_otherwise_is_a_violation(header: str) -> None:
-    """OverflowError, RecursionError, and the limit of digits."""
-    with pytest.raises(ProtocolViolation, match="remoting protocol"):
-        decode_command(json_frame(header))
 
 
 def test_a_remark_is_text() -> None:

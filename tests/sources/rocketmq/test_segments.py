@@ -180,9 +180,6 @@ def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
     assert found == log.starts
 
 
-# chunks of a log that is not what was asked for
-
-
 def test_retention_may_overtake_the_reader(tmp_path: Path) -> None:
     log = filled(tmp_path, *[1000] * 12)
     chunks = read(segments(log), 0, log.end)
@@ -251,9 +248,6 @@ def test_a_range_past_damage_in_the_newest_file_is_above_the_maximum(
     with pytest.raises(AboveMaximum) as raised:
         list(source.chunks(span(0, log.end), True, 1000))
     assert f"{log.starts[1]} or less" in str(raised.value)
-
-
-# memory
 
 
 def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:

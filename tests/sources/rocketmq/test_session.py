@@ -272,9 +272,6 @@ def test_heartbeats_keep_their_interval() -> None:
         assert time.monotonic() - started > 0.9
 
 
-# A master that moves
-
-
 def test_a_changed_address_is_used_at_the_next_connection_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """HA-10: the same address again is no news, a new one is, once; HA-11: the live connection stays till it fails."""
     caplog.set_level(logging.INFO)

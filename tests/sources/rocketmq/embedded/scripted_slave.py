@@ -6,16 +6,13 @@ import json
 import socket
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sources.rocketmq.embedded.master import EmbeddedMaster
+from tests.patience import PATIENCE_S, wait_until
 from tests.sources.rocketmq.embedded.conversation import conversation
-
-PATIENCE_S = 60.0
-LOOK_EVERY_S = 0.005
 
 
 def slaves_of(master: EmbeddedMaster) -> list[dict[str, Any]]:
@@ -32,11 +29,11 @@ def end_of(master: EmbeddedMaster) -> int:
 
 def wait_for_slaves(master: EmbeddedMaster, *acknowledged: int) -> None:
     """Until the slaves connected are as many as given, with these acknowledged offsets."""
-    deadline = time.monotonic() + PATIENCE_S
-    pause = threading.Event()
-    while sorted(offsets := [slave["slaveAckOffset"] for slave in slaves_of(master)]) != sorted(acknowledged):
-        assert time.monotonic() < deadline, f"the master counts {offsets}"
-        pause.wait(LOOK_EVERY_S)
+
+    def counted() -> list[int]:
+        return sorted(slave["slaveAckOffset"] for slave in slaves_of(master))
+
+    wait_until(lambda: counted() == sorted(acknowledged), lambda: f"{acknowledged}: the master counts {counted()}")
 
 
 class ScriptedSlave:

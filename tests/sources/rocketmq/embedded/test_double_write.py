@@ -15,12 +15,7 @@ from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from tests.sources.rocketmq.embedded.conversation import Conversation, conversation, request, send_fields
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.scripted_slave import (
-    end_of,
-    following_slave,
-    scripted_slave,
-    wait_for_slaves,
-)
+from tests.sources.rocketmq.embedded.scripted_slave import end_of, following_slave, scripted_slave, wait_for_slaves
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PUT_OK, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
