@@ -68,9 +68,6 @@ def _place(where: Where) -> ReadingPlace:
     return ReadingPlace(None if position is None else Offset(position), turn)
 
 
-# What a batch reads
-
-
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 250)
     group = Group(tmp_path, log)
@@ -133,9 +130,6 @@ def test_the_earliest_record_may_go_before_it_was_read(tmp_path: Path) -> None:
     log.holds = span(40, 120)
     group.say({"a": (None, 1)})
     assert group.ranges() == {"a": (40, 120)}
-
-
-# When it begins
 
 
 def test_a_stop_is_heard_while_nothing_happens(tmp_path: Path) -> None:
@@ -225,9 +219,6 @@ def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
     assert len(group.next().batches) == 40
 
 
-# Masters that are slow or silent
-
-
 def test_a_silent_master_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
     silent.answers.clear()
@@ -272,9 +263,6 @@ def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
         took_s.append(time.monotonic() - began_s)
     assert min(took_s) < deadline_s
     answers.release()
-
-
-# What goes wrong
 
 
 @pytest.mark.parametrize(("error", "kind"), [(AWAY, MasterUnreachable), (RuntimeError("a defect"), LogtwinError)])
@@ -346,9 +334,6 @@ def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
     while (batch := group.watch.next()) is None:
         pass
     assert batch == PlannedBatch({A: span(100, 120)}, {})
-
-
-# Masters that have several logs
 
 
 class Master(Lookout):
@@ -424,9 +409,6 @@ def test_a_log_that_is_listed_while_its_master_is_being_asked_is_looked_at_next(
         found |= dict(batch.batches) if batch is not None else {}
     assert found == {A: span(0, 100), B: span(0, 100)}
     assert master.asked[1] in ({B}, {A, B})
-
-
-# Reading what is there, and ending
 
 
 def test_a_run_that_ends_reads_what_was_there_when_it_began(tmp_path: Path) -> None:

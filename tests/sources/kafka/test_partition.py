@@ -14,7 +14,6 @@ from sources.errors import (
     MasterSilent,
     MasterUnreachable,
     ProtocolViolation,
-    Recreated,
     Rewritten,
 )
 from sources.kafka.cluster.settings import KafkaSettings
@@ -24,7 +23,6 @@ from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
-    OTHER_ID,
     OUT_OF_RANGE,
     TOPIC_ID,
     UNKNOWN_TOPIC_ID,
@@ -168,15 +166,6 @@ def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
     with pytest.raises(AboveMaximum):
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
-
-
-def test_another_topic_of_the_same_name_is_refused_also_after_a_while(play: Play) -> None:
-    again = metadata(topic(topic_id=OTHER_ID))
-    with pytest.raises(Recreated, match=str(TOPIC_ID)):
-        read(play, 0, 4, again)
-    with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
-        read(play, 0, 4, HERE, fetched(batch(0, 2)), fetched(error=UNKNOWN_TOPIC_ID), again, patience_ms=60_000)
-    assert raised.value.log == "kafka/c/t/0"
 
 
 def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -166,19 +167,13 @@ def test_parallel_readers_of_a_master_that_counts_connections_are_refused() -> N
         assert master.connections == []
 
 
+ONE_WAY = {("path",), ("master", "remoting"), ("name_servers",)}
+WAYS: dict[str, Any] = {"path": "commitlog", "master": NOWHERE, "remoting": NOWHERE, "name_servers": (NOWHERE,)}
+
+
 @pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"path": "commitlog", "master": NOWHERE},
-        {"path": "commitlog", "remoting": NOWHERE},
-        {"path": "commitlog", "master": NOWHERE, "remoting": NOWHERE},
-        {"master": NOWHERE},
-        {"master": NOWHERE, "name_servers": (NOWHERE,)},
-        {"path": "commitlog", "name_servers": (NOWHERE,)},
-        {"remoting": NOWHERE},
-    ],
+    "given", [one for count in range(4) for one in combinations(WAYS, count) if one not in ONE_WAY]
 )
-def test_there_is_exactly_one_way_to_a_log(given: dict[str, Any]) -> None:
+def test_there_is_exactly_one_way_to_a_log(given: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="either path, or master and remoting, or name_server"):
-        RocketMQLog(log_id=LOG_ID, **given)
+        RocketMQLog(log_id=LOG_ID, **{name: WAYS[name] for name in given})

@@ -73,19 +73,3 @@ def test_a_search_ends_where_no_record_can_be() -> None:
         100,
         "one within 4000 bytes, twice the size limit of a record",
     )
-
-
-def test_a_last_record_that_reaches_past_the_end_of_the_log(fixture_550: Fixture) -> None:
-    last = fixture_550.rows[-1]
-    place, size = last["physical_offset"], last["size"]
-
-    error = failure(
-        (serve_log(fixture_550.log[: place + size - 1]),),
-        holding(0, place + size - 1),
-        start=place,
-        end=place + size - 1,
-    )
-
-    assert isinstance(error, CorruptRecord)
-    assert error.offset == place
-    assert (error.expected, error.found) == (f"at most {size - 1} bytes", str(size))
