@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pipeline.job.offset_log import offset_in
 from sources.datasource import LogtwinDataSource, register
@@ -21,11 +20,9 @@ from sources.group.stream import GroupOptions, GroupSource
 from sources.offsets import Offset
 from sources.options import parse_options
 from tests.patience import PATIENCE_S
-from tests.sources.planners import planning
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
-ALL = ReadAllAvailable()
 
 
 def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[str, str]:
@@ -42,24 +39,6 @@ def say(folder: Path, places: Mapping[str, int], *, budget: int = 10**9) -> None
 
 def by_path(fixture: Fixture, log_id: str, **more: Any) -> dict[str, Any]:
     return {"id": log_id, "path": str(fixture.commitlog_path), **more}
-
-
-def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
-    with planning(options_of([by_path(fixture_550, A), by_path(fixture_550, B)], tmp_path)) as reader:
-        start = reader.initialOffset()
-        assert reader.latestOffset(start, ALL) == start  # nothing is listed
-        say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
-        for number in (1, 2):  # the positions have not moved
-            end = GroupOffset.from_json(reader.latestOffset(start, ALL))
-            assert end.number == number
-            assert {log_id: batch.start for log_id, batch in end.batches.items()} == {A: 0, B: 0}
-            assert all(1_000_000 <= batch.end < 1_300_000 for batch in end.batches.values())  # up to a record's end
-            start = end.to_json()
-        assert [GroupOffset.from_json(start).batches[log_id].end in _starts(fixture_550) for log_id in (A, B)] == [
-            True
-        ] * 2
-        say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
-        assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +76,6 @@ def test_how_long_masters_may_take(interval_s: float, attempts: int, deadline_s:
     given = options_of(logs, Path("s"), triggerIntervalS=interval_s)
     pace = parse_options(GroupOptions, given, where="test").pace
     assert (pace.interval_s, pace.look_deadline_s, pace.last_look_deadline_s) == (interval_s, deadline_s, last_s)
-
-
-def _starts(fixture: Fixture) -> list[int]:
-    return [row["physical_offset"] for row in fixture.rows]
 
 
 @pytest.mark.spark

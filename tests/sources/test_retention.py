@@ -79,7 +79,6 @@ def test_an_estimate_is_never_negative_and_never_better_than_a_smaller_lag(
     bounds = OffsetRange(Offset(held[0]), Offset(held[1]))
     left = retention.until_loss(bounds, Offset(position), age_s=age_s, growth_bytes_per_s=growth)
     ahead = retention.until_loss(bounds, Offset(position + 1), age_s=age_s, growth_bytes_per_s=growth)
-
     assert (left is None) == (position >= bounds.end)
     if left is not None:
         assert 0 <= left.bytes <= max(position - bounds.start, 0)

@@ -57,7 +57,6 @@ def test_what_the_columns_of_an_entry_say() -> None:
 def test_a_row_that_lacks_something_is_corrupt(name: str) -> None:
     rows = columns.encode(group(LINES)).to_pylist()
     rows[1][name] = None
-
     records = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
     with pytest.raises(CorruptRecord, match="lacks a value that its line needs") as raised:
         columns.restore(records)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from sources.group import standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, logs_options
+from sources.group.stream import GroupOptions, GroupReader, GroupSource, logs_options
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
@@ -24,7 +25,6 @@ from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
-from tests.sources.planners import planning
 from tests.spans import span
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}
@@ -126,6 +126,17 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
     assert again == of_topic
     assert again.sasl_password == Secret("file:/password")
     assert list(logs_options([of_topic])) == ["topics"]
+
+
+@contextmanager
+def planning(given: Mapping[str, str]) -> Iterator[GroupReader]:
+    """The reader with these options; stopped at the end, because its thread would go on to look at masters."""
+    reader = GroupSource.of(given).stream_reader()
+    assert isinstance(reader, GroupReader)
+    try:
+        yield reader
+    finally:
+        reader.stop()
 
 
 def options_of(folder: Path) -> dict[str, str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Ca
     return lambda request: encode_command(request.response(code, body=body.encode(), remark=remark))
 
 
+@contextmanager
+def asking(answer: Callable[[Command], bytes]) -> Iterator[RemotingClient]:
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+        yield client
+
+
 @pytest.mark.parametrize(
     ("body", "named"),
     [
@@ -38,11 +45,7 @@ def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Ca
     ],
 )
 def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named: str) -> None:
-    with (
-        ScriptedBroker(answering(body=body)) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match=named),
-    ):
+    with asking(answering(body=body)) as client, pytest.raises(ProtocolViolation, match=named):
         client.commit_log_bounds()
 
 
@@ -55,7 +58,7 @@ def test_a_broker_that_has_just_booted_is_asked_again() -> None:
             return encode_command(request.response(code, remark="java.util.NoSuchElementException"))
         return bounds(request)
 
-    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+    with asking(answer) as client:
         assert client.commit_log_bounds() == OffsetRange(Offset(0), Offset(229))
 
 
@@ -66,7 +69,6 @@ def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:
         pytest.raises(MasterRefused) as caught,
     ):
         client.runtime_info()
-
     assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
     assert caught.value.found == "code 1 SYSTEM_ERROR: java.lang.Error"
     assert len(broker.requests) > 1
@@ -78,7 +80,7 @@ def test_what_the_broker_sends_unasked_is_not_taken_for_an_answer() -> None:
         late = Command(0, opaque=request.opaque - 1, flag=1, body=b"late")
         return b"".join(map(encode_command, (push, late, request.response(0, body=b"right"))))
 
-    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+    with asking(answer) as client:
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
 
@@ -95,7 +97,6 @@ def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
         pytest.raises(MasterSilent) as caught,
     ):
         client.runtime_info()
-
     assert caught.value.expected == "an answer within 0.2 s"
     assert str(broker.address) in caught.value.problem
     assert caught.value.is_transient
@@ -117,10 +118,8 @@ def test_a_broken_conversation_is_an_error(answer: bytes, kind: type[LogtwinErro
 
 def test_a_port_where_nobody_listens_is_unreachable_after_all_attempts() -> None:
     address = Address("127.0.0.1", deaf_port())
-
     with pytest.raises(MasterUnreachable) as caught:
         connect(address, timeout_ms=1000, attempts=3)
-
     assert caught.value.problem == f"cannot connect to {address}, 3 attempts"
     assert "refused" in str(caught.value.found)
     assert caught.value.hint
@@ -156,19 +155,12 @@ def test_a_broker_that_breaks_off_the_handshake_of_tls_is_unreachable() -> None:
 )  # fmt: skip
 def test_a_status_that_is_none_and_slaves_without_an_offset_are_a_violation(status: str) -> None:
     problem = r"the HA status of the broker at .* is none" if status == "[]" else "a slave without offset"
-    with (
-        ScriptedBroker(answering(body=status)) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match=problem),
-    ):
+    with asking(answering(body=status)) as client, pytest.raises(ProtocolViolation, match=problem):
         client.highest_slave_offset()
 
 
 def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
-    with (
-        ScriptedBroker(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-    ):
+    with asking(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as client:
         status = client.ha_status()
         assert status is not None
         assert status["master"] is True
@@ -177,5 +169,5 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
 
 def test_the_brokers_configuration_is_read_from_its_properties() -> None:
     body = "messageDelayLevel=1s 5s\nextra=a=b\n\n"
-    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
+    with asking(answering(body=body)) as client:
         assert client.broker_config() == {"messageDelayLevel": "1s 5s", "extra": "a=b"}

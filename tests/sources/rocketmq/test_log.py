@@ -38,7 +38,6 @@ def test_a_whole_log_comes_over_ha(fixture_log: Fixture, chunk_bytes: int) -> No
     with serving(fixture_log.log, chunk_bytes=chunk_bytes) as (log, master):
         chunks = read(log, 0, fixture_log.max_offset, committed=None)
         assert set(master.reports) == {1}
-
     assert_is(chunks, fixture_log, 0, fixture_log.max_offset)
     largest = max(row["size"] for row in fixture_log.rows)
     assert max(len(chunk.raw) for chunk in chunks) <= max(chunk_bytes, largest) + 32 * 1024
@@ -49,7 +48,6 @@ def test_without_a_boundary_reading_begins_at_the_next_record(fixture_550: Fixtu
     with serving(fixture_550.log, chunk_bytes=40_000, parallel_reads=True, split_bytes=size) as (log, _):
         pieces = log.plan(owned(0, fixture_550.max_offset))
         parts = [read(log, piece.start, piece.end, committed=None, boundary=piece.start == 0) for piece in pieces]
-
     assert len(pieces) > 20
     assert [offset for part in parts for offset in offsets(part)] == truth_between(fixture_550, 0, ALL)
     assert b"".join(map(raw, parts)) == fixture_550.log
@@ -59,7 +57,6 @@ def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
     alone = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE, split_bytes=10)
     parallel = RocketMQLog(log_id=LOG_ID, master=NOWHERE, remoting=NOWHERE, split_bytes=10, parallel_reads=True)
     pieces = (owned(0, 9), owned(9, 18), owned(18, 25))  # as large as each other
-
     assert alone.plan(owned(0, 25)) == (owned(0, 25),)
     assert parallel.plan(owned(0, 25)) == pieces
     assert [log.traits.cuts_at_records for log in (alone, parallel)] == [False, False]
@@ -74,7 +71,6 @@ def test_no_connection_starts_above_the_committed_position(start: int, committed
         with pytest.raises(ConfigurationError, match="acknowledge what is not committed") as caught:
             read(log, start, 2000, committed=committed)
         assert master.connections == []
-
     assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", start)
     assert "parallel_reads" in str(caught.value.hint)
 

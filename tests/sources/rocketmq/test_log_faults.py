@@ -32,7 +32,6 @@ def failure(
 def test_above_the_maximum(start: int, end: int, offset: int) -> None:
     """HA-70."""
     error = failure((serve_log(b""),), holding(4096, 8192), start=start, end=end)
-
     assert isinstance(error, AboveMaximum)
     assert error.offset == offset
     assert error.expected == "8192 or less: the master holds [4096, 8192)"
@@ -44,9 +43,7 @@ def test_a_record_that_was_damaged(fixture_550: Fixture, at: int) -> None:
     row = next(row for row in fixture_550.rows[10:] if row["size"] > 500)
     place = row["physical_offset"]
     log_bytes = damaged(fixture_550.log, place + at)
-
     error = failure((serve_log(log_bytes),), holding(0, len(log_bytes)), end=place + 1)
-
     assert isinstance(error, CorruptRecord)
     assert error.offset == place
 
@@ -54,9 +51,7 @@ def test_a_record_that_was_damaged(fixture_550: Fixture, at: int) -> None:
 def test_a_start_that_is_no_record_boundary(fixture_550: Fixture) -> None:
     """HA-70."""
     start = fixture_550.rows[10]["physical_offset"] + 3
-
     error = failure((serve_log(fixture_550.log),), holding(0, fixture_550.max_offset), start=start, end=start + 5000)
-
     assert isinstance(error, CorruptRecord)
     assert error.offset == start
     assert error.problem == "no record starts at the offset to read from"

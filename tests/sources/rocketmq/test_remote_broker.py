@@ -57,7 +57,6 @@ def named(*name_servers: Address) -> NamedBroker:
 def test_given_addresses_are_used() -> None:
     """MS-12: who is told where its master is asks nobody else."""
     broker = BrokerAt(master=Address("10.0.0.5", 10912), broker=Address("10.0.0.5", 10911))
-
     assert (broker.ha(), broker.remoting()) == (Address("10.0.0.5", 10912), Address("10.0.0.5", 10911))
     assert broker.place == "10.0.0.5:10912"
 

@@ -77,7 +77,6 @@ def test_a_json_header_is_written_as_specified() -> None:
 def test_a_response_answers_its_request() -> None:
     request = replace(BINARY_COMMAND, code=28, flag=0)
     response = request.response(ResponseCode.SYSTEM_BUSY, remark="later")
-
     assert (request.is_response, response.is_response) == (False, True)
     assert (response.code, response.opaque, response.remark, response.body) == (2, 7, "later", b"")
     assert response.ext_fields == {}
@@ -104,9 +103,7 @@ def test_any_commands_survive_any_cut(commands: list[Command], cuts: list[int]) 
     stream = b"".join(encode_command(command) for command in commands)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     buffer = FrameBuffer()
-
     decoded = [command for left, right in itertools.pairwise(edges) for command in buffer.feed(stream[left:right])]
-
     assert decoded == commands
 
 
@@ -114,7 +111,6 @@ def test_any_commands_survive_any_cut(commands: list[Command], cuts: list[int]) 
 def test_an_impossible_length_is_refused_with_its_four_bytes(length: int) -> None:
     with pytest.raises(ProtocolViolation) as caught:
         FrameBuffer().feed(struct.pack(">i", length))
-
     assert caught.value.expected == "a frame of 8 to 16777216 bytes"
     assert caught.value.found == f"a length field of {length}"
 
@@ -167,7 +163,6 @@ def test_a_real_conversation_is_understood(fixture_log: Fixture, code: RequestCo
     facts = json.loads(fixture_log.wire("notes.json"))["remoting"][str(int(code))]
     (request,) = FrameBuffer().feed(fixture_log.wire(f"{code}.req.bin"))
     (response,) = FrameBuffer().feed(fixture_log.wire(f"{code}.resp.bin"))
-
     assert (request.code, request.is_response) == (code, False)
     assert (response.code, response.is_response, response.opaque) == (facts["response_code"], True, request.opaque)
     assert len(response.body) == facts["body_bytes"]
@@ -177,7 +172,6 @@ def test_a_real_conversation_is_understood(fixture_log: Fixture, code: RequestCo
 
 def test_a_real_brokers_integer_keys_are_read(fixture_log: Fixture) -> None:
     body = decode_command(fixture_log.wire("45.resp.bin")).body
-
     with pytest.raises(json.JSONDecodeError):
         json.loads(body)
     offsets = loads(body)["offsetTable"]

@@ -74,7 +74,6 @@ def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgeme
         reported(session, master, 200, connection=3)
         assert eventually(lambda: session.state.acknowledged == 200)
         state = session.state
-
     assert [connection.reports[0] for connection in master.connections] == [100, 200, 200]
     assert state.reconnects == 2
     assert state.connected_since is not None
