@@ -53,15 +53,3 @@ def test_all_are_run_in_order_and_one_that_fails_loses_no_other(
     works = of_today(tmp_path).works
     assert list(works) == IN_ORDER
     assert {name: work.error for name, work in works.items() if work.error} == {"memory": "OSError: no space"}
-
-
-def test_some_are_run_anew_and_the_others_stay(ran: list[tuple[str, int, float]], tmp_path: Path) -> None:
-    assert bench(tmp_path, "--only", "many_logs", "--only", "catch_up") == 0
-    assert bench(tmp_path, "--only", "catch_up", "--rounds", "1", "--scale", "0.5") == 0
-    assert ran[-1] == ("bench.catch_up", 1, 0.5)
-    works = of_today(tmp_path).works
-    assert list(works) == ["catch_up", "many_logs"]
-    assert [work.rounds for work in works.values()] == [1, 5]
-    assert works["catch_up"].figures[0].ratio == 1.0
-    assert bench(tmp_path, "--only", "catch_up", "--only", "catch-up") == 2  # which there is not
-    assert len(ran) == 3

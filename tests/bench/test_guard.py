@@ -67,7 +67,6 @@ def test_what_was_too_low_is_looked_at_again_before_it_has_fallen(
     look = Looks({"catch-up": 4.0, "Kafka": 1.0, "decode": 6.5}, second)
     assert fallen(look, list(RECORDED), RECORDED) == found
     assert look.asked == [["Kafka", "catch-up", "decode"], ["Kafka", "decode"]]
-
     once = Looks(RECORDED)
     assert fallen(once, list(RECORDED), RECORDED) == []
     assert len(once.asked) == 1

@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import pytest
-
 from bench.contest import Figure, Goal, Round
 from bench.results import Measured, Results, read_results, save
-from bench.table import markdown, number
+from bench.table import markdown
 
 DATE = "2026-11-22"
 
@@ -66,13 +64,6 @@ def test_a_table_says_medians_goals_details_and_errors() -> None:
     assert "\n".join(["### catch-up: logtwin, against Spark", "", *details, "- sizes: 1,024, 128"]) in text
     assert "Rounds: 5; size: 0.02 of the full one; commit: abc1234." in text
     assert "**Did not come to its end:** SystemExit: rows are missing" in text
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"), [(1_234_567.8, "1,234,568"), (99.96, "100"), (12.345, "12.3"), (0.01234, "0.0123")]
-)
-def test_numbers_have_three_digits_that_say_something(value: float, expected: str) -> None:
-    assert number(value) == expected
 
 
 def test_a_picture_has_the_name_the_ratio_and_the_goal_of_each_figure() -> None:

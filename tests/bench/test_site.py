@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.results import Measured, Results, save
-from bench.site import DOCUMENT, MARK, DriverRun, SitePart, in_document, newest, plan, runs_of, table
+from bench.site import DOCUMENT, MARK, DriverRun, SitePart, newest, plan, runs_of, table
 from tests.bench.test_results import figure
 
 PART = SitePart("a part", "many_logs", logs=2500, brokers=50, requests=3)
@@ -54,14 +54,6 @@ def test_runs_are_the_newest_complete_ones_and_have_a_table(tmp_path: Path) -> N
     assert row.startswith("| a part | 64 | 40 | ")
     with pytest.raises(SystemExit, match="no runs of many_partitions"):
         newest(tmp_path, "many_partitions")
-
-
-def test_the_table_in_the_document_is_replaced_and_nothing_else() -> None:
-    first = in_document(f"before\n\n{MARK}\n\n## after\n\n| a | table |\n", "| 1 |\n| 2 |\n")
-    assert first == f"before\n\n{MARK}\n\n| 1 |\n| 2 |\n\n## after\n\n| a | table |\n"
-    assert in_document(first, "| 3 |\n") == f"before\n\n{MARK}\n\n| 3 |\n\n## after\n\n| a | table |\n"
-    with pytest.raises(ValueError, match="there is no"):
-        in_document("", "| 1 |\n")
 
 
 def test_the_document_has_its_place() -> None:

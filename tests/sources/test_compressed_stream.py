@@ -10,7 +10,7 @@ import lz4.frame
 import pytest
 import zstandard
 
-from sources.decoding.compressed_stream import PIECE_BYTES, TooLarge, decompressed
+from sources.decoding.compressed_stream import PIECE_BYTES, decompressed
 
 BODY = b"a body " * 100
 STORED = {
@@ -36,10 +36,3 @@ def test_a_damaged_stream_leaves_no_memory_behind(codec: str) -> None:
     for _ in range(times):
         fail()
     assert writable_bytes() - before < times * PIECE_BYTES // 4
-
-
-@pytest.mark.parametrize("codec", STORED)
-def test_streams_are_joined_up_to_the_limit(codec: str) -> None:
-    assert decompressed(STORED[codec] * 2, codec, 2 * len(BODY)) == 2 * BODY
-    with pytest.raises(TooLarge):
-        decompressed(STORED[codec] * 2, codec, 2 * len(BODY) - 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -85,11 +84,6 @@ def test_a_pattern_of_one_name_takes_it_by_its_letters() -> None:
 def test_what_is_no_regular_expression_is_refused(given: dict[str, tuple[str, ...]]) -> None:
     with pytest.raises(ValueError, match="a regular expression, and not '"):
         NamePattern(**given)
-
-
-def test_entries_are_values_that_travel() -> None:
-    for entry in (NAMED, every("c1", "a")):
-        assert pickle.loads(pickle.dumps(entry)) == entry  # noqa: S301 - our own
 
 
 def test_what_is_named_wins_over_patterns() -> None:

@@ -21,18 +21,6 @@ def by_path(log_id: str, path: Path, split_bytes: int = 10**9) -> RocketMQLog:
     return RocketMQLog(log_id=LogId.parse(log_id), path=str(path), split_bytes=split_bytes)
 
 
-def test_each_log_is_cut_where_records_begin(fixture_550: Fixture) -> None:
-    logs = {A: by_path(A, fixture_550.commitlog_path, 500_000), B: by_path(B, fixture_550.commitlog_path)}
-    end = fixture_550.max_offset
-    found = planned(GroupOffset(1, {A: span(0, end), B: span(0, end)}), logs, cores=1)
-    splits = {log_id: [one for one in found if one.log_id == log_id] for log_id in (A, B)}
-    assert splits[B] == [PlannedSplit(B, span(0, end), span(0, end))]
-    owned = [one.owned for one in splits[A] if isinstance(one, PlannedSplit)]
-    assert len(owned) == len(splits[A]) > 3
-    assert [owned[0].start, *(one.end for one in owned)] == [*(one.start for one in owned), end]
-    assert {one.start for one in owned} <= {row["physical_offset"] for row in fixture_550.rows}
-
-
 def test_a_log_that_cannot_be_planned_is_an_error_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:
     """Its files go between the look and the plan."""
     logs = {A: by_path(A, tmp_path / "gone", 100_000), B: by_path(B, fixture_550.commitlog_path)}

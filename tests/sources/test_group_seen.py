@@ -10,17 +10,7 @@ from pathlib import Path
 from sources.errors import BelowMinimum, LogtwinError, MasterUnreachable
 from sources.group import standing
 from sources.group.lookout import Found, Lookout, LookRequest, LookResult
-from sources.group.seen import (
-    FORGET_AFTER_S,
-    LOOK_AFTER_S,
-    TELL_EVERY_S,
-    UNLISTED,
-    Sighting,
-    Teller,
-    file_at,
-    path_beside,
-    write,
-)
+from sources.group.seen import FORGET_AFTER_S, LOOK_AFTER_S, TELL_EVERY_S, UNLISTED, Teller, file_at, path_beside
 from sources.group.standing import ReadingPlace, Standing
 from sources.master import MasterLog
 from sources.offsets import Offset
@@ -50,14 +40,6 @@ def told(folder: Path) -> dict[str, tuple[int, int]]:
     """End and turn by log id."""
     seen = file_at(path_beside(folder / "standing")).read()
     return {log_id: (one.held.end, one.turn) for log_id, one in seen.items()}
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    file = file_at(path_beside(tmp_path / "standing.json"))
-    assert file.read() == {}
-    for seen in ({A: Sighting(span(3, 9), 2), B: Sighting(span(0, 0), UNLISTED)}, {}):
-        write(tmp_path / "seen.json", seen)
-        assert file.read() == seen
 
 
 def test_what_the_planner_sees_is_told_once_a_second_if_it_is_new(tmp_path: Path) -> None:
@@ -92,13 +74,13 @@ def test_while_nobody_plans_it_looks_by_itself_where_the_job_says(tmp_path: Path
     assert (a.looks, b.looks) == (1, 1)
     teller.tick(begin_s + LOOK_AFTER_S)
     wait_until(lambda: a.looks == 2, "another look")
-    wait_until(lambda: _tick_on(teller, begin_s + LOOK_AFTER_S + TELL_EVERY_S, tmp_path)[A] == (30, 2), "its outcome")
+
+    def is_told() -> bool:
+        teller.tick(begin_s + LOOK_AFTER_S + TELL_EVERY_S)
+        return told(tmp_path)[A] == (30, 2)
+
+    wait_until(is_told, "its outcome")
     assert b.looks == 1
-
-
-def _tick_on(teller: Teller, now_s: float, folder: Path) -> dict[str, tuple[int, int]]:
-    teller.tick(now_s)
-    return told(folder)
 
 
 def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Path) -> None:

@@ -74,15 +74,6 @@ def _place(where: Where) -> ReadingPlace:
     return ReadingPlace(None if position is None else Offset(position), turn)
 
 
-# What a batch reads
-
-
-def test_a_batch_begins_at_the_positions_and_reads_what_the_masters_hold(tmp_path: Path) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 50, 80), ScriptedLog(C, 0, 7))
-    group.say({"a": 30, "b": 50, "c": 7})
-    assert group.ranges() == {"a": (30, 100), "b": (50, 80)}
-
-
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 250)
     group = Group(tmp_path, log)
@@ -145,9 +136,6 @@ def test_the_earliest_record_may_go_before_it_was_read(tmp_path: Path) -> None:
     log.holds = span(40, 120)
     group.say({"a": (None, 1)})
     assert group.ranges() == {"a": (40, 120)}
-
-
-# When it begins
 
 
 def test_a_stop_is_heard_while_nothing_happens(tmp_path: Path) -> None:
@@ -237,9 +225,6 @@ def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
     assert len(group.next().batches) == 40
 
 
-# Masters that are slow or silent
-
-
 def test_a_silent_master_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
     silent.answers.clear()
@@ -286,19 +271,20 @@ def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
     answers.release()
 
 
-# What goes wrong
-
-
-def test_an_error_is_told_once_and_at_once_with_what_the_others_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "kind"), [(AWAY, MasterUnreachable), (RuntimeError("a defect"), LogtwinError)])
+def test_an_error_is_told_once_and_at_once_with_what_the_others_have(
+    tmp_path: Path, error: Exception, kind: type[LogtwinError]
+) -> None:
     broken, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
-    broken.error = AWAY
+    broken.error = error
     group = Group(tmp_path, broken, other, interval_s=SHORT_S)
     group.say({"a": 0, "b": 0})
     first = group.next()
     errors = dict(first.errors)
     if not first.batches:  # it may have come before the other's answer
         assert group.ranges() == {"b": (0, 100)}
-    assert {log_id: (type(error), error.log) for log_id, error in errors.items()} == {A: (MasterUnreachable, A)}
+    assert {log_id: (type(told), told.log) for log_id, told in errors.items()} == {A: (kind, A)}
+    assert str(error) in str(errors[A])
     group.say({"a": 0, "b": 100})  # the job does not know of it yet
     assert group.watch.next() is None
     assert broken.looks == 1
@@ -318,20 +304,6 @@ def test_a_log_that_is_listed_again_is_looked_at_again(tmp_path: Path, is_seen: 
     log.error = None
     group.say({"a": (0, 3)})
     assert group.ranges() == {"a": (0, 100)}
-
-
-def test_a_defect_stops_one_log(tmp_path: Path) -> None:
-    broken, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
-    broken.error = RuntimeError("oops")
-    group = Group(tmp_path, broken, other)
-    group.say({"a": 0, "b": 0})
-    errors: dict[str, LogtwinError] = {}
-    batches: dict[str, OffsetRange] = {}
-    while not (errors and batches):
-        batch = group.next()
-        errors, batches = errors | dict(batch.errors), batches | dict(batch.batches)
-    assert "oops" in str(errors[A])
-    assert batches == {B: span(0, 100)}
 
 
 @pytest.mark.parametrize(
@@ -368,9 +340,6 @@ def test_an_error_about_an_older_position_is_ignored(tmp_path: Path) -> None:
     while (batch := group.watch.next()) is None:
         pass
     assert batch == PlannedBatch({A: span(100, 120)}, {})
-
-
-# Masters that have several logs
 
 
 class Master(Lookout):
@@ -463,9 +432,6 @@ def test_a_log_that_is_listed_while_its_master_is_being_asked_is_looked_at_next(
         found |= dict(batch.batches) if batch is not None else {}
     assert found == {A: span(0, 100), B: span(0, 100)}
     assert master.asked[1] in ({B}, {A, B})
-
-
-# Reading what is there, and ending
 
 
 def test_a_run_that_ends_reads_what_was_there_when_it_began(tmp_path: Path) -> None:

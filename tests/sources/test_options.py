@@ -56,7 +56,6 @@ def test_a_missing_key_is_named() -> None:
 def test_a_master_may_be_named_instead_of_located() -> None:
     by_name = MasterOptions(id="rocketmq/broker-a", name_server="10.0.0.1:9876; 10.0.0.2:9876")
     by_address = MasterOptions(id="rocketmq/broker-a", master="10.0.0.5:10912", remoting="10.0.0.5:10911")
-
     assert open_log(by_name).place == "broker-a at name server 10.0.0.1:9876;10.0.0.2:9876"
     assert open_log(by_address).place == "10.0.0.5:10912"
     with pytest.raises(ConfigurationError, match="not one way to the log"):

@@ -35,25 +35,22 @@ def test_what_lies_in_a_file_goes_with_the_file(position: int, bytes_left: int) 
     assert until_loss(THREE_DAYS, position) == UntilLoss(bytes_left, None)
 
 
-def test_a_file_goes_when_its_time_is_up() -> None:
-    assert until_loss(THREE_DAYS, 7000, age_s=259_000.0) == UntilLoss(2000, 200.0)
-    assert until_loss(THREE_DAYS, 7000, age_s=259_300.0) == UntilLoss(2000, 0.0)
-
-
-def test_a_file_goes_when_its_room_is_needed() -> None:
-    # 700 bytes of room, and 2000 bytes of older files that go first: 2700 bytes at 10 a second
-    assert until_loss(TIGHT, 7000, growth=10.0) == UntilLoss(2000, 270.0)
-
-
-def test_the_earlier_of_the_two_counts() -> None:
-    both = replace(TIGHT, keeps_s=1000.0)
-    assert until_loss(both, 7000, age_s=900.0, growth=10.0) == UntilLoss(2000, 100.0)
-    assert until_loss(both, 7000, age_s=100.0, growth=10.0) == UntilLoss(2000, 270.0)
-
-
-@pytest.mark.parametrize("growth", [None, 0.0])
-def test_a_log_that_does_not_grow_needs_no_room(growth: float | None) -> None:
-    assert until_loss(TIGHT, 7000, growth=growth) == UntilLoss(2000, None)
+@pytest.mark.parametrize(
+    ("retention", "age_s", "growth", "seconds"),
+    [
+        (THREE_DAYS, 259_000.0, None, 200.0),
+        (THREE_DAYS, 259_300.0, None, 0.0),
+        (TIGHT, None, 10.0, 270.0),  # 700 bytes of room, and 2000 of older files that go first, at 10 a second
+        (TIGHT, None, 0.0, None),  # a log that does not grow needs no room
+        (TIGHT, None, None, None),
+        (replace(TIGHT, keeps_s=1000.0), 900.0, 10.0, 100.0),  # the earlier of the two counts
+        (replace(TIGHT, keeps_s=1000.0), 100.0, 10.0, 270.0),
+    ],
+)
+def test_a_file_goes_when_its_time_is_up_or_its_room_is_needed(
+    retention: MasterRetention, age_s: float | None, growth: float | None, seconds: float | None
+) -> None:
+    assert until_loss(retention, 7000, age_s=age_s, growth=growth) == UntilLoss(2000, seconds)
 
 
 @pytest.mark.parametrize("position", [0, 4999])
@@ -82,7 +79,6 @@ def test_an_estimate_is_never_negative_and_never_better_than_a_smaller_lag(
     bounds = OffsetRange(Offset(held[0]), Offset(held[1]))
     left = retention.until_loss(bounds, Offset(position), age_s=age_s, growth_bytes_per_s=growth)
     ahead = retention.until_loss(bounds, Offset(position + 1), age_s=age_s, growth_bytes_per_s=growth)
-
     assert (left is None) == (position >= bounds.end)
     if left is not None:
         assert 0 <= left.bytes <= max(position - bounds.start, 0)

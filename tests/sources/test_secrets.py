@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.access.secrets import Secret, place_of
+from sources.access.secrets import Secret
 from sources.errors import ConfigurationError
 
 HIDDEN = "hunter2-ä"
@@ -53,11 +53,4 @@ def test_of_a_secret_that_is_no_text_nothing_is_told(tmp_path: Path, monkeypatch
 def test_a_secret_that_is_written_out_is_refused_without_repeating_it(written: str) -> None:
     with pytest.raises(ConfigurationError, match="env:NAME or file:PATH") as caught:
         Secret(written)
-    assert "hunter2" not in str(caught.value)
-
-
-def test_the_key_that_has_a_secret_written_out_is_named() -> None:
-    assert place_of("env:A", "secret_key") == Secret("env:A")
-    with pytest.raises(ConfigurationError, match="secret_key is not the place of a secret") as caught:
-        place_of(HIDDEN, "secret_key")
     assert "hunter2" not in str(caught.value)

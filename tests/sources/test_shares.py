@@ -10,10 +10,6 @@ from sources.group.shares import shares
 BACKLOGS = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=3), st.integers(0, 2**40), max_size=40)
 
 
-def test_what_a_small_one_leaves_goes_to_the_others() -> None:
-    assert shares({"a": 10, "b": 500, "c": 500, "d": 0}, 100) == {"a": 10, "b": 45, "c": 45}
-
-
 @given(backlogs=BACKLOGS, budget_bytes=st.integers(1, 100) | st.integers(1, 2**42))
 def test_a_batch_is_full_and_each_log_with_news_has_a_fair_share(backlogs: dict[str, int], budget_bytes: int) -> None:
     found = shares(backlogs, budget_bytes)

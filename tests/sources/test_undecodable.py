@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sources.decoding.undecodable import TooCostly, as_damage, placed, up_to_damage
-from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, OutOfMemory
+from sources.decoding.undecodable import as_damage, placed, up_to_damage
+from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError
 
 
 def test_an_unexpected_failure_is_damage_with_an_offset() -> None:
@@ -60,24 +60,6 @@ def test_where_memory_does_not_suffice_for_all_fewer_are_decoded(most: int) -> N
     decoded, sound, damage = up_to_damage(100, decode)
     assert (decoded, damage) == (list(range(sound)), None)
     assert most // 2 < sound <= most
-
-
-def test_a_record_that_memory_does_not_suffice_for_is_named() -> None:
-    def decode(some: int) -> None:
-        if some:
-            raise MemoryError("cannot allocate")
-
-    with pytest.raises(OutOfMemory, match=r"at offset 7: .*cannot allocate"):
-        up_to_damage(100, decode, 7)
-
-
-def test_a_record_above_its_cost_is_no_lack_of_memory() -> None:
-    def decode(some: int) -> None:
-        if some:
-            raise TooCostly("much")
-
-    with pytest.raises(TooCostly):
-        up_to_damage(100, decode, 7)
 
 
 def test_an_error_elsewhere_keeps_its_type_and_words_and_holds_nothing() -> None:

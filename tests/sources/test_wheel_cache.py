@@ -6,10 +6,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-
-from sources.decoding.compiled import INTS, WheelCacheLocator, compiled
+from sources.decoding.compiled import WheelCacheLocator
 
 
 def made_by_exec() -> Any:
@@ -34,14 +31,3 @@ def test_machine_code_of_a_wheel_is_kept_elsewhere_and_for_one_text_of_its_modul
     stamp = locator.get_source_stamp()
     assert located(tmp_path / "logtwin-0.1.1-py3-none-any.whl", "text = 2").get_source_stamp() != stamp
     assert located(tmp_path / "logtwin-0.2.0-py3-none-any.whl", "text = 1").get_source_stamp() == stamp
-
-
-@pytest.mark.parametrize(
-    "file", ["/code/sources/loops.py", "/code/logtwin.whl.d/loops.py", "/code/logtwin.zip/loops.py"]
-)
-def test_other_code_is_left_to_numba(file: str) -> None:
-    assert WheelCacheLocator.from_function(made_by_exec(), file) is None
-
-
-def test_what_cannot_be_kept_is_compiled_all_the_same() -> None:
-    assert compiled(INTS)(made_by_exec())(np.arange(7, 9)) == 7

@@ -8,9 +8,11 @@ from typing import Any
 
 from sources.dister.log import DisterLog
 from sources.master import Chunk, Damage
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId
+from tests.spans import span
 
 LOG_ID = LogId("dister", "g")
+owned = span
 
 
 def set_line(entry_id: int, key: str = "k", value: str = "v") -> bytes:
@@ -33,10 +35,6 @@ def leader(folder: Path, *lines: bytes, **options: Any) -> DisterLog:
 
 def log_of(folder: Path, **options: Any) -> DisterLog:
     return DisterLog(log_id=LOG_ID, path=str(folder), **options)
-
-
-def owned(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
 
 
 def pieces(log: DisterLog, start: int, end: int, *, boundary: bool = True) -> list[tuple[str, int, int, bytes | None]]:

@@ -101,9 +101,7 @@ def test_cut_inside_of_ranges_each_is_read_where_it_begins(files: dict[int, byte
         if not has_room(truth) or bounds.is_empty:
             return
         cuts = sorted({bounds.start, bounds.end, *data.draw(st.lists(st.integers(bounds.start, bounds.end)))})
-
         found = [piece for start, end in pairwise(cuts) for piece in pieces(log, start, end, boundary=False)]
-
         assert [one for one in found if one[0] == "entry"] == [one for one in truth.pieces if one[0] == "entry"]
         assert sum(end - start for _, start, end, _ in found) == bounds.size
         assert all(before[2] == after[1] for before, after in pairwise(found))
@@ -114,7 +112,6 @@ def test_raw_has_the_lines_of_the_ids(files: dict[int, bytes], data: st.DataObje
     with written(files) as (log, truth):
         bounds = log.bounds()
         start, end = sorted(data.draw(st.tuples(*[st.integers(bounds.start, bounds.end)] * 2)))
-
         expected = [line for kind, _, after, line in truth.pieces if kind == "entry" and start <= after - 1 < end]
         assert raw(log, start, end) == b"".join(expected)
 
@@ -125,7 +122,6 @@ def test_boundaries_and_ends_of_batches(files: dict[int, bytes], data: st.DataOb
         bounds = log.bounds()
         offset = Offset(data.draw(st.integers(bounds.start, bounds.end)))
         ends = [bounds.start, *(Offset(end) for _, _, end, _ in truth.pieces)]
-
         assert log.boundary_after(offset, bounds.end) == min(end for end in ends if end >= offset)
         start = data.draw(st.sampled_from(ends))
         following = [end for _, begin, end, _ in truth.pieces if begin >= start]

@@ -87,9 +87,6 @@ def test_below_the_minimum_is_believed_unless_what_follows_differs() -> None:
     assert safe_point(lines(leader(24) + dirty(25, 5)), later, minimum) == 0
 
 
-# --- random histories
-
-
 def by_the_book(theirs: Sequence[int], mine: Sequence[int]) -> tuple[int | None, int]:
     """The rule as it is written down, window by window and pair by pair; the id and the checks."""
     cursor, checks = (mine[-1] if mine else 0), 0

@@ -53,21 +53,10 @@ def test_what_the_columns_of_an_entry_say() -> None:
     assert all(records.column(name).null_count == len(LINES) for name in others)
 
 
-def test_rows_give_their_lines_back() -> None:
-    records = columns.encode(group(LINES))
-
-    assert columns.restore(records) == b"".join(line + b"\n" for line in LINES)
-    assert columns.restore(records.slice(1, 2)) == LINES[1] + b"\n" + LINES[2] + b"\n"
-    assert columns.restore(records.slice(0, 0)) == b""
-    assert columns.lengths(records).tolist() == [len(line) + 1 for line in LINES]
-    assert columns.lengths(records.slice(0, 0)).tolist() == []
-
-
 @pytest.mark.parametrize("name", ["size", "flag", "body"])
 def test_a_row_that_lacks_something_is_corrupt(name: str) -> None:
     rows = columns.encode(group(LINES)).to_pylist()
     rows[1][name] = None
-
     records = pa.RecordBatch.from_pylist(rows, schema=RECORD_SCHEMA)
     with pytest.raises(CorruptRecord, match="lacks a value that its line needs") as raised:
         columns.restore(records)

@@ -37,30 +37,22 @@ def found(path: Path, lines: list[bytes], wanted: list[int]) -> tuple[list[bytes
 
 def test_every_id_of_a_file_is_found(tmp_path: Path) -> None:
     lines = {number * 3: set_line(number * 3, value="x" * (number % 17)) for number in range(1, 501)}
-
     assert found(tmp_path / "0", list(lines.values()), list(lines)) == (list(lines.values()), 1500)
 
 
 def test_ids_that_are_not_there_are_not_found(tmp_path: Path) -> None:
     lines = [set_line(number * 3) for number in range(1, 500)]
-
     assert found(tmp_path / "0", lines, [1, 2, 4, 700, 1498, 9999])[0] == [None] * 6
-
-
-def test_an_empty_file_has_no_entry(tmp_path: Path) -> None:
-    assert found(tmp_path / "0", [], [1]) == ([None], None)
 
 
 def test_lines_that_are_longer_than_all_that_is_looked_at(tmp_path: Path) -> None:
     lines = [set_line(10, value="a" * 70_000), set_line(20), set_line(30, value="b" * 300_000), set_line(40)]
-
     assert found(tmp_path / "0", lines, [10, 20, 30, 40, 25]) == ([*lines, None], 40)
     assert found(tmp_path / "0", [*lines, b'50,300,{"torn":"' + b"c" * 90_000], [40]) == ([lines[3]], 40)
 
 
 def test_a_broken_line_is_no_entry(tmp_path: Path) -> None:
     lines = [*(set_line(number) for number in range(10, 90)), b'95,300,{"k":"v}\n', b'99,300,{"k":1}\n']
-
     assert found(tmp_path / "0", lines, [89, 95, 99]) == ([lines[79], None, None], 89)
 
 
@@ -107,9 +99,7 @@ def test_a_leader_that_began_again_with_low_ids(tmp_path: Path) -> None:
     first = [set_line(number * 10_000 + 5) for number in range(1, 400)]
     for length in (1, 20, 398):
         again = [set_line(number * 10_000 + 7) for number in range(1, length + 1)]
-
         asked, last = found(tmp_path / "0", first + again, [number * 10_000 + 5 for number in range(1, 400)])
-
         assert all(one in (None, line) for one, line in zip(asked, first, strict=True))
         assert last == 3_990_005, length
 
@@ -119,9 +109,7 @@ def test_an_end_before_one_that_was_known_is_not_believed(tmp_path: Path) -> Non
     again = [set_line(number * 10_000 + 7, value="of another length") for number in range(1, 3999)]
     path = tmp_path / "0"
     path.write_bytes(b"".join(first + again))
-
     with BatchBytes(BatchFile(0, path)) as file:
         last = IdSearch(file).last_entry(Offset(3999 * 10_000 + 6))
-
     assert last is not None
     assert last.entry.id == 3999 * 10_000 + 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.dister.files.layout import BatchFile, are_joined, list_batches, missing_between
+from sources.dister.files.layout import BatchFile, list_batches
 from sources.errors import ConfigurationError
 
 
@@ -14,9 +14,7 @@ def test_files_are_listed_by_number(tmp_path: Path) -> None:
     for path in ("0/0", "0/2", "0/10", "1/100", "1/101", "12/1234"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
-
     listed = list_batches(tmp_path)
-
     assert [batch.number for batch in listed] == [0, 2, 10, 100, 101, 1234]
     assert listed[1] == BatchFile(2, tmp_path / "0" / "2")
     assert listed[1].first_id == 2_000_000_000
@@ -27,29 +25,10 @@ def test_what_is_named_otherwise_is_no_batch_file(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).touch()
     (tmp_path / "0" / "7").mkdir()
-
     assert [batch.number for batch in list_batches(tmp_path)] == [1]
-
-
-def test_there_may_be_no_file_yet(tmp_path: Path) -> None:
-    assert list_batches(tmp_path / "none") == ()
-    assert list_batches(tmp_path) == ()
 
 
 def test_a_folder_that_is_none_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
-
     with pytest.raises(ConfigurationError, match="cannot be read"):
         list_batches(tmp_path / "log")
-
-
-def test_a_file_that_is_missing_between_two_others() -> None:
-    files = [BatchFile(number, Path(f"/l/0/{number}")) for number in (97, 98, 99)]
-
-    later = BatchFile(102, Path("/l/1/102"))
-    assert are_joined([])
-    assert are_joined(files)
-    assert not are_joined([*files, later])
-    missing = missing_between(files[-1], later)
-    assert "/l/1/100 is missing" in str(missing)
-    assert missing.offset == 100_000_000_000

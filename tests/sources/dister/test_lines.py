@@ -20,7 +20,6 @@ DATA = b'1000000007,300,{"a":"x"}\n\n\r\nshort\n' + b"x" * 300 + b"\ntorn"
 def test_cuts_do_not_matter(cuts: list[int]) -> None:
     edges = [0, *sorted(cuts), len(DATA)]
     blocks = [DATA[start:end] for start, end in pairwise(edges)]
-
     assert list(split_lines(BATCH, 100, blocks)) == [
         Line(BATCH, 100, b'1000000007,300,{"a":"x"}', is_whole=True),
         Line(BATCH, 125, b"", is_whole=True),
@@ -45,6 +44,5 @@ def test_cuts_do_not_matter(cuts: list[int]) -> None:
 )
 def test_what_a_line_begins_with(text: bytes, is_whole: bool, head_id: int | None, digits: int | None) -> None:
     line = Line(BATCH, 0, text, is_whole)
-
     assert (line.head_id, line.digits) == (head_id, digits)
     assert line.end == len(text) + is_whole

@@ -7,6 +7,7 @@ import logging
 import pickle
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -24,10 +25,11 @@ from sources.errors import (
     MasterUnreachable,
     MissingSegment,
 )
-from sources.master import Committed, MasterView, SessionState
+from sources.master import MasterView
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
+from sources.silent_session import SilentSession
 from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write
 
 ONE, TWO, THREE = set_line(10_007), set_line(20_001), set_line(30_005)
@@ -59,7 +61,6 @@ def test_a_folder_that_is_not_there_is_a_wrong_path(tmp_path: Path) -> None:
 def test_entries_with_ids_that_the_log_is_above_are_expired(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """DI-35."""
     log = leader(tmp_path, ONE, TWO, ONE, set_line(15_000), TWO, THREE, set_line(25_000))
-
     with caplog.at_level(logging.WARNING):
         assert log.bounds() == owned(0, 30_006)
         assert ids(log, 0, 30_006) == [10_007, 20_001, 30_005]
@@ -71,7 +72,6 @@ def test_entries_with_ids_that_the_log_is_above_are_expired(tmp_path: Path, capl
 def test_an_id_that_stands_twice_and_says_something_else_is_corrupt(tmp_path: Path) -> None:
     other = set_line(10_007, value="other")
     lines = (ONE, TWO, other, THREE)
-
     with pytest.raises(CorruptRecord, match=r"0/0, line 3, byte \d+: the id 10007 stands here again") as raised:
         pieces(leader(tmp_path, *lines), 0, 30_006)
     assert raised.value.offset == 20_002
@@ -89,7 +89,6 @@ def test_items_that_are_no_strings_are_damage(tmp_path: Path, bad: bytes) -> Non
     """DI-46."""
     broken = b"20001,300," + bad + b"\n"
     log = leader(tmp_path, ONE, broken, THREE)
-
     with pytest.raises(CorruptRecord, match=f"{tmp_path}.*0/0, line 2, byte {len(ONE)}: ") as raised:
         pieces(log, 0, 30_006)
     assert (raised.value.log, raised.value.offset) == ("dister/g", 10_008)
@@ -99,17 +98,6 @@ def test_items_that_are_no_strings_are_damage(tmp_path: Path, bad: bytes) -> Non
         ("damage", 10_008, 20_002, broken),
         ("entry", 20_002, 30_006, THREE),
     ]
-
-
-def test_a_torn_line_is_not_yet_written(tmp_path: Path) -> None:
-    for length in range(len(TWO)):
-        log = leader(tmp_path, ONE, TWO[:length])
-        assert log.bounds() == owned(0, 10_008)
-        assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
-
-    leader(tmp_path, ONE, TWO)
-    assert log.bounds(Offset(10_008)) == owned(0, 20_002)
-    assert pieces(log, 10_008, 20_002) == [("entry", 10_008, 20_002, TWO)]
 
 
 def test_a_torn_line_glued_to_the_next_is_damage_once_an_entry_follows(
@@ -160,7 +148,6 @@ def test_a_file_that_a_leader_is_writing_anew_is_waited_for(tmp_path: Path, monk
     later = set_line(2_000_000_007)
     log = log_of(write(tmp_path, {0: ONE, 2: later}))
     monkeypatch.setattr(time, "sleep", lambda seconds: write(tmp_path, {1: set_line(1_000_000_007)}))
-
     assert ids(log, 0, 2_000_000_008) == [10_007, 1_000_000_007, 2_000_000_007]
 
 
@@ -171,7 +158,6 @@ def test_a_file_that_goes_or_shrinks_meanwhile_is_asked_for_again(tmp_path: Path
     reading = log.read(owned(0, 199_990_001), committed=None, boundary=True)
     next(reading)
     (tmp_path / "dister.entry.log" / "0" / "0").write_bytes(ONE)
-
     with pytest.raises(MasterSilent, match="lost bytes") as raised:
         list(reading)
     assert raised.value.log == "dister/g"
@@ -183,7 +169,6 @@ def test_a_file_that_goes_or_shrinks_meanwhile_is_asked_for_again(tmp_path: Path
 def test_what_the_leader_does_not_hold_cannot_be_read(tmp_path: Path) -> None:
     log = leader(tmp_path, ONE, TWO)
     later = log_of(write(tmp_path / "later", {2: set_line(2_000_000_007)}))
-
     assert later.bounds() == owned(2_000_000_000, 2_000_000_008)
     with pytest.raises(BelowMinimum):
         pieces(later, 1_999_999_999, 2_000_000_008)
@@ -198,7 +183,6 @@ def test_what_the_leader_does_not_hold_cannot_be_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", [1, 10_007, 10_009, 20_001])
 def test_reading_begins_behind_an_entry(tmp_path: Path, start: int, past_damage: bool) -> None:
     log = leader(tmp_path, ONE, TWO, THREE, past_damage=past_damage)
-
     with pytest.raises(CorruptRecord, match="no entry that ends where reading is to begin") as raised:
         pieces(log, start, 30_006)
     assert raised.value.offset == start
@@ -208,29 +192,16 @@ def test_reading_begins_behind_an_entry(tmp_path: Path, start: int, past_damage:
 def test_damage_is_cut_to_the_range_and_its_beginning_has_the_bytes(tmp_path: Path) -> None:
     broken = b"no entry at all\n"
     log = leader(tmp_path, ONE, broken, THREE, past_damage=True)
-
     assert pieces(log, 0, 15_000)[1:] == [("damage", 10_008, 15_000, broken)]
     assert pieces(log, 15_000, 30_006) == [("damage", 15_000, 30_005, None), ("entry", 30_005, 30_006, THREE)]
-
-
-def test_damage_between_ids_that_follow_one_another_stops_the_log(tmp_path: Path) -> None:
-    log = leader(tmp_path, set_line(19_999), b"no entry at all\n", set_line(20_000), past_damage=True)
-
-    assert pieces(log, 0, 20_000) == [("entry", 0, 20_000, set_line(19_999))]
-    for start in (0, 20_000):
-        with pytest.raises(CorruptRecord, match="follow one another") as raised:
-            pieces(log, start, 20_001)
-        assert raised.value.offset == 20_000
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, len(ONE) + 1, 10**6])
 def test_chunks_have_about_the_size_that_is_asked_for(tmp_path: Path, chunk_bytes: int) -> None:
     lines = [set_line(number * 10_000) for number in range(1, 100)]
     log = leader(tmp_path, *lines, chunk_bytes=chunk_bytes)
-
     sizes = [len(piece.raw or b"") for piece in log.read(owned(0, 990_001), committed=None, boundary=True)]
     parts = [len(piece) for piece in log.raw(owned(0, 990_001), committed=None)]
-
     assert sizes == parts
     assert sum(sizes) == len(b"".join(lines))
     assert all(chunk_bytes <= size < chunk_bytes + 2 * len(lines[-1]) for size in sizes[:-1])
@@ -241,7 +212,6 @@ def test_a_batch_has_so_many_entries_at_most(tmp_path: Path) -> None:
     lines = [set_line(number * 10_000) for number in range(1, 26)]
     log = leader(tmp_path, *lines, max_entries_per_trigger=10)
     end = log.bounds().end
-
     assert log.end_of_batch(Offset(0), end, 10**6) == 100_001
     assert log.end_of_batch(Offset(0), Offset(50_001), 10**6) == 50_001
     assert log.end_of_batch(Offset(0), end, 2 * len(lines[0])) == 20_001
@@ -255,11 +225,9 @@ def test_a_leader_that_wrote_its_log_anew_while_it_is_read(tmp_path: Path) -> No
     reading = log.read(owned(0, 1_990_001), committed=None, boundary=True)
     first = next(reading)
     path = tmp_path / "dister.entry.log" / "0" / "0"
-
     path.unlink()
     path.write_bytes(ONE)
     rest = list(reading)
-
     assert b"".join(bytes(piece.raw or b"") for piece in [first, *rest]) == b"".join(lines)
     assert log.bounds(Offset(1_990_001)) == owned(0, 10_008)
     with pytest.raises(AboveMaximum):
@@ -280,7 +248,6 @@ def test_a_log_that_ends_earlier_by_the_time_it_is_read(tmp_path: Path, monkeypa
 
 def test_a_log_travels_to_the_tasks(tmp_path: Path) -> None:
     log: DisterLog = pickle.loads(pickle.dumps(leader(tmp_path, ONE, peers="nodes.json")))  # noqa: S301
-
     assert log == log_of(tmp_path, peers="nodes.json")
     assert (log.traits.cuts_at_records, log.traits.cuts_batches, log.plan(owned(0, 9))) == (True, False, (owned(0, 9),))
     assert pieces(log, 0, 10_008) == [("entry", 0, 10_008, ONE)]
@@ -288,14 +255,9 @@ def test_a_log_travels_to_the_tasks(tmp_path: Path) -> None:
 
 def test_nobody_there_takes_a_promise(tmp_path: Path) -> None:
     log = leader(tmp_path, ONE)
-    session = log.open_session()
-    session.acknowledge({log.log_id: Committed(Offset(5))})
-    with session.reading():
-        pass
-    session.close()
-
-    assert session.state == SessionState(None, None, 0, None)
-    assert (session.acknowledged, log.acknowledged_by_master()) == ({}, {})
+    with closing(log.open_session()) as session:
+        assert isinstance(session, SilentSession)
+    assert log.acknowledged_by_master() == {}
     assert log.look() == MasterView(role="leader", bounds=owned(0, 10_008), retention=None)
     assert (log.place, log.role) == (str(tmp_path), "reader")
     assert log.traits.proves_all
@@ -313,7 +275,6 @@ def test_a_leader_of_another_group_or_version_is_refused(tmp_path: Path, other: 
     """DI-02, DI-03."""
     peers = tmp_path / "nodes.json"
     peers.write_text(json.dumps([node(**other)]))
-
     with pytest.raises(ConfigurationError) as raised:
         log_of(tmp_path, peers=str(peers)).check()
     assert raised.value.log == "dister/g"
@@ -325,7 +286,6 @@ def test_the_list_in_the_folder_itself_is_heeded(tmp_path: Path) -> None:
     (tmp_path / "dister.peers.json").write_text(json.dumps([node(group="h")]))
     with pytest.raises(ConfigurationError, match="group"):
         log_of(tmp_path).check()
-
     peers = tmp_path / "nodes.json"
     peers.write_text(json.dumps([node()]))
     log_of(tmp_path, peers=str(peers)).check()
@@ -335,7 +295,6 @@ def test_without_a_list_of_nodes_nothing_is_checked_and_that_is_said(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_of(tmp_path).check()
-
     assert "without peers nothing tells" in caplog.text
     with pytest.raises(MasterUnreachable):
         log_of(tmp_path, peers=str(tmp_path / "none.json")).check()

@@ -12,7 +12,7 @@ import pytest
 
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.peers import NodeInfo
-from sources.dister.services import SERVICE_FILE, ServiceRegistry
+from sources.dister.services import SERVICE_FILE
 from sources.errors import MasterRefused, MasterSilent, MasterUnreachable
 
 LISTED = b'[{"id":"A1","ip":"10.0.0.1","group":"g","raft":2,"version":"1.6"}]'
@@ -46,23 +46,11 @@ def body(status: int, data: bytes) -> Callable[[BaseHTTPRequestHandler], None]:
     return answer
 
 
-def test_a_leader_without_a_service_file_has_no_services(tmp_path: Path) -> None:
-    assert read_services(tmp_path) == ServiceRegistry(0, {})
-
-
 def test_a_service_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / SERVICE_FILE).mkdir()
     with pytest.raises(MasterUnreachable, match=SERVICE_FILE) as caught:
         read_services(tmp_path)
     assert caught.value.hint
-
-
-def test_nodes_in_a_file(tmp_path: Path) -> None:
-    path = tmp_path / "nodes.json"
-    with pytest.raises(MasterUnreachable, match=r"nodes\.json"):
-        read_nodes(str(path))
-    path.write_bytes(LISTED)
-    assert read_nodes(str(path)) == (NODE,)
 
 
 def test_nodes_as_a_node_answers() -> None:

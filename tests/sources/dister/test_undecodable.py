@@ -47,23 +47,6 @@ def test_it_is_damage_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch, t
     assert pieces(log, 0, 61) == expected
 
 
-@pytest.mark.parametrize("most", [1, 2, 5])
-def test_with_too_little_memory_for_all_entries_none_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, most: int
-) -> None:
-    log = leader(tmp_path, *LINES, past_damage=True)
-    whole = pieces(log, 0, 61)
-    encode = columns.encode
-
-    def failing(group: Any) -> Any:
-        if len(group) > most:
-            raise MemoryError
-        return encode(group)
-
-    monkeypatch.setattr(columns, "encode", failing)
-    assert pieces(log, 0, 61) == whole
-
-
 def test_a_lack_of_memory_for_one_entry_names_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     encode = columns.encode
 

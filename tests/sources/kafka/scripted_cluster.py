@@ -106,16 +106,9 @@ def epoch_ends_of(ends: Mapping[int, tuple[int, int]]) -> Any:
     return OffsetForLeaderEpochResponse(topics=[of_topic(topic="t", partitions=found)], version=4)
 
 
-def fetched(
-    records: bytes = b"",
-    *,
-    error: int = 0,
-    log_start: int = 0,
-    end: int = 100,
-    diverging: tuple[int, int] | None = None,
-) -> Any:
-    """The answer to a fetch from partition 0. `diverging` is an epoch and its end."""
-    return fetched_of({0: fetched_part(records, error=error, log_start=log_start, end=end, diverging=diverging)})
+def fetched(records: bytes = b"", **said: Any) -> Any:
+    """The answer to a fetch from partition 0: what `fetched_part` says of it."""
+    return fetched_of({0: fetched_part(records, **said)})
 
 
 def fetched_part(
@@ -126,7 +119,7 @@ def fetched_part(
     end: int = 100,
     diverging: tuple[int, int] | None = None,
 ) -> Any:
-    """What an answer to a fetch says of one partition."""
+    """What an answer to a fetch says of one partition. `diverging` is an epoch and its end."""
     of_partition = FetchResponse.FetchableTopicResponse.PartitionData
     branched = diverging and of_partition.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
     return of_partition(

@@ -28,7 +28,7 @@ from tests.sources.kafka.batches import (
     written,
 )
 
-FIRST, SECOND = 1001, 1002
+FIRST = 1001
 
 
 def part_of(producer_id: int, offset: int, value: bytes) -> Written:

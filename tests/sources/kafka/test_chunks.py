@@ -72,11 +72,6 @@ def test_together_they_are_what_each_is_alone(
     assert same(list(decoded_together(answers, COMMITTED, limits)), answers, limits)
 
 
-def test_batches_of_two_partitions_that_begin_at_the_same_offset_are_two() -> None:
-    answers = [an_answer([values(3)], span(0, 3), number=number) for number in range(3)]
-    assert same(list(decoded_together(answers, COMMITTED)), answers)
-
-
 def test_they_are_decoded_at_once_as_far_as_memory_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     at_once: list[int] = []
     plain = record_columns
@@ -102,16 +97,6 @@ def test_what_makes_the_decoder_fail_concerns_one_answer_alone() -> None:
     assert [(one.chunk is None, one.error) for one in found] == [(False, None), (True, None), (False, None)]
     error = decode_sound(answers[1].records, span(0, 2), (), COMMITTED).error  # what a reader finds out then
     assert isinstance(error, CorruptRecord)
-
-
-def test_what_is_sound_before_damage_comes() -> None:
-    damaged = bytearray(log_of([values(2), values(2, at=2)]))
-    damaged[-1] ^= 1
-    answers = [an_answer([values(4)], span(0, 4)), FetchAnswer(bytes(damaged), span(0, 4), (), END, "orders", 1)]
-    whole, cut = (one.chunk for one in decoded_together(answers, COMMITTED))
-    assert whole is not None
-    assert cut is not None
-    assert (whole.covered, cut.covered) == (span(0, 4), span(0, 2))
 
 
 def test_a_lack_of_memory_is_that_of_the_answer_that_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,17 +10,7 @@ from hypothesis import strategies as st
 from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.record_columns import texts
 from sources.records import KAFKA_SCHEMA
-from tests.sources.kafka.batches import (
-    LOG_APPEND_TIME,
-    Row,
-    Sent,
-    Written,
-    decoded,
-    log_of,
-    logs,
-    rows_of,
-    written,
-)
+from tests.sources.kafka.batches import LOG_APPEND_TIME, Row, Sent, Written, decoded, log_of, logs, rows_of, written
 
 
 def records_of(batches: list[Written]) -> pa.RecordBatch:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from kafka.protocol.consumer import OffsetCommitResponse
 
-from sources.errors import ConfigurationError, MasterRefused
+from sources.errors import MasterRefused
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.topics import TopicPartition
 from sources.master import Committed
 from sources.offsets import Offset
-from tests.sources.kafka.group_answers import ALICE, LOADING, UNKNOWN_MEMBER, coordinator, described
+from tests.sources.kafka.group_answers import LOADING, UNKNOWN_MEMBER, coordinator, described
 from tests.sources.kafka.scripted_cluster import ScriptedCluster
 
 POSITION = {TopicPartition("t", 0): Committed(Offset(3), None)}
@@ -32,12 +32,6 @@ def test_the_coordinator_is_asked_and_asked_again_while_it_loads() -> None:
     assert [node for _, node in cluster.asked] == [None, None, 4, None, 5]
     with pytest.raises(MasterRefused, match="who coordinates group g"):
         ConsumerGroup("g", patience_ms=0).check(ScriptedCluster(coordinator(error=LOADING)))
-
-
-def test_a_commit_that_is_refused_for_others_names_them() -> None:
-    cluster = ScriptedCluster(coordinator(), told(UNKNOWN_MEMBER), coordinator(), described("Stable", (ALICE,)))
-    with pytest.raises(ConfigurationError, match=r"alice-1 \(client 'alice' at 10\.0\.0\.7\)"):
-        ConsumerGroup("g").commit(cluster, POSITION)
 
 
 def test_a_commit_refused_for_members_who_left_is_repeated() -> None:

@@ -14,7 +14,6 @@ from sources.errors import (
     MasterSilent,
     MasterUnreachable,
     ProtocolViolation,
-    Recreated,
     Rewritten,
 )
 from sources.kafka.cluster.settings import KafkaSettings
@@ -24,7 +23,6 @@ from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
-    OTHER_ID,
     OUT_OF_RANGE,
     TOPIC_ID,
     UNKNOWN_TOPIC_ID,
@@ -113,12 +111,6 @@ def test_passing_trouble_is_waited_for_and_the_leader_sought_again(
     assert (node, request.topics[0].partitions[0].current_leader_epoch) == (2, 1)
 
 
-def test_lasting_trouble_names_the_log(play: Play) -> None:
-    with pytest.raises(MasterRefused, match="NOT_LEADER") as raised:
-        read(play, 0, 4, HERE, fetched(error=NOT_LEADER))
-    assert raised.value.log == "kafka/c/t/0"
-
-
 def test_silence_covers_nothing(play: Play) -> None:
     """A broker that throttles or has not caught up gives nothing, as one does whose records are gone."""
     with pytest.raises(MasterSilent, match="expected batches up to 4, found none; high watermark 100"):
@@ -151,11 +143,6 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
         assert raised.value.log == "kafka/c/t/0"
 
 
-def test_an_answer_that_retention_took_the_start_of_is_refused(play: Play) -> None:
-    with pytest.raises(BelowMinimum, match="50 or more"):
-        read(play, 3, 60, HERE, fetched(batch(50, 5), log_start=50))
-
-
 @pytest.mark.parametrize(
     ("held", "expected"), [((10, 100), BelowMinimum), ((0, 4), AboveMaximum), ((0, 100), MasterRefused)]
 )
@@ -179,15 +166,6 @@ def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
     with pytest.raises(AboveMaximum):
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
-
-
-def test_another_topic_of_the_same_name_is_refused_also_after_a_while(play: Play) -> None:
-    again = metadata(topic(topic_id=OTHER_ID))
-    with pytest.raises(Recreated, match=str(TOPIC_ID)):
-        read(play, 0, 4, again)
-    with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
-        read(play, 0, 4, HERE, fetched(batch(0, 2)), fetched(error=UNKNOWN_TOPIC_ID), again, patience_ms=60_000)
-    assert raised.value.log == "kafka/c/t/0"
 
 
 def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:

@@ -104,12 +104,3 @@ def test_damage_of_several_batches_has_the_bytes_of_all_of_them(play: Play) -> N
         (10, 16, b"".join(bad)),
         (16, 20, [16, 17, 18, 19]),
     ]
-
-
-def test_without_on_loss_record_what_is_before_damage_comes(play: Play) -> None:
-    cluster = play(HERE, fetched(SOUND + BAD + LAST), fetched(BAD + LAST))
-    found = a_partition().read(OffsetRange(Offset(10), Offset(22)))
-    assert shown([next(found)]) == [(10, 17, [10, 11, 12, 13, 14])]
-    with pytest.raises(ChecksumMismatch, match="offset 17"):
-        next(found)
-    assert cluster.is_done

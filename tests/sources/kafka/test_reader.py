@@ -80,9 +80,6 @@ def asked(cluster: ScriptedCluster) -> list[tuple[int | None, list[tuple[int, in
     ]
 
 
-# --- rounds
-
-
 def test_each_broker_is_asked_once_for_all_that_it_leads_and_all_before_one_has_answered(play: Play) -> None:
     cluster = play(
         led_by(1, 2, 1),
@@ -182,9 +179,6 @@ def test_the_topic_that_there_is_stays_the_one_that_is_read(play: Play) -> None:
     assert (found[0][0], type(found[0][1])) == (span(0, 2), Recreated)
 
 
-# --- whose an error is
-
-
 def test_an_error_of_one_partition_is_its_own(play: Play) -> None:
     bad = batch(0, 4)[:-1] + b"\x01"
     cluster = play(
@@ -244,9 +238,6 @@ def test_a_topic_that_is_gone_or_another_one_does_not_concern_the_others(play: P
     assert {number: type(error) for number, (error,) in found.items()} == {1: ConfigurationError, 2: Recreated}
 
 
-# --- trouble that may pass
-
-
 def test_who_has_lost_its_leader_is_looked_up_again_and_the_others_do_not_wait(play: Play) -> None:
     cluster = play(
         led_by(1, 1),
@@ -280,9 +271,6 @@ def test_without_a_connection_all_have_the_error(play: Play) -> None:
         (MasterUnreachable, "kafka/c/t/0"),
         (MasterUnreachable, "kafka/c/t/1"),
     ]
-
-
-# --- time
 
 
 def test_when_time_is_up_everybody_has_had_a_turn(play: Play) -> None:

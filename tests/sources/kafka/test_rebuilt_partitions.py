@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sources.kafka.format.batch_encoding import MAX_DELTA
-from sources.kafka.rebuilt_partitions import DEFAULT_FILE_SIZE_BYTES, OWN, RebuiltPartition, folder_name
+from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
 from sources.offsets import LogId, Offset
 from sources.rebuilt_folder import RebuiltFolder
 from tests.sources.kafka.batches import Row, decoded, rows_of
@@ -43,14 +43,6 @@ def test_folders_are_named_as_brokers_name_them() -> None:
     assert (folder_name(ORDERS), folder_name(LogId.parse("kafka/prod/payments/12"))) == ("orders.eu-1-0", "payments-12")
     assert all(OWN.fullmatch(name) for name in ("orders.eu-1-0", f"payments-12/{5:020d}.log"))
     assert not any(OWN.fullmatch(name) for name in ("notes.txt", "payments-12/notes.txt", "payments-12/x-1"))
-
-
-def test_a_log_is_one_file_where_it_fits(tmp_path: Path) -> None:
-    rows = [row(offset) for offset in (20, 21, 25)]
-    files = rebuilt(tmp_path / "to", rows, 18, 26)
-    assert list(files) == [f"{18:020d}"]
-    assert read_back(files) == (rows, 26, 0)
-    assert DEFAULT_FILE_SIZE_BYTES == 2**30
 
 
 def test_files_are_full_and_begin_with_a_batch(tmp_path: Path) -> None:

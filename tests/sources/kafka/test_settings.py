@@ -31,16 +31,6 @@ def test_settings_travel_and_show_where_secrets_are_and_never_what_they_are(monk
 
 
 @pytest.mark.parametrize(
-    ("protocol", "with_tls", "with_sasl"),
-    [("PLAINTEXT", False, False), ("SSL", True, False), ("SASL_PLAINTEXT", False, True), ("SASL_SSL", True, True)],
-)
-def test_a_protocol_is_with_tls_or_not_and_with_sasl_or_not(protocol: Any, with_tls: bool, with_sasl: bool) -> None:
-    sasl: dict[str, Any] = {"mechanism": "PLAIN", "username": USER, "password": PASSWORD} if with_sasl else {}
-    security = Security(protocol=protocol, **sasl)
-    assert (security.with_tls, security.with_sasl) == (with_tls, with_sasl)
-
-
-@pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"protocol": "TLS"}, "there is no protocol of this name; expected PLAINTEXT or SSL or .*, found 'TLS'"),

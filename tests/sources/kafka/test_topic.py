@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sources.errors import (
-    AboveMaximum,
-    BelowMinimum,
-    ConfigurationError,
-    LogtwinError,
-    MasterUnreachable,
-    Rewritten,
-)
+from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Rewritten
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.isolation import Isolation
 from sources.kafka.session import GroupSession
@@ -82,11 +75,7 @@ def test_a_position_without_an_epoch_is_checked_by_what_is_held_alone(play: Play
     ],
 )
 def test_what_is_no_longer_the_history_names_the_partition_s_log(
-    play: Play,
-    positions: dict[LogId, Known],
-    ends: dict[int, tuple[int, int]],
-    kind: type[LogtwinError],
-    log: str,
+    play: Play, positions: dict[LogId, Known], ends: dict[int, tuple[int, int]], kind: type[LogtwinError], log: str
 ) -> None:
     play(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of(ends))
     with pytest.raises(kind) as raised:
@@ -123,16 +112,8 @@ def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(play: Play) ->
     session.acknowledge({P0: Committed(Offset(90), 3)})
     session.close()
     assert (session.acknowledged, session.state.acknowledged, session.failure) == ({}, None, None)
-    assert cluster.connections == 0
-
-
-def test_a_topic_with_a_group_travels_and_opens_a_session(play: Play) -> None:
-    cluster = play()
-    of_group = a_topic(group="g")
-    assert pickle.loads(pickle.dumps(of_group)) == of_group  # noqa: S301 - our own
-    session = of_group.open_session()
-    assert isinstance(session, GroupSession)
-    session.close()
+    with closing(a_topic(group="g").open_session()) as session:
+        assert isinstance(session, GroupSession)
     assert cluster.connections == 0
 
 

@@ -32,14 +32,6 @@ def test_topics_come_in_the_order_they_were_named_in_with_all_their_partitions()
     assert not request.allow_auto_topic_creation
 
 
-def test_a_partition_without_a_leader_may_have_one_later() -> None:
-    (found,) = topics_named(ScriptedCluster(metadata(topic("a", [(-1, 7)]))), ["a"])
-    with pytest.raises(MasterRefused, match="no broker leads partition a/0"):
-        found.leader(0)
-    with pytest.raises(ConfigurationError, match="there is no partition a/1"):
-        found.leader(1)
-
-
 @pytest.mark.parametrize(
     ("code", "expected", "said"),
     [

@@ -8,18 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from sources.master import Chunk, Damage, MasterLog
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command
 from tests.sources.rocketmq.scripted_master import HAScript, ScriptedBroker, ScriptedMaster, holding, serve_log
+from tests.spans import span
 from tests.truth import Fixture
 
 LOG_ID = LogId("rocketmq", "broker-a")
 ALL = 2**62
-
-
-def owned(start: int, end: int) -> OffsetRange:
-    return OffsetRange(Offset(start), Offset(end))
+owned = span
 
 
 def read(log: MasterLog, start: int, end: int, *, committed: int | None = ALL, boundary: bool = True) -> list[Chunk]:

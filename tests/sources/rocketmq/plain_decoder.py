@@ -14,6 +14,8 @@ from sources.rocketmq.format.commitlog import Blank, Limits, Message
 Row = dict[str, Any]
 FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000
 """The beginning of year 1, and of year 10000."""
+SAME = ("offset", "size", "topic", "queue_id", "queue_offset", "magic", "body_crc", "flag", "sys_flag",
+        "reconsume_times", "prepared_transaction_offset")  # fmt: skip
 
 
 def decode(data: bytes, start: int, stop: int, limits: Limits | None = None) -> tuple[list[Row], int]:
@@ -38,13 +40,8 @@ def row_of(record: Message | Blank, limits: Limits) -> Row:
     pairs = properties.decode(record.properties)
     body = commitlog.decompress(record.body, record.sys_flag, limits)
     keys = pairs.get("KEYS")
-    return {
-        "offset": record.offset,
-        "size": record.size,
+    return {name: getattr(record, name) for name in SAME} | {
         "kind": "message",
-        "topic": record.topic,
-        "queue_id": record.queue_id,
-        "queue_offset": record.queue_offset,
         "tags": pairs.get("TAGS"),
         "keys": None if keys is None else [key for key in keys.split(" ") if key],
         "unique_key": pairs.get("UNIQ_KEY"),
@@ -52,14 +49,8 @@ def row_of(record: Message | Blank, limits: Limits) -> Row:
         "born_timestamp": _time_us(record.born_timestamp_ms),
         "body": body,
         "properties": pairs,
-        "magic": record.magic,
-        "body_crc": record.body_crc,
-        "flag": record.flag,
-        "sys_flag": record.sys_flag,
         "born_host": str(record.born_host),
         "store_host": str(record.store_host),
-        "reconsume_times": record.reconsume_times,
-        "prepared_transaction_offset": record.prepared_transaction_offset,
         "tags_code": _tags_code(record, pairs),
         "stored_properties": record.properties,
         "stored_body": _stored_body(record, body),

@@ -14,6 +14,7 @@ from sources.rocketmq.session.session import HASession
 from tests.sources.rocketmq.scripted_master import HAScript, ScriptedMaster, SlaveConnection
 
 LOG_ID = LogId("rocketmq", "broker-a")
+COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 
 
 def up_to(offset: int, log_id: LogId = LOG_ID) -> dict[LogId, Committed]:

@@ -19,24 +19,16 @@ class Case:
     body: bytes = b""
 
 
+WHO = Credentials("logtwin", "secret-of-logtwin")
 CASES = {
-    "nothing but who asks": Case("2iCeLKb4gz//roXYXnhk8CcYjIE=", Credentials("logtwin", "secret-of-logtwin")),
+    "nothing but who asks": Case("2iCeLKb4gz//roXYXnhk8CcYjIE=", WHO),
     "fields in another order": Case(
-        "It68+jsdUcAjZsK8cJ1QAdWtp4o=",
-        Credentials("logtwin", "secret-of-logtwin"),
-        {"topic": "orders", "a": "producers", "Zone": "z", "b": ""},
+        "It68+jsdUcAjZsK8cJ1QAdWtp4o=", WHO, {"topic": "orders", "a": "producers", "Zone": "z", "b": ""}
     ),
     "names before and behind AccessKey": Case(
-        "n1mSSP3G2AHHvcw2YLp/ZDScjiY=",
-        Credentials("logtwin", "secret-of-logtwin"),
-        {"Acc": "1", "AccessKeys": "2", "Access": "3", "SignaturE": "4"},
+        "n1mSSP3G2AHHvcw2YLp/ZDScjiY=", WHO, {"Acc": "1", "AccessKeys": "2", "Access": "3", "SignaturE": "4"}
     ),
-    "a body": Case(
-        "SPlaTDyiKb3NO/bf6T8ta/PSuqc=",
-        Credentials("logtwin", "secret-of-logtwin"),
-        {"topic": "orders"},
-        bytes(range(256)),
-    ),
+    "a body": Case("SPlaTDyiKb3NO/bf6T8ta/PSuqc=", WHO, {"topic": "orders"}, bytes(range(256))),
     "a security token": Case(
         "nAeshAvAL1s0w093d0tD3FUKWq0=",
         Credentials("logtwin", "secret-of-logtwin", "token 1"),
@@ -50,8 +42,6 @@ CASES = {
         b"\x00",
     ),
     "names that UTF-8 sorts otherwise than Java": Case(
-        "z51JvZUc0jOHjHDxsTuMBxPvYvI=",
-        Credentials("logtwin", "secret-of-logtwin"),
-        {"\U0001f511": "surrogates", "\uffee": "one unit"},
+        "z51JvZUc0jOHjHDxsTuMBxPvYvI=", WHO, {"\U0001f511": "surrogates", "\uffee": "one unit"}
     ),
 }

@@ -57,11 +57,6 @@ def parse(pieces: Iterable[bytes], start: int = 4096) -> list[Frame]:
     return [found for piece in pieces for found in parser.feed(piece)]
 
 
-def test_a_learner_introduces_itself_and_reports_as_specified() -> None:
-    assert AutoSwitch().handshake() == HANDSHAKE
-    assert AutoSwitch().report(Offset(4096)) == bytes.fromhex("00000002" + "0000000000001000")
-
-
 @pytest.mark.parametrize(
     ("head", "body", "words"),
     [

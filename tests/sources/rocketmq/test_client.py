@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -26,16 +27,10 @@ def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Ca
     return lambda request: encode_command(request.response(code, body=body.encode(), remark=remark))
 
 
-def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
-    with (
-        ScriptedBroker(answer_as(fixture_log.wire("28.resp.bin"))) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-    ):
-        info = client.runtime_info()
-
-    assert [request.code for request in broker.requests] == [28]
-    assert info["brokerVersionDesc"] == {"4.9.7": "V4_9_7", "5.5.0": "V5_5_0"}[fixture_log.version]
-    assert info["commitLogMinOffset"] == "0"
+@contextmanager
+def asking(answer: Callable[[Command], bytes]) -> Iterator[RemotingClient]:
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+        yield client
 
 
 @pytest.mark.parametrize(
@@ -50,11 +45,7 @@ def test_a_real_runtime_info_is_read(fixture_log: Fixture) -> None:
     ],
 )
 def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named: str) -> None:
-    with (
-        ScriptedBroker(answering(body=body)) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match=named),
-    ):
+    with asking(answering(body=body)) as client, pytest.raises(ProtocolViolation, match=named):
         client.commit_log_bounds()
 
 
@@ -67,7 +58,7 @@ def test_a_broker_that_has_just_booted_is_asked_again() -> None:
             return encode_command(request.response(code, remark="java.util.NoSuchElementException"))
         return bounds(request)
 
-    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+    with asking(answer) as client:
         assert client.commit_log_bounds() == OffsetRange(Offset(0), Offset(229))
 
 
@@ -78,7 +69,6 @@ def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:
         pytest.raises(MasterRefused) as caught,
     ):
         client.runtime_info()
-
     assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
     assert caught.value.found == "code 1 SYSTEM_ERROR: java.lang.Error"
     assert len(broker.requests) > 1
@@ -90,7 +80,7 @@ def test_what_the_broker_sends_unasked_is_not_taken_for_an_answer() -> None:
         late = Command(0, opaque=request.opaque - 1, flag=1, body=b"late")
         return b"".join(map(encode_command, (push, late, request.response(0, body=b"right"))))
 
-    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+    with asking(answer) as client:
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
         assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
 
@@ -107,7 +97,6 @@ def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
         pytest.raises(MasterSilent) as caught,
     ):
         client.runtime_info()
-
     assert caught.value.expected == "an answer within 0.2 s"
     assert str(broker.address) in caught.value.problem
     assert caught.value.is_transient
@@ -129,10 +118,8 @@ def test_a_broken_conversation_is_an_error(answer: bytes, kind: type[LogtwinErro
 
 def test_a_port_where_nobody_listens_is_unreachable_after_all_attempts() -> None:
     address = Address("127.0.0.1", deaf_port())
-
     with pytest.raises(MasterUnreachable) as caught:
         connect(address, timeout_ms=1000, attempts=3)
-
     assert caught.value.problem == f"cannot connect to {address}, 3 attempts"
     assert "refused" in str(caught.value.found)
     assert caught.value.hint
@@ -162,32 +149,18 @@ def test_a_broker_that_breaks_off_the_handshake_of_tls_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize(
-    "slaves",
-    ["7", '"all"', "[7]", "[{}]", *(f'[{{"slaveAckOffset":{text}}}]' for text in ("null", "1e999", "[]", '"x"'))],
-)
-def test_slaves_without_an_offset_are_a_violation(slaves: str) -> None:
-    with (
-        ScriptedBroker(answering(body=f'{{"haConnectionInfo":{slaves}}}')) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match="a slave without offset"),
-    ):
+    "status",
+    ["[]", *(f'{{"haConnectionInfo":{slaves}}}' for slaves in ("7", '"all"', "[7]", "[{}]")),
+     *(f'{{"haConnectionInfo":[{{"slaveAckOffset":{text}}}]}}' for text in ("null", "1e999", "[]", '"x"'))],
+)  # fmt: skip
+def test_a_status_that_is_none_and_slaves_without_an_offset_are_a_violation(status: str) -> None:
+    problem = r"the HA status of the broker at .* is none" if status == "[]" else "a slave without offset"
+    with asking(answering(body=status)) as client, pytest.raises(ProtocolViolation, match=problem):
         client.highest_slave_offset()
 
 
-def test_an_ha_status_that_is_no_object_is_a_violation() -> None:
-    with (
-        ScriptedBroker(answering(body="[]")) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-        pytest.raises(ProtocolViolation, match=r"the HA status of the broker at .* is none"),
-    ):
-        client.ha_status()
-
-
 def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
-    with (
-        ScriptedBroker(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as broker,
-        RemotingClient(broker.address, **PATIENT) as client,
-    ):
+    with asking(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as client:
         status = client.ha_status()
         assert status is not None
         assert status["master"] is True
@@ -195,11 +168,6 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
 
 
 def test_the_brokers_configuration_is_read_from_its_properties() -> None:
-    body = "brokerName=b1\nbrokerRole=SYNC_MASTER\nmessageDelayLevel=1s 5s\nextra=a=b\n\n"
-    with ScriptedBroker(answering(body=body)) as broker, RemotingClient(broker.address, **PATIENT) as client:
-        assert client.broker_config() == {
-            "brokerName": "b1",
-            "brokerRole": "SYNC_MASTER",
-            "messageDelayLevel": "1s 5s",
-            "extra": "a=b",
-        }
+    body = "messageDelayLevel=1s 5s\nextra=a=b\n\n"
+    with asking(answering(body=body)) as client:
+        assert client.broker_config() == {"messageDelayLevel": "1s 5s", "extra": "a=b"}

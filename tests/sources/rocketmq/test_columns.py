@@ -234,25 +234,6 @@ def test_a_decoder_that_fails_over_sound_records_too_blames_none(monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("topic", "pairs", "tags_code"),
-    [
-        ("T1", b"TAGS\x01tagA\x02DELAY\x013\x02", 3552231),
-        ("T1", b"", 0),
-        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x013\x02", 1_795_000_000_001 + 10_000),
-        ("SCHEDULE_TOPIC_XXXX", b"DELAY\x0199\x02", 1_795_000_000_001 + 7_200_000),
-        ("SCHEDULE_TOPIC_XXXX", b"DELAY\x01soon\x02", 1_795_000_000_001 + 1_000),
-        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x010\x02", 3552231),
-        ("T1", b"TAGS\x01tagA\x02DELAY\x01" + b"9" * 5000, 3552231),
-        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x01" + b"9" * 5000, 1_795_000_000_001 + 1_000),
-        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02DELAY\x01" + b"0" * 5000 + b"3", 1_795_000_000_001 + 10_000),
-        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01tagA\x02", 3552231),
-    ],
-)
-def test_tags_codes(topic: str, pairs: bytes, tags_code: int) -> None:
-    assert one_row(message(topic=topic, properties=pairs))["tags_code"] == tags_code
-
-
-@pytest.mark.parametrize(
     ("pairs", "keys"),
     [
         (b"", None),
@@ -276,19 +257,6 @@ def test_more_names_than_fit_16_bits() -> None:
     rows = decode_all(log_of([message(properties=block) for block in blocks]))
     expected = [dict.fromkeys(block, "v") for block in names]
     assert [row["properties"] for row in rows] == [*expected[:last], expected[last] | {"0": "w"}]
-
-
-@pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])
-def test_hosts_of_both_widths_side_by_side(sys_flag: int) -> None:
-    mapped, long = Host(bytes(10) + b"\xff\xff\x0a\0\0\x01", 80), Host(bytes(15) + b"\x01", 81)
-    short = Host(bytes((10, 0, 0, 1)), 80)
-    wide = message(
-        sys_flag=sys_flag, born_host=mapped if sys_flag & 0x10 else short, store_host=long if sys_flag & 0x20 else short
-    )
-    rows = decode_all(log_of([message(), wide, message(born_host=short)]))
-    assert [row["born_host"] for row in rows] == ["127.0.0.1:60828", "10.0.0.1:80", "10.0.0.1:80"]
-    store_host = "[0:0:0:0:0:0:0:1]:81" if sys_flag & 0x20 else "10.0.0.1:80"
-    assert [row["store_host"] for row in rows] == ["127.0.0.1:20911", store_host, "127.0.0.1:20911"]
 
 
 def test_a_body_above_the_limit_stays_stored() -> None:

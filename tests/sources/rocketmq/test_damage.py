@@ -67,14 +67,11 @@ def test_a_flipped_byte_spoils_its_record_and_no_other(tmp_path: Path, way: Way,
     assert end - start == 256 + len(b"KEYS\x01k\x02") - 7 + 4
     at, mask = FIELDS[field]
     flip(log, start + at, mask)
-
     pieces = way(Reading(), log, 0, log.end)
-
     assert_covers(pieces, log, 0, log.end)
     assert damage(pieces) == [(start, end)]
     (error,) = {str(piece.error): piece.error for piece in pieces if isinstance(piece, Damage)}.values()
     assert (type(error), error.offset) == (ChecksumMismatch if field in ("body", "body CRC") else CorruptRecord, start)
-
     with pytest.raises(type(error)) as raised:
         way(Reading(past_damage=False), log, 0, log.end)
     assert str(raised.value) == str(error)
@@ -202,9 +199,6 @@ def in_batches(reading: Reading, log: SyntheticLog, batch_bytes: int) -> list[Ch
         assert pieces[-1].covered.end >= min(at + batch_bytes, log.end)
         found, at = found + pieces, pieces[-1].covered.end
     return found
-
-
-# a stream
 
 
 def test_a_stream_gathers_no_more_than_two_records_of_the_largest_size() -> None:

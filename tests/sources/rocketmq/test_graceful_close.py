@@ -17,18 +17,6 @@ def talking_to(script: HAScript) -> Iterator[socket.socket]:
         yield sock
 
 
-@pytest.mark.parametrize("is_reset", [False, True])
-def test_what_is_on_its_way_is_taken_in_until_the_master_ends(is_reset: bool) -> None:
-    def stream(connection: SlaveConnection) -> None:
-        connection.send(bytes(10_000_000))
-        connection.await_end()
-        if is_reset:
-            connection.reset()
-
-    with talking_to(stream) as sock:
-        assert say_goodbye(sock, within_s=PATIENCE_S)
-
-
 @pytest.mark.parametrize("size", [0, 100_000], ids=["silent", "never stops streaming"])
 def test_without_the_masters_end_it_has_not_ended(size: int) -> None:
     may_leave = threading.Event()

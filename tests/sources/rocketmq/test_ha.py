@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -22,16 +22,11 @@ HEARTBEAT_AT_4101 = bytes.fromhex("0000000000001005" + "00000000")
 WORLD_AT_4101 = bytes.fromhex("0000000000001005" + "00000005") + b"world"
 
 
-def whole(data: bytes) -> list[bytes]:
-    return [data]
+CUT = pytest.mark.parametrize("size", [1, 7, 1000])
 
 
-def byte_by_byte(data: bytes) -> list[bytes]:
-    return [data[at : at + 1] for at in range(len(data))]
-
-
-def in_sevens(data: bytes) -> list[bytes]:
-    return [data[at : at + 7] for at in range(0, len(data), 7)]
+def pieces_of(data: bytes, size: int) -> list[bytes]:
+    return [data[at : at + size] for at in range(0, len(data), size)]
 
 
 def parse(parser: FrameParser, pieces: Iterable[bytes]) -> list[Frame]:
@@ -49,11 +44,10 @@ def test_frames_are_written_as_specified() -> None:
     assert encode_frame(Offset(4101)) == HEARTBEAT_AT_4101
 
 
-@pytest.mark.parametrize("cut", [whole, byte_by_byte, in_sevens])
-def test_glued_frames_are_read_in_order_however_they_are_cut(cut: Callable[[bytes], list[bytes]]) -> None:
+@CUT
+def test_glued_frames_are_read_in_order_however_they_are_cut(size: int) -> None:
     """HA-44; HA-46: a heartbeat among them holds nothing."""
-    frames = parse(FrameParser(Offset(4096)), cut(HELLO_AT_4096 + HEARTBEAT_AT_4101 + WORLD_AT_4101))
-
+    frames = parse(FrameParser(Offset(4096)), pieces_of(HELLO_AT_4096 + HEARTBEAT_AT_4101 + WORLD_AT_4101, size))
     assert frames == [Frame(Offset(4096), b"hello"), Frame(Offset(4101), b""), Frame(Offset(4101), b"world")]
     assert [frame.is_heartbeat for frame in frames] == [False, True, False]
     assert [frame.end for frame in frames] == [4101, 4101, 4106]
@@ -63,7 +57,6 @@ def test_glued_frames_are_read_in_order_however_they_are_cut(cut: Callable[[byte
 def test_a_frame_split_anywhere_comes_with_its_last_byte(at: int) -> None:
     """HA-43"""
     parser = FrameParser(Offset(4096))
-
     assert parser.feed(HELLO_AT_4096[:at]) == []
     assert parser.is_inside_body == (at > 12)
     assert parser.feed(HELLO_AT_4096[at:]) == [Frame(Offset(4096), b"hello")]
@@ -73,14 +66,12 @@ def test_a_body_is_no_view_of_what_was_fed() -> None:
     received = bytearray(HELLO_AT_4096)
     (frame,) = FrameParser(Offset(4096)).feed(received)
     received[:] = bytes(len(received))
-
     assert frame.body == b"hello"
 
 
 def test_without_an_expectation_the_first_frame_sets_it() -> None:
     """HA-40"""
     parser = FrameParser(None)
-
     assert parser.expected is None
     assert parser.feed(HELLO_AT_4096) == [Frame(Offset(4096), b"hello")]
     assert parser.expected == 4101
@@ -91,8 +82,7 @@ def test_without_an_expectation_the_first_frame_sets_it() -> None:
 def test_a_head_that_does_not_continue_the_log_is_refused_before_its_body(start: int, head: bytes) -> None:
     """HA-41, HA-42; HA-46: a heartbeat too."""
     with pytest.raises(ProtocolViolation, match="does not continue the log") as caught:
-        parse(FrameParser(Offset(start)), byte_by_byte(head))
-
+        parse(FrameParser(Offset(start)), pieces_of(head, 1))
     assert caught.value.offset == start
     assert caught.value.expected == f"a frame at {start}"
     assert caught.value.found == "one at 4096"
@@ -102,7 +92,6 @@ def test_a_head_that_does_not_continue_the_log_is_refused_before_its_body(start:
 def test_an_impossible_size_is_refused_with_the_head(size: int) -> None:
     """HA-51, HA-52"""
     head = struct.pack(">qi", 4096, size)
-
     with pytest.raises(ProtocolViolation, match="impossible size") as caught:
         FrameParser(Offset(4096), max_frame_bytes=1024).feed(head)
     assert caught.value.offset == 4096
@@ -113,7 +102,6 @@ def test_an_impossible_size_is_refused_with_the_head(size: int) -> None:
 
 def test_a_body_of_exactly_the_limit_is_taken() -> None:
     frame = encode_frame(Offset(0), bytes(1024))
-
     assert FrameParser(Offset(0), max_frame_bytes=1024).feed(frame) == [Frame(Offset(0), bytes(1024))]
 
 
@@ -127,7 +115,6 @@ def test_after_a_violation_the_parser_stays_broken() -> None:
     parser = FrameParser(Offset(0))
     with pytest.raises(ProtocolViolation):
         parser.feed(HELLO_AT_4096)
-
     with pytest.raises(ProtocolViolation, match="does not continue"):
         parser.feed(encode_frame(Offset(0), b"good"))
 
@@ -139,7 +126,6 @@ def test_any_frames_survive_any_cut(bodies: list[bytes], start: int, cuts: list[
     stream = b"".join(encode_frame(frame.offset, frame.body) for frame in frames)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     pieces = [stream[left:right] for left, right in itertools.pairwise(edges)]
-
     assert parse(FrameParser(Offset(start)), pieces) == frames
 
 
@@ -149,19 +135,15 @@ def test_a_real_masters_stream_is_its_log(fixture_log: Fixture, name: str, piece
     stream = fixture_log.wire(name)
     facts = json.loads(fixture_log.wire("notes.json"))["ha"][name]
     start, end = facts["first_data_offset"], facts["end_offset"]
-    pieces = [stream[at : at + piece_bytes] for at in range(0, len(stream), piece_bytes)]
-
-    frames = parse(FrameParser(Offset(start)), pieces)
-
+    frames = parse(FrameParser(Offset(start)), pieces_of(stream, piece_bytes))
     assert len(frames) == facts["frames"]
     assert sum(frame.is_heartbeat for frame in frames) == facts["heartbeats"]
     assert max(len(frame.body) for frame in frames) == facts["largest_frame_body"]
     assert b"".join(frame.body for frame in frames) == fixture_log.log[start:end]
 
 
-@pytest.mark.parametrize("cut", [whole, byte_by_byte, in_sevens])
-def test_reports_are_cut_every_eight_bytes(cut: Callable[[bytes], list[bytes]]) -> None:
+@CUT
+def test_reports_are_cut_every_eight_bytes(size: int) -> None:
     parser = ReportParser()
     stream = struct.pack(">5q", 1, -1, 4096, 0, 2**40)
-
-    assert [report for piece in cut(stream) for report in parser.feed(piece)] == [1, -1, 4096, 0, 2**40]
+    assert [report for piece in pieces_of(stream, size) for report in parser.feed(piece)] == [1, -1, 4096, 0, 2**40]

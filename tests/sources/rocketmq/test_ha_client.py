@@ -129,7 +129,6 @@ def test_a_hundred_random_disconnects_lose_and_repeat_nothing() -> None:
     chance = random.Random(42)
     cuts = [chance.randrange(len(LOG)) for _ in range(100)]
     scripts = [serve_log(LOG, frame_bytes=100, stop_after=cut) for cut in sorted(cuts)]
-
     with ScriptedMaster(*scripts, serve_log(LOG)) as master:
         assert read(master.address, 0, len(LOG)) == LOG
         assert len(master.connections) > 50
@@ -139,9 +138,7 @@ def test_a_hundred_random_disconnects_lose_and_repeat_nothing() -> None:
 def test_a_link_that_is_cut_before_it_brings_anything_new_ends() -> None:
     """Each connection asks for the same start again, so a link that is always cut early never gets beyond it."""
     scripts = [serve_log(LOG, frame_bytes=100, stop_after=cut) for cut in (500, 1500, 700, 700, 700)]
-
     error = failure(*scripts, count=100_000)
-
     assert isinstance(error, MasterUnreachable)
     assert error.is_transient
     assert error.offset == 4096 + 1300  # 13 whole frames of 112 bytes in 1500
@@ -179,7 +176,6 @@ def test_a_connection_that_is_reset_is_made_anew(forgotten_after_s: float | None
 def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: str) -> None:
     """HA-41, HA-46: a frame or a heartbeat elsewhere; HA-52: a negative size; HA-51: one too large for any buffer."""
     error = failure(after_the_report(data))
-
     assert isinstance(error, ProtocolViolation)
     assert (error.expected, error.found) == (expected, found)
     assert error.offset is not None
@@ -189,7 +185,6 @@ def test_what_no_master_sends_is_a_violation(data: bytes, expected: str, found: 
 def test_a_master_that_says_nothing_is_silent() -> None:
     """HA-57"""
     error = failure(after_the_report(b""), options=QUICK)
-
     assert isinstance(error, MasterSilent)
     assert (error.offset, error.found) == (4096, "nothing")
     assert error.expected == "data or a heartbeat within 0.3 s"
@@ -202,7 +197,6 @@ def test_heartbeats_without_data_are_silence() -> None:
             connection.send(encode_frame(Offset(4096)))
 
     error = failure(heartbeats, options=replace(QUICK, silence_timeout_ms=1000))
-
     assert isinstance(error, MasterSilent)
     assert error.problem.endswith("sends only heartbeats, no data")
     assert error.offset == 4096

@@ -7,19 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sources.master import SessionState
+from sources.epochs import Epoch
+from sources.offsets import Offset
+from sources.rocketmq.files.controller_store import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
 from tests.log_lines import said_by
-from tests.sources.rocketmq.log_reading import ALL, LOG_ID, assert_is, owned, read, truth_between
-from tests.sources.rocketmq.sessions import up_to
+from tests.sources.rocketmq.log_reading import ALL, LOG_ID, owned, truth_between
 from tests.truth import Fixture
-
-
-def test_a_whole_log_comes_from_its_files(fixture_log: Fixture) -> None:
-    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), chunk_bytes=500_000)
-
-    assert log.bounds() == owned(0, fixture_log.max_offset)
-    assert_is(read(log, 0, fixture_log.max_offset, committed=None), fixture_log, 0, fixture_log.max_offset)
 
 
 def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
@@ -27,9 +21,7 @@ def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
     starts = truth_between(fixture_log, 0, ALL)
     count = -(-fixture_log.max_offset // 225_000)  # a split may be an eighth longer
     size_bytes = -(-fixture_log.max_offset // count)  # as large as each other
-
     pieces = log.plan(owned(0, fixture_log.max_offset))
-
     assert log.traits.cuts_at_records
     assert log.traits.cuts_batches
     cut, expected = 0, []
@@ -56,12 +48,8 @@ def test_files_that_a_fail_over_may_cut_are_warned_of(tmp_path: Path, caplog: py
     assert "confirm offset" in record.message
 
 
-def test_files_take_no_promises(tmp_path: Path) -> None:
-    session = RocketMQLog(log_id=LOG_ID, path=str(tmp_path)).open_session()
-    session.acknowledge(up_to(5))
-    with session.reading():
-        pass
-    session.close()
-
-    assert session.state.acknowledged is None
-    assert session.state == SessionState(None, None, 0, None)
+def test_a_line_an_epoch_as_a_broker_has_written_it() -> None:
+    """Section 3.5 of the RocketMQ notes."""
+    assert encode_epoch_file((Epoch(1, Offset(0)),)) == b"1\n1725254278\n1-0\n"
+    head, _, lines = encode_epoch_file((Epoch(1, Offset(0)), Epoch(12, Offset(4096)))).split(b"\n", 2)
+    assert (head, lines) == (b"2", b"1-0\n12-4096\n")

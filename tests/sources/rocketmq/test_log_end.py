@@ -138,9 +138,6 @@ def test_a_record_without_properties_can_be_the_known_end(tmp_path: Path) -> Non
     assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
 
 
-# a broker that appends while we look
-
-
 def test_each_part_of_a_record_counts_only_when_the_rest_has_arrived(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -205,9 +202,6 @@ def test_a_head_that_changes_after_the_hop_does_not_move_the_end(
 
     monkeypatch.setattr("sources.rocketmq.files.log_end.hop_sound", hop_wrong)
     doubt_at(log.starts[1], log, caplog)
-
-
-# a tail that is wrong
 
 
 @pytest.mark.parametrize("record", [1, 2, 3])

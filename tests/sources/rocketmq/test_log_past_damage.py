@@ -100,9 +100,6 @@ def test_a_last_record_that_does_not_come_is_waited_for(fixture_550: Fixture, mo
         assert damage(pieces(log, place, end - 5)) == [(place, end - 5)]
 
 
-# The bytes as they are
-
-
 EDGES = (0, 1, 12_345, FILE_BYTES - 3, FILE_BYTES + 3, 2_222_222)
 
 

@@ -182,10 +182,7 @@ def test_what_appears_there_meanwhile_stays(tmp_path: Path) -> None:
 
 def test_two_at_one_place_are_refused(tmp_path: Path) -> None:
     with RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
-        with (
-            pytest.raises(ConfigurationError, match="no other rebuild"),
-            RebuiltFiles(tmp_path / "commitlog", SIZE),
-        ):
+        with pytest.raises(ConfigurationError, match="no other rebuild"), RebuiltFiles(tmp_path / "commitlog", SIZE):
             pass
         files.write(Offset(0), memoryview(b"a"))
         files.finish(Offset(1))
@@ -197,9 +194,6 @@ def test_a_full_disk_is_the_operators_matter(tmp_path: Path, monkeypatch: pytest
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "pwrite", full)
-    with (
-        pytest.raises(ConfigurationError, match="No space left"),
-        RebuiltFiles(tmp_path / "commitlog", SIZE) as files,
-    ):
+    with pytest.raises(ConfigurationError, match="No space left"), RebuiltFiles(tmp_path / "commitlog", SIZE) as files:
         files.write(Offset(0), memoryview(b"a"))
     assert list(tmp_path.iterdir()) == []

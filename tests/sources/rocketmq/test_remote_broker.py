@@ -57,7 +57,6 @@ def named(*name_servers: Address) -> NamedBroker:
 def test_given_addresses_are_used() -> None:
     """MS-12: who is told where its master is asks nobody else."""
     broker = BrokerAt(master=Address("10.0.0.5", 10912), broker=Address("10.0.0.5", 10911))
-
     assert (broker.ha(), broker.remoting()) == (Address("10.0.0.5", 10912), Address("10.0.0.5", 10911))
     assert broker.place == "10.0.0.5:10912"
 
@@ -190,9 +189,6 @@ def test_a_controller_that_knows_no_master_is_named(code: int, found: str) -> No
         elected(one.address).remoting()
     assert str(one.address) in str(caught.value)
     assert caught.value.found == found
-
-
-# --- connections
 
 
 def test_a_broker_is_asked_over_one_connection_until_it_restarts() -> None:

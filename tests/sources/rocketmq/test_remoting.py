@@ -77,7 +77,6 @@ def test_a_json_header_is_written_as_specified() -> None:
 def test_a_response_answers_its_request() -> None:
     request = replace(BINARY_COMMAND, code=28, flag=0)
     response = request.response(ResponseCode.SYSTEM_BUSY, remark="later")
-
     assert (request.is_response, response.is_response) == (False, True)
     assert (response.code, response.opaque, response.remark, response.body) == (2, 7, "later", b"")
     assert response.ext_fields == {}
@@ -104,9 +103,7 @@ def test_any_commands_survive_any_cut(commands: list[Command], cuts: list[int]) 
     stream = b"".join(encode_command(command) for command in commands)
     edges = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
     buffer = FrameBuffer()
-
     decoded = [command for left, right in itertools.pairwise(edges) for command in buffer.feed(stream[left:right])]
-
     assert decoded == commands
 
 
@@ -114,7 +111,6 @@ def test_any_commands_survive_any_cut(commands: list[Command], cuts: list[int]) 
 def test_an_impossible_length_is_refused_with_its_four_bytes(length: int) -> None:
     with pytest.raises(ProtocolViolation) as caught:
         FrameBuffer().feed(struct.pack(">i", length))
-
     assert caught.value.expected == "a frame of 8 to 16777216 bytes"
     assert caught.value.found == f"a length field of {length}"
 
@@ -130,6 +126,9 @@ BROKEN_FRAMES = {
     "unknown serialization": struct.pack(">iI", 6, 2 << 24 | 2) + b"{}",
     "json that is none": json_frame('{"code":'),
     "json of another kind": json_frame("[1]"),
+    "json with a number that overflows": json_frame('{"code":1e999}'),
+    "json with too many digits": json_frame('{"code":' + "9" * 5000 + "}"),
+    "json that nests too deeply": json_frame('{"code":' + "[" * 100_000),
     "json without a code": json_frame('{"opaque":1}'),
     "ext fields that are none": json_frame('{"code":0,"extFields":[1]}'),
     "header that is not UTF-8": struct.pack(">iI", 6, 2) + b"\xff\xfe",
@@ -164,7 +163,6 @@ def test_a_real_conversation_is_understood(fixture_log: Fixture, code: RequestCo
     facts = json.loads(fixture_log.wire("notes.json"))["remoting"][str(int(code))]
     (request,) = FrameBuffer().feed(fixture_log.wire(f"{code}.req.bin"))
     (response,) = FrameBuffer().feed(fixture_log.wire(f"{code}.resp.bin"))
-
     assert (request.code, request.is_response) == (code, False)
     assert (response.code, response.is_response, response.opaque) == (facts["response_code"], True, request.opaque)
     assert len(response.body) == facts["body_bytes"]
@@ -174,7 +172,6 @@ def test_a_real_conversation_is_understood(fixture_log: Fixture, code: RequestCo
 
 def test_a_real_brokers_integer_keys_are_read(fixture_log: Fixture) -> None:
     body = decode_command(fixture_log.wire("45.resp.bin")).body
-
     with pytest.raises(json.JSONDecodeError):
         json.loads(body)
     offsets = loads(body)["offsetTable"]
@@ -226,13 +223,6 @@ def test_what_fastjson_writes_is_read_with_strings_intact(value: Any) -> None:
 def test_a_body_that_is_no_json_is_a_protocol_violation(data: bytes | str) -> None:
     with pytest.raises(ProtocolViolation):
         loads(data)
-
-
-@pytest.mark.parametrize("header", ['{"code":1e999}', '{"code":' + "[" * 100_000, '{"code":' + "9" * 5000 + "}"])
-def test_a_json_header_that_makes_python_fail_otherwise_is_a_violation(header: str) -> None:
-    """OverflowError, RecursionError, and the limit of digits."""
-    with pytest.raises(ProtocolViolation, match="remoting protocol"):
-        decode_command(json_frame(header))
 
 
 def test_a_remark_is_text() -> None:

@@ -87,15 +87,6 @@ def test_sound_messages_are_never_looked_at_one_by_one(
     assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
 
 
-def test_one_wrong_row_among_many_is_named() -> None:
-    log = log_of([vector.message for vector in VECTORS])
-    rows = codec.decode(log.stored, log.start, log.end).records.to_pylist()
-    rows[1]["body_crc"] = None
-    with pytest.raises(CorruptRecord) as caught:
-        codec.encode(pa.RecordBatch.from_pylist(rows, RECORD_SCHEMA))
-    assert caught.value.offset == log.boundaries[1]
-
-
 def test_times_below_a_millisecond_are_not_dropped_silently() -> None:
     log = log_of([message()])
     (row,) = codec.decode(log.stored, log.start, log.end).records.to_pylist()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sources.access.address import Address
 from sources.access.secrets import Secret
 from sources.access.tls import Tls
 from sources.errors import AccessDenied, ConfigurationError
@@ -61,19 +60,8 @@ def test_every_option_arrives_in_either_spelling() -> None:
     }
     spark = {camel(name): str(value).lower() if value in (True, False) else value for name, value in toml.items()}
     assert {"secretKey", "tlsKeyPassword"} <= spark.keys()
-    tls = Tls(
-        ca_file="ca.pem",
-        certificate_file="own.pem",
-        key_file="key.pem",
-        key_password=Secret("file:/run/key"),
-        check_hostname=False,
-    )
-    expected = RemotingSecurity(
-        access_key=Secret("env:MQ_NAME"),
-        secret_key=Secret("env:MQ_KEY"),
-        security_token=Secret("env:MQ_TOKEN"),
-        tls=tls,
-    )
+    files = {"ca_file": "ca.pem", "certificate_file": "own.pem", "key_file": "key.pem"}
+    expected = replace(SECURITY, tls=Tls(**files, key_password=Secret("file:/run/key"), check_hostname=False))
     assert opened(**toml).security == opened(**spark).security == expected
     assert opened().security == RemotingSecurity()
 
@@ -116,17 +104,6 @@ def test_a_log_travels_and_shows_where_secrets_are_and_never_what_they_are() -> 
     assert "env:MQ_NAME" in repr(log)
 
 
-def test_keys_are_read_at_each_connection(tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    security = RemotingSecurity(access_key=Secret("env:MQ_NAME"), secret_key=Secret(f"file:{file}"))
-    file.write_text("old")
-    assert (revealed := security.reveal()) is not None
-    assert revealed.secret_key == "old"  # noqa: S105
-    file.write_text("new")
-    assert (revealed := security.reveal()) is not None
-    assert revealed.secret_key == "new"  # noqa: S105
-
-
 def test_every_request_is_signed_and_the_refusal_of_one_tells_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)
     requests: list[Command] = []
@@ -153,9 +130,3 @@ def test_every_request_is_signed_and_the_refusal_of_one_tells_nothing(caplog: py
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.facts()) + caplog.text
     signatures = [request.ext_fields[SIGNATURE] for request in requests]
     assert not [secret for secret in (NAME, KEY, TOKEN, *signatures) if secret in told]
-
-
-def test_a_secret_that_is_not_there_ends_the_attempt_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("MQ_KEY")
-    with pytest.raises(ConfigurationError, match="no secret in env:MQ_KEY"):
-        RemotingClient(Address("127.0.0.1", 1), security=SECURITY)

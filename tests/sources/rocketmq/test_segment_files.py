@@ -106,15 +106,6 @@ def segment(tmp_path: Path, data: bytes, start: int = 4096) -> Segment:
     return Segment(path, Offset(start), len(data))
 
 
-def test_a_map_gives_views_by_offset(tmp_path: Path) -> None:
-    with mapped(segment(tmp_path, bytes(range(200)))) as file:
-        with file.view(Offset(4096 + 3), Offset(4096 + 6)) as view:
-            assert bytes(view) == bytes([3, 4, 5])
-            assert view.readonly
-        with file.rest(Offset(4096 + 198)) as rest:
-            assert bytes(rest) == bytes([198, 199])
-
-
 def test_a_map_outlives_its_with_where_an_array_still_needs_it(tmp_path: Path) -> None:
     with mapped(segment(tmp_path, bytes(range(200)))) as file, file.rest(Offset(4096)) as view:
         array = np.frombuffer(view, np.uint8)

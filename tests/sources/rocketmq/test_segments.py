@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, MissingSegment, SegmentError
+from sources.errors import AboveMaximum, BelowMinimum, CorruptRecord, LogtwinError, MissingSegment, SegmentError
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.segments import Segments
@@ -180,39 +180,26 @@ def test_a_live_log_is_read_without_a_false_alarm(tmp_path: Path) -> None:
     assert found == log.starts
 
 
-# chunks of a log that is not what was asked for
-
-
-def test_retention_may_overtake_the_reader(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[1000] * 12)
+@pytest.mark.parametrize(
+    ("records", "gone", "kind", "said"),
+    [
+        (12, (0, 4096), BelowMinimum, "at offset 4096: .*8192"),
+        (5, (4096, 8192), SegmentError, f"{4096:020d} has gone"),
+        (12, (4096,), MissingSegment, f"at offset 4096: .*{4096:020d} is missing"),
+    ],
+    ids=["retention overtakes the reader", "the last files are no retention", "one between others is missing"],
+)
+def test_files_that_go_away_while_they_are_read(
+    tmp_path: Path, records: int, gone: tuple[int, ...], kind: type[LogtwinError], said: str
+) -> None:
+    log = filled(tmp_path, *[1000] * records)
     chunks = read(segments(log), 0, log.end)
     next(chunks)
-    for start in (0, 4096):
+    for start in gone:
         log.file(start).unlink()
-    with pytest.raises(BelowMinimum) as raised:
+    with pytest.raises(kind, match=said) as raised:
         list(chunks)
-    assert raised.value.offset == 4096
-    assert "8192" in str(raised.value)
-
-
-def test_a_later_file_that_goes_away_is_no_retention(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[1000] * 5)
-    chunks = read(segments(log), 0, log.end)
-    next(chunks)
-    for start in (4096, 8192):
-        log.file(start).unlink()
-    with pytest.raises(SegmentError, match=f"{4096:020d} has gone"):
-        list(chunks)
-
-
-def test_a_middle_file_that_goes_away_is_missing(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[1000] * 12)
-    chunks = read(segments(log), 0, log.end)
-    next(chunks)
-    log.file(4096).unlink()
-    with pytest.raises(MissingSegment, match=f"{4096:020d} is missing") as raised:
-        list(chunks)
-    assert raised.value.offset == 4096
+    assert type(raised.value) is kind
 
 
 @pytest.mark.parametrize("beyond", [1, 5000, 1 << 40])
@@ -251,9 +238,6 @@ def test_a_range_past_damage_in_the_newest_file_is_above_the_maximum(
     with pytest.raises(AboveMaximum) as raised:
         list(source.chunks(span(0, log.end), True, 1000))
     assert f"{log.starts[1]} or less" in str(raised.value)
-
-
-# memory
 
 
 def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:

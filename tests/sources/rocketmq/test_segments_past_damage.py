@@ -29,9 +29,6 @@ def strict(log: SyntheticLog) -> Segments:
     return Reading(past_damage=False).files(log)
 
 
-# A missing file
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> SyntheticLog:
     """Of six files, the last one allocated ahead; without the third."""
@@ -54,14 +51,6 @@ def test_a_missing_file_is_damage_without_bytes(log: SyntheticLog) -> None:
     assert missing.error.offset == HOLE[0]
     assert f"{FILE_BYTES:020d}" in str(missing.error.expected)
     assert f"{HOLE[1]:020d}" in str(missing.error.found)
-
-
-def test_a_missing_file_is_an_error_naming_both_neighbours(log: SyntheticLog) -> None:
-    with pytest.raises(MissingSegment, match=f"{HOLE[0]:020d} is missing") as raised:
-        list(strict(log).chunks(owned(0, log.end), True, 1000))
-    assert raised.value.offset == HOLE[0]
-    assert f"{FILE_BYTES:020d}" in str(raised.value.expected)
-    assert f"{HOLE[1]:020d}" in str(raised.value.found)
 
 
 def test_a_missing_file_holds_back_nothing_before_it(log: SyntheticLog) -> None:
@@ -112,9 +101,6 @@ def test_files_that_overlap_are_an_error_in_either_mode(tmp_path: Path) -> None:
         assert not isinstance(raised.value, MissingSegment)
 
 
-# The end
-
-
 def spoiled(tmp_path: Path, *records: int, data: bytes = b"\xff" * 8) -> SyntheticLog:
     """A log of which these records begin with `data`, as far as their file reaches."""
     log = filled(tmp_path, *[300] * 30)
@@ -133,17 +119,6 @@ def test_the_log_goes_on_behind_damage_in_an_older_file(tmp_path: Path, record: 
             assert source.bounds(known) == owned(0, log.end)
 
 
-@pytest.mark.parametrize("data", [b"\xff" * 8, bytes(8), bytes(300)], ids=["garbage", "a zero head", "zeros"])
-def test_the_log_ends_before_damage_in_the_newest_file(tmp_path: Path, data: bytes) -> None:
-    """Whether the reader passes damage or not: there is none."""
-    log = spoiled(tmp_path, 3, -2, data=data)
-    last = log.starts[-2]
-    assert last // FILE_BYTES == log.end // FILE_BYTES
-    for source in (files(log), strict(log)):
-        for known in (None, Offset(0), Offset(last)):
-            assert source.bounds(known) == owned(0, last)
-
-
 def test_what_a_later_file_proves_to_be_inside_the_log_is_damage(tmp_path: Path) -> None:
     log = spoiled(tmp_path, 3, -2)
     last, behind = log.starts[-2], log.starts[-1]
@@ -154,9 +129,6 @@ def test_what_a_later_file_proves_to_be_inside_the_log_is_damage(tmp_path: Path)
     assert files(log).bounds(Offset(last)) == owned(0, log.end)
     assert_covers(Reading().by_path(log, last, log.end), log, last, log.end)
     assert damage(Reading().by_path(log, last, log.end)) == [(last, behind)]
-
-
-# Cuts
 
 
 @pytest.mark.parametrize("past_damage", [True, False])
@@ -170,9 +142,6 @@ def test_no_cut_is_at_a_damaged_record_nor_where_it_leads(tmp_path: Path, flippe
         for offset in some_of(range(log.starts[3] + 1, log.starts[6]), (*log.starts, start + flipped)):
             expected = min(at for at in log.starts if at >= offset and at != start)
             assert source.boundary_after(Offset(offset), Offset(log.end)) == expected
-
-
-# The bytes as they are
 
 
 def joined(pieces: Iterator[memoryview], size: int) -> bytes:

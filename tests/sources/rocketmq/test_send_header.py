@@ -53,6 +53,5 @@ def test_request_10_spells_the_names_out_and_the_others_use_letters(code: Reques
 
 def test_what_is_not_given_is_not_sent_and_gets_its_default() -> None:
     least = SendHeader(producer_group="PG", topic="T1")
-
     assert {"l", "n"}.isdisjoint(encode_send_header(least, RequestCode.SEND_MESSAGE_V2))
     assert decode_send_header({"a": "PG", "b": "T1", "zz": "?"}, RequestCode.SEND_MESSAGE_V2) == least

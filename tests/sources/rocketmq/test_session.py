@@ -74,7 +74,6 @@ def test_a_closed_connection_is_made_anew_and_starts_with_the_last_acknowledgeme
         reported(session, master, 200, connection=3)
         assert eventually(lambda: session.state.acknowledged == 200)
         state = session.state
-
     assert [connection.reports[0] for connection in master.connections] == [100, 200, 200]
     assert state.reconnects == 2
     assert state.connected_since is not None
@@ -270,9 +269,6 @@ def test_heartbeats_keep_their_interval() -> None:
         started = time.monotonic()
         connection.await_reports(6)
         assert time.monotonic() - started > 0.9
-
-
-# A master that moves
 
 
 def test_a_changed_address_is_used_at_the_next_connection_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -124,9 +124,6 @@ def test_half_a_head_does_not_hold_up_a_report() -> None:
         assert session.state.last_error is None
 
 
-# What the master holds
-
-
 def test_a_master_whose_log_ends_below_the_promise_is_promised_nothing() -> None:
     """HA-70."""
     end = Offset(50)

@@ -10,9 +10,7 @@ import pytest
 from sources.errors import MasterUnreachable, Rewritten
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster
-from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, stay, up_to
-
-COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
+from tests.sources.rocketmq.sessions import COUNTS_CONNECTIONS, Known, leave_after, reported, session_of, stay, up_to
 
 
 def test_each_connection_is_preceded_by_a_proof() -> None:

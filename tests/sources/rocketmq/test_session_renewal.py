@@ -9,9 +9,8 @@ from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, reported, session_of, stay, up_to
+from tests.sources.rocketmq.sessions import COUNTS_CONNECTIONS, Known, reported, session_of, stay, up_to
 
-COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
 SOON_S = 0.1
 
 

@@ -9,9 +9,7 @@ import pytest
 
 from sources.rocketmq.wire.remoting import Command, RequestCode
 from sources.rocketmq.wire.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signed
-from tests.sources.rocketmq.signatures import CASES, Case
-
-WHO = Credentials("logtwin", "secret-of-logtwin")
+from tests.sources.rocketmq.signatures import CASES, WHO, Case
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -16,9 +16,7 @@ from sources.rocketmq.session.session import HASession
 from sources.rocketmq.session.turns import LEADS_TO, Turn, Turns, TurnStep
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, reported, session_of, stay, up_to
-
-COUNTS_CONNECTIONS = {"inSyncReplicas": "3", "haHousekeepingInterval": "100"}
+from tests.sources.rocketmq.sessions import COUNTS_CONNECTIONS, Known, reported, session_of, stay, up_to
 
 WAYS = {
     (Turn.NOBODYS, TurnStep.BEGIN): Turn.SESSIONS,

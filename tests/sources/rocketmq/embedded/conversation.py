@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import socket
@@ -50,6 +51,12 @@ def split(frame: bytes) -> Response:
     word = struct.unpack_from(">I", frame, 4)[0]
     assert word >> 24 == 0
     return json.loads(frame[8 : 8 + word]), frame[8 + word :]
+
+
+async def heard(reader: asyncio.StreamReader) -> Response:
+    """The next frame that comes: header and body."""
+    head = await reader.readexactly(4)
+    return split(head + await reader.readexactly(int.from_bytes(head, "big")))
 
 
 def lenient_json(text: bytes) -> Any:

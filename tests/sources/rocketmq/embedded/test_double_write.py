@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import socket
+import struct
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,19 +17,78 @@ import pytest
 
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
+from tests.patience import PATIENCE_S, wait_until
 from tests.sources.rocketmq.embedded.conversation import Conversation, conversation, request, send_fields
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.scripted_slave import (
-    end_of,
-    following_slave,
-    scripted_slave,
-    wait_for_slaves,
-)
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PUT_OK, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
 NEVER_S = 3600.0
 SHORT_S = 0.2
+
+
+def slaves_of(master: EmbeddedMaster) -> list[dict[str, Any]]:
+    """As the master tells them (907)."""
+    with conversation(master.address) as talk:
+        slaves: list[dict[str, Any]] = json.loads(talk.ask(907)[1])["haConnectionInfo"]
+    return slaves
+
+
+def end_of(master: EmbeddedMaster) -> int:
+    with conversation(master.address) as talk:
+        return int(json.loads(talk.ask(28)[1])["table"]["commitLogMaxOffset"])
+
+
+def wait_for_slaves(master: EmbeddedMaster, *acknowledged: int) -> None:
+    """Until the slaves connected are as many as given, with these acknowledged offsets."""
+
+    def counted() -> list[int]:
+        return sorted(slave["slaveAckOffset"] for slave in slaves_of(master))
+
+    wait_until(lambda: counted() == sorted(acknowledged), lambda: f"{acknowledged}: the master counts {counted()}")
+
+
+class ScriptedSlave:
+    """A connection to the HA port. It does not read what is sent to it until it is asked to."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+
+    def report(self, offset: int) -> None:
+        self._connection.sendall(struct.pack(">q", offset))
+
+    def follow(self) -> None:
+        """Acknowledge a log of one file as it comes, until the connection ends."""
+        self.report(0)
+        with self._connection.makefile("rb") as stream:
+            try:
+                while head := stream.read(12):
+                    offset, size = struct.unpack(">qi", head)
+                    stream.read(size)
+                    self.report(offset + size)
+            except (ConnectionError, struct.error):
+                return
+
+
+@contextmanager
+def scripted_slave(master: EmbeddedMaster) -> Iterator[ScriptedSlave]:
+    where = (master.ha_address.host, master.ha_address.port)
+    with socket.create_connection(where, timeout=PATIENCE_S) as connection:
+        yield ScriptedSlave(connection)
+
+
+@contextmanager
+def following_slave(master: EmbeddedMaster) -> Iterator[None]:
+    """A slave that acknowledges at once everything it gets."""
+    where = (master.ha_address.host, master.ha_address.port)
+    with socket.create_connection(where) as connection:
+        follower = threading.Thread(target=ScriptedSlave(connection).follow)
+        follower.start()
+        try:
+            yield
+        finally:
+            connection.shutdown(socket.SHUT_RDWR)
+            follower.join()
 
 
 @contextmanager

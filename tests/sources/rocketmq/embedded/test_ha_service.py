@@ -22,7 +22,6 @@ from tests.sources.rocketmq.embedded.scenarios import scenario
 FILE_BYTES = 1000
 PATIENCE_S = 60.0
 NEVER_S = 3600.0
-SHORT_S = 0.1
 
 
 class MemoryLog:
@@ -68,13 +67,6 @@ class Client:
         while frames[-1][0] + len(frames[-1][1]) < end:
             frames.append(await self.frame())
         return frames
-
-    async def gets_nothing(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                return not await self.reader.read(1)
-        except TimeoutError:
-            return True
 
     async def is_closed(self) -> bool:
         """Whether the master ends the connection; waits for it."""
@@ -133,8 +125,7 @@ async def serving(log: MemoryLog, **settings: Any) -> AsyncIterator[Serving]:
 
 
 @pytest.mark.parametrize(
-    ("report", "start"),
-    [(0, 3000), (1, 1), (17, 17), (999, 999), (1000, 1000), (2000, 2000), (3499, 3499)],
+    ("report", "start"), [(0, 3000), (1, 1), (17, 17), (999, 999), (1000, 1000), (2000, 2000), (3499, 3499)]
 )
 @scenario
 async def test_the_first_report_asks_for_the_start(report: int, start: int) -> None:
@@ -182,23 +173,6 @@ async def test_a_slave_is_said_when_it_comes_and_when_it_goes(caplog: pytest.Log
         client.writer.close()
         await soon(lambda: not master.service.slaves)
         assert f"{slave} gone: it closed the connection" in caplog.messages
-
-
-@scenario
-async def test_a_later_report_above_the_end_ends_the_connection_and_does_not_count() -> None:
-    async with serving(MemoryLog(2000)) as master:
-        liar, honest = await master.connect(), await master.connect()
-        liar.report(1)
-        await liar.up_to(2000)
-        honest.report(2000)
-        slave = await master.slave(2)
-        slave = next(slave for slave in master.service.slaves if slave.requested == 1)
-        liar.report(2001)
-        assert await liar.is_closed()
-        await master.slave(1)
-        assert slave.acknowledged == 1
-        master.append(b"more")
-        assert await honest.frame() == (2000, b"more")
 
 
 @scenario

@@ -11,7 +11,7 @@ from sources.rocketmq.embedded.remoting_service import RemotingService
 from sources.rocketmq.format.commitlog import Host
 from sources.rocketmq.wire.remoting import Command
 from tests.patience import soon
-from tests.sources.rocketmq.embedded.conversation import request, split
+from tests.sources.rocketmq.embedded.conversation import heard, request
 from tests.sources.rocketmq.embedded.scenarios import scenario
 
 
@@ -36,8 +36,7 @@ async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCap
         headers = []
         for _ in range(2):
             async with asyncio.timeout(60):
-                head = await reader.readexactly(4)
-                headers.append(split(head + await reader.readexactly(int.from_bytes(head, "big")))[0])
+                headers.append((await heard(reader))[0])
             if not waiting[2].done():
                 waiting[2].set_result("well")
         writer.close()

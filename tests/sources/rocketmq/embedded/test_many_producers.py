@@ -18,7 +18,7 @@ import pytest
 from sources.access.address import Address
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
-from tests.sources.rocketmq.embedded.conversation import request, send_fields, split
+from tests.sources.rocketmq.embedded.conversation import heard, request, send_fields
 from tests.sources.rocketmq.embedded.embedded import settings_for
 from tests.sources.rocketmq.embedded.scenarios import scenario
 from tests.sources.rocketmq.embedded.stores import messages_of
@@ -66,8 +66,7 @@ async def follow(streams: Streams, *, is_mute: bool) -> None:
 
 async def hear(reader: asyncio.StreamReader) -> tuple[int, int]:
     """The next answer: opaque and code."""
-    head = await reader.readexactly(4)
-    header, _ = split(head + await reader.readexactly(int.from_bytes(head, "big")))
+    header, _ = await heard(reader)
     return header["opaque"], header["code"]
 
 
@@ -86,8 +85,7 @@ async def produce(master: EmbeddedMaster, number: int) -> Counter[tuple[int, int
 async def told(master: EmbeddedMaster, code: int) -> dict[str, Any]:
     async with connected(master.address) as (reader, writer):
         writer.write(request(code))
-        head = await reader.readexactly(4)
-        found: dict[str, Any] = json.loads(split(head + await reader.readexactly(int.from_bytes(head, "big")))[1])
+        found: dict[str, Any] = json.loads((await heard(reader))[1])
         return found
 
 

@@ -11,14 +11,7 @@ import pytest
 
 from sources.errors import CorruptRecord
 from tests import truth
-from tests.sources.rocketmq.embedded.stores import (
-    FILE_BYTES,
-    log_bytes,
-    open_store,
-    put,
-    put_of_size,
-    records_of,
-)
+from tests.sources.rocketmq.embedded.stores import FILE_BYTES, log_bytes, open_store, put, put_of_size, records_of
 
 LAST_RECORD_BYTES = 140
 

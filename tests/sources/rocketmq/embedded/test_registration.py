@@ -18,7 +18,7 @@ from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.embedded.registration import Identity, Registration
 from tests.patience import soon
-from tests.sources.rocketmq.embedded.conversation import request, send_fields, split
+from tests.sources.rocketmq.embedded.conversation import heard, request, send_fields
 from tests.sources.rocketmq.embedded.embedded import settings_for
 from tests.sources.rocketmq.embedded.scenarios import scenario
 
@@ -33,8 +33,7 @@ async def name_server(port: int, *, leaves_at: int | None = None) -> AsyncIterat
         connections.append(writer)
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                head = await reader.readexactly(4)
-                header, _ = split(head + await reader.readexactly(int.from_bytes(head, "big")))
+                header, _ = await heard(reader)
                 codes.append(header["code"])
                 if header["code"] == leaves_at:
                     writer.close()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +13,9 @@ from unittest.mock import Mock
 import pytest
 
 from sources.rocketmq.embedded.master import EmbeddedMaster
-from sources.rocketmq.embedded.remoting_service import RemotingService
 from sources.rocketmq.format import properties
 from sources.rocketmq.format.commitlog import Message
-from sources.rocketmq.wire.remoting import Command
 from tests import truth
-from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import (
     Conversation,
     batch_item,
@@ -31,7 +26,6 @@ from tests.sources.rocketmq.embedded.conversation import (
     split,
 )
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 
@@ -45,39 +39,6 @@ def master(tmp_path: Path) -> Iterator[EmbeddedMaster]:
 def talk(master: EmbeddedMaster) -> Iterator[Conversation]:
     with conversation(master.address) as talk:
         yield talk
-
-
-@scenario
-async def test_a_service_that_never_listened_stops_at_once() -> None:
-    await RemotingService({}, lambda: None).stop()
-
-
-@scenario
-async def test_an_answer_that_is_not_ready_when_its_client_leaves_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody hears of it, and it is no failure of the request."""
-    begun = asyncio.Event()
-    ended: list[type[BaseException] | None] = []
-
-    async def never() -> Command:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        except BaseException as end:
-            ended.append(type(end))
-            raise
-        raise AssertionError
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        service = RemotingService({310: lambda asked, client: never()}, lambda: None)
-        await service.start(listener)
-        _, writer = await asyncio.open_connection(*listener.getsockname())
-        writer.write(request(310))
-        await begun.wait()
-        writer.transport.abort()
-        await soon(lambda: bool(ended))
-        await service.stop()
-    assert ended == [asyncio.CancelledError]
-    assert "failed later" not in caplog.text
 
 
 def stored(talk: Conversation, root: Path) -> list[Message]:

@@ -103,19 +103,6 @@ def test_a_full_disk_moves_nothing_and_a_later_attempt_succeeds(tmp_path: Path, 
     assert [record.size for record in records_of(tmp_path, end) if isinstance(record, Message)] == [filler, 200]
 
 
-def test_reading_stays_within_a_file_and_the_log(tmp_path: Path) -> None:
-    with open_store(tmp_path) as store:
-        for _ in range(3):
-            store.append([put_of_size(FILE_BYTES - 8)])
-        end = store.max_offset
-        data = log_bytes(tmp_path)
-        assert store.read(0, 10) == data[:10]
-        assert store.read(5, 10 * FILE_BYTES) == data[5:FILE_BYTES]
-        assert store.read(FILE_BYTES, 10) == data[FILE_BYTES : FILE_BYTES + 10]
-        assert store.read(end - 3, 10) == data[end - 3 : end]
-        assert [store.read(at, 10) for at in (end, end + 1, -1)] == [b""] * 3
-
-
 def test_flushed_is_what_was_made_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
