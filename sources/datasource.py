@@ -43,9 +43,10 @@ from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes, told_by_spark
 from sources.extras import naming_extras
 from sources.group.stream import GroupSource
-from sources.master import Damage, MasterLog, SoleMaster
+from sources.master import MasterLog, SoleMaster
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
+from sources.reading import rows_of
 from sources.records import RECORD_SCHEMA
 from sources.registry import open_log
 from sources.starting import resolved
@@ -87,9 +88,8 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One split of a batch: `owned`, a part of `batch`."""
+    """One split of a batch. For `boundary` see `MasterLog.read`."""
 
-    batch: OffsetRange
     owned: OffsetRange
     boundary: bool
 
@@ -244,7 +244,7 @@ def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitParti
     # Every cut is a record boundary, unless nobody knows the boundaries before the bytes have come (HA).
     # An empty range is a split, too: given none, Spark makes up a partition of its own.
     pieces = log.plan(batch, cores=cores) or (batch,)
-    return [SplitPartition(batch, owned, log.traits.cuts_at_records) for owned in pieces]
+    return [SplitPartition(owned, log.traits.cuts_at_records) for owned in pieces]
 
 
 def _check_loss(options: SourceOptions) -> None:
@@ -262,12 +262,4 @@ def _records(log: MasterLog, partition: InputPartition) -> Iterator[pa.RecordBat
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
     with told_by_spark():
-        for piece in log.read(partition.owned, committed=None, boundary=partition.boundary):
-            if isinstance(piece, Damage):
-                raise piece.error
-            yield _with_log_id(log, piece.records)
-
-
-def _with_log_id(log: MasterLog, records: pa.RecordBatch) -> pa.RecordBatch:
-    log_ids = pa.array([str(log.log_id)] * records.num_rows, pa.string())
-    return pa.RecordBatch.from_arrays([log_ids, *records.columns], schema=RECORDS_SCHEMA)
+        yield from rows_of(log, partition.owned, boundary=partition.boundary, schema=RECORDS_SCHEMA)

@@ -116,12 +116,6 @@ class Roster(Generic[Options]):
     contested: Mapping[LogId, ConfigurationError]
     unasked: Mapping[str, MasterError]
 
-    def whole(self) -> Mapping[LogId, Options]:
-        """Return the options. Raises the first error: of what is contested, or of servers that could not be asked."""
-        for error in (*self.contested.values(), *self.unasked.values()):
-            raise error
-        return self.options
-
 
 class Each(Protocol):
     """Calls `ask` for each of some values, perhaps side by side, and returns what it returned, in their order."""

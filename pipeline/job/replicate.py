@@ -22,7 +22,7 @@ from pipeline.system.open_file_limit import prepare_for_many_files
 from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
-from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
+from sources.errors import LogtwinError, NotAlone, of_log
 from sources.registry import FollowedOptions
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Job:
         self.available_now = available_now
         self._on_step = on_step or no_step
         ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
-        followed: list[FollowedOptions] = [*config.logs, *config.asked_topics()]
+        followed: list[FollowedOptions] = [*config.logs, *config.named_topics]
         self.logs = [Replication(spark, config, one, **ways) for one in followed]
         members: dict[TableSpec, list[Replication]] = {}
         for one in self.logs:
@@ -80,10 +80,6 @@ class Job:
             LogGroup(spark, config, table, of_table, available_now=available_now, on_step=self._stepped)
             for table, of_table in members.items()
         ]
-        if not self.logs:
-            raise ConfigurationError(
-                "there is nothing to replicate", expected="a topic that matches a pattern of [[topics]]", found="none"
-            )
         self.tables = TypedTables(spark, config)
         self._catalog = Catalogued(spark, config)
         self._stop = threading.Event()

@@ -17,13 +17,14 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sources.errors import told_by_spark
+from sources.kafka.log import KafkaLog
 from sources.kafka.options import TopicOptions
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master import Damage
+from sources.master import Known
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
+from sources.reading import rows_of
 from sources.records import KAFKA_SCHEMA
 
 TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
@@ -33,7 +34,7 @@ TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 class TopicSplit(InputPartition):
     """What one task reads."""
 
-    partition: KafkaPartition
+    log: KafkaLog
     owned: OffsetRange
 
 
@@ -140,8 +141,9 @@ def _held_from(topic: KafkaTopic, at: TopicOffsets) -> TopicBounds:
 
 def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[TopicSplit]:
     """Return at least one split, which may be empty: given none, Spark makes up a partition of its own."""
-    wanted = [(topic.partition(number, end.topic_id), batch) for number, batch in end.since(start).items()]
-    pieces = [TopicSplit(partition, piece) for partition, batch in wanted for piece in partition.plan(batch)]
+    known = Known(str(end.topic_id))
+    wanted = [(KafkaLog(topic=topic, number=number, known=known), it) for number, it in end.since(start).items()]
+    pieces = [TopicSplit(log, piece) for log, batch in wanted for piece in log.plan(batch)]
     return pieces or [TopicSplit(*wanted[0])]
 
 
@@ -149,12 +151,4 @@ def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(split, TopicSplit):
         raise TypeError(f"not a split of this source: {split!r}")
     with told_by_spark():
-        for piece in split.partition.read(split.owned):
-            if isinstance(piece, Damage):
-                raise piece.error
-            yield _with_log_id(split.partition, piece.records)
-
-
-def _with_log_id(partition: KafkaPartition, records: pa.RecordBatch) -> pa.RecordBatch:
-    log_ids = pa.repeat(str(partition.log_id), len(records))
-    return pa.RecordBatch.from_arrays([log_ids, *records.columns], schema=TOPIC_SCHEMA)
+        yield from rows_of(split.log, split.owned, boundary=True, schema=TOPIC_SCHEMA)

@@ -21,10 +21,10 @@ from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition, check_same, topics_named
 from sources.kafka.epochs import check_history
 from sources.kafka.isolation import Isolation
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.reader import KafkaReader
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import KafkaBroker
+from tests.sources.kafka.read_partition import KafkaPartition
 
 Row = tuple[Any, ...]
 T = TypeVar("T")

@@ -17,7 +17,6 @@ import pytest
 
 from sources.errors import AboveMaximum, Rewritten
 from sources.kafka.isolation import Isolation
-from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
@@ -31,6 +30,7 @@ from tests.peers.kafka_traffic import (
     send,
     transaction,
 )
+from tests.sources.kafka.read_partition import KafkaPartition
 
 pytestmark = pytest.mark.peer
 

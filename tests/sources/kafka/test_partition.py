@@ -7,7 +7,6 @@ import pytest
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
-    ConfigurationError,
     CorruptRecord,
     LogtwinError,
     MasterRefused,
@@ -18,10 +17,10 @@ from sources.errors import (
     Rewritten,
 )
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.reader import KafkaReader
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
+from tests.sources.kafka.read_partition import KafkaPartition
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
     OTHER_ID,
@@ -188,8 +187,3 @@ def test_another_topic_of_the_same_name_is_refused_also_after_a_while(play: Play
     with pytest.raises(Recreated, match=str(OTHER_ID)) as raised:
         read(play, 0, 4, HERE, fetched(batch(0, 2)), fetched(error=UNKNOWN_TOPIC_ID), again, patience_ms=60_000)
     assert raised.value.log == "kafka/c/t/0"
-
-
-def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"topic '\.hidden'"):
-        a_partition(topic=".hidden")
