@@ -44,7 +44,6 @@ class NamePattern:
         return _any_matches(self.include, name) and not _any_matches(self.exclude, name)
 
     def only(self, name: str) -> NamePattern:
-        """The pattern that matches this name alone."""
         return NamePattern((re.escape(name),))
 
     def __str__(self) -> str:

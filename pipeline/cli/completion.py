@@ -45,7 +45,6 @@ def incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """The open incidents: those that can be closed."""
     return [(name, words) for name, words in incident_ids(ctx, incomplete) if words.startswith("open")]
 
 

@@ -42,7 +42,6 @@ class Rosters:
         return cls(logs, rostered(config.topics, held_topics, side_by_side))
 
     def among(self, config: Config) -> Config:
-        """A copy of `config` that names them one by one."""
         logs, topics = tuple(self.logs.options.values()), Named(self.topics.options)
         return config.model_copy(
             update={"logs": logs, "clusters": (), "topics": (topics,) if self.topics.options else ()}

@@ -26,7 +26,6 @@ def topics_to_ask(config: Config) -> list[Subject]:
 
 
 def subject(options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> Subject:
-    """The subject that a topic is."""
     topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
     return Subject(topic.id, topic.role, topic.place, states, lambda: _ask(topic), has_partitions=True)
 

@@ -33,7 +33,6 @@ class HeldTopic:
 
     @property
     def positions(self) -> dict[int, Offset]:
-        """The position of each partition that has one, by number."""
         return {number: one.offset for number, one in sorted(self.states.items()) if one.offset is not None}
 
     def partitions(self) -> Iterator[tuple[LogId, LogState]]:

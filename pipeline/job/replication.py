@@ -115,7 +115,6 @@ class Replication:
 
     @property
     def id(self) -> str:
-        """The id of the log or topic."""
         return self.options.id
 
     @property
@@ -359,5 +358,4 @@ class Replication:
 
 
 def _nothing() -> Iterable[FetchedMetadata]:
-    """Fetches nothing, for a configuration without metadata."""
     return ()

@@ -73,7 +73,6 @@ class ProvenBatch:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
 
     def result(self, to: LogState, durations_s: Mapping[BatchStep, float] | None = None) -> BatchResult:
-        """The batch's result, once it is committed and the log is at `to`."""
         return BatchResult(
             range=self.range,
             records=self.records,

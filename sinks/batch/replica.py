@@ -105,7 +105,6 @@ class Replica:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was opened, this run."""
         return self._state is not None
 
     @property

@@ -112,7 +112,6 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def is_name(text: str) -> bool:
-    """Whether a column can have `text` as its name."""
     return len(text) <= MOST_CHARACTERS and _NO_NAME.search(text) is None
 
 

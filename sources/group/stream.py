@@ -84,7 +84,6 @@ class GroupOptions(BaseModel):
 
     @property
     def pace(self) -> Pace:
-        """How long to wait for what."""
         shortest = max(self.trigger_interval_s, SHORTEST_LOOK_DEADLINE_S)
         connecting_s = [one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in self.logs]
         return Pace(

@@ -47,7 +47,6 @@ Progress = Callable[[WorkloadSummary], None]
 
 
 def workload(seed: int, mix: Mix | None = None) -> Iterator[OutgoingMessage | MessageBatch]:
-    """Yield the endless sequence of `seed`."""
     shop = Shop(seed, mix or Mix())
     while True:
         yield shop.next_item()
