@@ -275,7 +275,8 @@ class TypedFollower:
             files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
         self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
         rewritten: Rewritten | None = None
-        if any(one.change == "widened" and _is_there(view, one.column) for one in changes):
+        there = {one.name for one in view.columns}
+        if any(one.change == "widened" and one.column in there for one in changes):
             rewritten = files_rewritten(self._spark, self._table, view, columns)
         removed, added = rewritten or ([], [])
         if self._wanted.is_upsert and report.files:
@@ -385,10 +386,6 @@ class TypedFollower:
             found=found,
             hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
         )
-
-
-def _is_there(view: TypedView, column: str) -> bool:
-    return any(one.name == column for one in view.columns)
 
 
 def _in_one(changes: Sequence[ColumnChange]) -> list[ColumnChange]:
