@@ -14,7 +14,6 @@ from sinks.batch.result import BatchResult
 from sinks.books.topic_states import topics_held
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG, LOG
 from sources.errors import TakenOver
 from sources.master import PlannedSplit
@@ -23,6 +22,7 @@ from tests.sinks.batches import rows
 from tests.sinks.groups import assert_ledger, named
 from tests.sinks.memory_master import Damaged, MemoryMaster, RecordingSession
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
+from tests.sinks.one_log import OneLog
 from tests.sinks.topic_batches import Twin
 from tests.spans import span
 from tests.truth import FIXTURES, unpack
@@ -63,7 +63,7 @@ def test_logs_go_on_and_their_states_are_taken_apart(plain: SparkSession, lake: 
         log_id = str(master.log_id)
         assert '"writer"' not in str(on.domain(f"logtwin.{log_id}"))
         assert on.domain(f"logtwin.standing.{log_id}") == '{"first":0}'
-        held = LogTable(plain, LOG.path(str(lake)), master.log_id).read()
+        held = OneLog(plain, LOG.path(str(lake)), master.log_id).read()
         bad = master.bad if isinstance(master, Damaged) else ()
         kept = [row for row in master.records() if row["offset"] not in bad]
         assert [one.start for one in held.holes.ranges] == list(bad)
@@ -96,13 +96,13 @@ def test_a_topic_goes_on(plain: SparkSession, lake: Path) -> None:
     assert spans == {
         0: [(5, 10), (10, 30), (30, 40)], 1: [(5, 12), (20, 30), (30, 40)], 2: [(5, 8), (8, 30), (30, 40)],
     }  # fmt: skip
-    held = LogTable(plain, KAFKA_LOG.path(str(lake)), PARTITIONS[1].log_id).read()
+    held = OneLog(plain, KAFKA_LOG.path(str(lake)), PARTITIONS[1].log_id).read()
     assert held.holes.ranges == (span(0, 5), span(12, 20))
 
 
 def test_who_claims_the_log_of_an_older_state_owns_it(plain: SparkSession, lake: Path) -> None:
     """The claim rewrites the domain that an older version's commits write, too."""
-    table = LogTable(plain, LOG.path(str(lake)), named("a"))
+    table = OneLog(plain, LOG.path(str(lake)), named("a"))
     held = table.read()
     assert held.state is not None
     table.claim(this_writer())
