@@ -25,8 +25,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, field_validator
@@ -39,6 +40,7 @@ from sources.group.offsets import GroupOffset
 from sources.group.seen import Teller
 from sources.group.watch import GroupWatch, Pace
 from sources.options import ReadOptions, parse_options
+from sources.record_source import RecordSource
 from sources.registry import FollowedOptions, open_master
 
 LOOK_DEADLINE_S: Final = 0.5
@@ -132,31 +134,16 @@ def _as_json(value: object) -> object:
     return value if isinstance(value, bool | int | float) else str(value)
 
 
-class GroupSource:
-    """The logs of a group and the options they are read with."""
+def group_source(given: Mapping[str, str]) -> RecordSource:
+    """Make the source from the options of the data source. Raises ConfigurationError."""
+    options = parse_options(GroupOptions, given, where='format("logtwin")', camel=True)
+    return RecordSource(NO_ROWS, _no_batches, partial(GroupReader, options.lookouts, options))
 
-    def __init__(self, options: GroupOptions) -> None:
-        """Open the logs. Raises ConfigurationError."""
-        self._options = options
-        self._lookouts = options.lookouts
 
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Self:
-        """Make the source from the options of the data source. Raises ConfigurationError."""
-        return cls(parse_options(GroupOptions, given, where='format("logtwin")', camel=True))
-
-    @property
-    def schema(self) -> pa.Schema:
-        return NO_ROWS
-
-    def batch_reader(self) -> DataSourceReader:
-        """Raise ConfigurationError: a group has no batch reader."""
-        raise ConfigurationError(
-            "a group of logs is a stream", expected="spark.readStream", found="spark.read", hint="Read one log by id."
-        )
-
-    def stream_reader(self) -> DataSourceStreamReader:
-        return GroupReader(self._lookouts, self._options)
+def _no_batches() -> DataSourceReader:
+    raise ConfigurationError(
+        "a group of logs is a stream", expected="spark.readStream", found="spark.read", hint="Read one log by id."
+    )
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -25,6 +26,7 @@ from sources.master import Known
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
 from sources.reading import rows_of
+from sources.record_source import RecordSource
 from sources.records import KAFKA_SCHEMA
 
 TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
@@ -38,28 +40,13 @@ class TopicSplit(InputPartition):
     owned: OffsetRange
 
 
-class TopicSource:
-    """A topic and the options it is read with."""
-
-    def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
-        self._topic = topic
-        self._options = options
-
-    @property
-    def schema(self) -> pa.Schema:
-        return TOPIC_SCHEMA
-
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Self:
-        """Make the source from the options of the data source. Raises ConfigurationError."""
-        options = TopicOptions.of(given)
-        return cls(open_topic(options), options)
-
-    def batch_reader(self) -> DataSourceReader:
-        return TopicBatchReader(self._topic, self._options)
-
-    def stream_reader(self) -> DataSourceStreamReader:
-        return TopicStreamReader(self._topic, self._options)
+def topic_source(given: Mapping[str, str]) -> RecordSource:
+    """Make the source from the options of the data source. Raises ConfigurationError."""
+    options = TopicOptions.of(given)
+    topic = open_topic(options)
+    return RecordSource(
+        TOPIC_SCHEMA, partial(TopicBatchReader, topic, options), partial(TopicStreamReader, topic, options)
+    )
 
 
 class TopicBatchReader(DataSourceReader):
