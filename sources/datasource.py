@@ -2,9 +2,8 @@
 
 An id of kind kafka names a topic, which `sources.kafka.streaming` reads; the rest of this text is about other kinds.
 
-The source yields the records themselves, for any Spark job. With ``logs`` or ``topics`` it is `sources.group.stream`,
-the source of logtwin's own sink. That one yields only what is to be read; the sink reads the bytes in the task that
-writes them.
+The source yields the records themselves, for any Spark job. With ``masters`` it is `sources.group.stream`, the source
+of logtwin's own sink. That one yields only what is to be read; the sink reads the bytes in the task that writes them.
 
 =====================  =============================================================================================
 option                 meaning (besides those of `sources.options.MasterOptions`)
@@ -124,7 +123,7 @@ class LogtwinDataSource(DataSource):
 
 
 def _is_of_a_job(given: Mapping[str, str]) -> bool:
-    return "logs" in given or "topics" in given
+    return "masters" in given
 
 
 def _source_of(given: Mapping[str, str]) -> RecordSource:

@@ -9,13 +9,16 @@ An id belongs to one entry: to the one that names it, or else to the only patter
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, Self, TypeVar
 
-from sources.errors import ConfigurationError, MasterError
+from sources.errors import ConfigurationError, LogtwinError, MasterError
 from sources.offsets import LogId
+
+log = logging.getLogger(__name__)
 
 Options = TypeVar("Options")
 A = TypeVar("A")
@@ -54,6 +57,12 @@ def _any_matches(patterns: Iterable[str], name: str) -> bool:
     return any(re.fullmatch(one, name) for one in patterns)
 
 
+class Warn(Protocol):
+    """Says something, as `logging.Logger.warning`."""
+
+    def __call__(self, text: str, /, *values: object) -> None: ...
+
+
 class Discovery(Protocol[Options_co]):
     """One entry of a configuration; a frozen value that can be pickled. `Options` are those of one log or topic."""
 
@@ -65,8 +74,8 @@ class Discovery(Protocol[Options_co]):
     def names(self) -> tuple[str, ...]:
         """The ids that it names; with a pattern, one text that has the pattern in place of a name."""
 
-    def find(self) -> Mapping[LogId, Options_co]:
-        """Return what there is now.
+    def find(self, warn: Warn = ..., /) -> Mapping[LogId, Options_co]:
+        """Return what there is now; `warn` of what is odd, as a cluster without brokers.
 
         Raises MasterError if no server can be asked, ConfigurationError for a name that cannot be a log's.
         """
@@ -92,7 +101,7 @@ class Named(Generic[Options]):
     def names(self) -> tuple[str, ...]:
         return tuple(map(str, self.options))
 
-    def find(self) -> Mapping[LogId, Options]:
+    def find(self, _warn: Warn | None = None, /) -> Mapping[LogId, Options]:
         return self.options
 
     def options_of(self, log_id: LogId) -> Options | None:
@@ -107,13 +116,16 @@ class Roster(Generic[Options]):
     """What some entries name, at one moment: every log or topic with its options.
 
     `unlisted` are those that only the replica has: no server lists them now. `contested` are left out: the servers of
-    several patterns list them. `unasked` has the error of each pattern whose servers could not be asked, by its text.
+    several patterns list them. `unasked` has the error of each pattern of which nobody knows what there is, by its
+    text: a MasterError if its servers could not be asked, or a ConfigurationError. `found_by` has the text of the
+    pattern that each log is of, unless an entry names it.
     """
 
     options: Mapping[LogId, Options]
     unlisted: frozenset[LogId]
     contested: Mapping[LogId, ConfigurationError]
-    unasked: Mapping[str, MasterError]
+    unasked: Mapping[str, LogtwinError]
+    found_by: Mapping[LogId, str] = field(default_factory=dict)
 
 
 class Each(Protocol):
@@ -127,20 +139,30 @@ def _one_by_one(ask: Callable[[A], B], of: Sequence[A], /) -> Iterable[B]:
 
 
 def rostered(
-    entries: Sequence[Discovery[Options]], held: Iterable[LogId] = (), each: Each = _one_by_one
+    entries: Sequence[Discovery[Options]],
+    held: Iterable[LogId] = (),
+    each: Each = _one_by_one,
+    warn: Warn = log.warning,
 ) -> Roster[Options]:
     """Return what `entries` name now, and those of `held`, the ids in the replica, that they match.
 
-    `each` asks the servers of all patterns. Raises ConfigurationError as `Discovery.find`.
+    `each` asks the servers of all patterns.
     """
+
+    def listed_by(pattern: Discovery[Options]) -> Mapping[LogId, Options] | LogtwinError:
+        try:
+            return pattern.find(warn)
+        except (MasterError, ConfigurationError) as error:
+            return error
+
     named = matched([one for one in entries if not one.is_pattern], ())
     finders: dict[LogId, list[Discovery[Options]]] = {}
     found: dict[LogId, Options] = {}
-    unasked: dict[str, MasterError] = {}
+    unasked: dict[str, LogtwinError] = {}
     silent: list[Discovery[Options]] = []
     patterns = [one for one in entries if one.is_pattern]
-    for one, listed in zip(patterns, each(_listed, patterns), strict=True):
-        if isinstance(listed, MasterError):
+    for one, listed in zip(patterns, each(listed_by, patterns), strict=True):
+        if isinstance(listed, LogtwinError):
             unasked[_text(one)] = listed
             silent.append(one)
             continue
@@ -153,21 +175,19 @@ def rostered(
         if len(several) > 1 and log_id not in named
     }
     # A log that nobody lists may be one of the servers that could not be asked.
-    unlisted = matched([*silent, *patterns], (log_id for log_id in held if log_id not in found and log_id not in named))
+    waiting = [*silent, *patterns]
+    unlisted = matched(waiting, (log_id for log_id in held if log_id not in found and log_id not in named))
+    of_each = {log_id: several[0] for log_id, several in finders.items()} | {
+        log_id: next(one for one in waiting if one.options_of(log_id) is not None) for log_id in unlisted
+    }
     every = {**found, **unlisted, **named}
     return Roster(
         options={log_id: options for log_id, options in sorted(every.items()) if log_id not in contested},
         unlisted=frozenset(unlisted),
         contested=contested,
         unasked=unasked,
+        found_by={log_id: _text(one) for log_id, one in of_each.items() if log_id not in named},
     )
-
-
-def _listed(pattern: Discovery[Options]) -> Mapping[LogId, Options] | MasterError:
-    try:
-        return pattern.find()
-    except MasterError as error:
-        return error
 
 
 def matched(entries: Sequence[Discovery[Options]], ids: Iterable[LogId]) -> dict[LogId, Options]:

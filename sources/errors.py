@@ -140,6 +140,10 @@ class ConfigurationError(LogtwinError):
     exit_code = 2
 
 
+class NoSuchTopic(ConfigurationError):
+    """The brokers have no topic of that name: it was deleted, or the configuration means another one."""
+
+
 class QueryError(ConfigurationError):
     """The SQL is wrong, or does more than read."""
 

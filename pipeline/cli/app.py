@@ -77,7 +77,6 @@ def replicate(
 
     It runs until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until all is replicated.
     """
-    from pipeline.config.found import found_for_job
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
     from pipeline.spark.session import session_for
@@ -93,7 +92,6 @@ def replicate(
         warm_up(spark)
         from pipeline.job.replicate import Job
 
-        settings = found_for_job(settings, available_now=available_now)
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
         with stop_by_signal(job.request_stop), Display(err) as display:
 

@@ -7,7 +7,9 @@ can be asked: a broker that left waits, and is not forgotten. Prepare the storag
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from pipeline.config.configuration import Config
 from sinks.books.topic_states import topics_held
@@ -15,14 +17,16 @@ from sinks.delta.delta_log import newest
 from sinks.state.fence import logs_in
 from sinks.tables import LOG
 from sinks.warehouse import absolute
-from sources.discovery import Named, Roster, rostered
+from sources.discovery import Named, Roster, Warn, rostered
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
-from sources.options import ReadOptions
+from sources.options import EARLIEST, ReadOptions
 from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
+
+Options = TypeVar("Options", ReadOptions, ReplicatedTopicOptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,13 @@ class Rosters:
     topics: Roster[ReplicatedTopicOptions]
 
     @classmethod
-    def of(cls, config: Config) -> Rosters:
-        """Ask for it. Raises ConfigurationError, ReplicaError."""
-        held_logs = _logs_held(config.warehouse) if config.clusters else ()
-        has_pattern = any(one.is_pattern for one in config.topics)
-        held_topics = topics_held(config.warehouse) if has_pattern else ()
-        logs = rostered(config.log_entries, held_logs, side_by_side)
-        return cls(logs, rostered(config.topics, held_topics, side_by_side))
+    def of(cls, config: Config, held: Collection[LogId] | None = None, warn: Warn = log.warning) -> Rosters:
+        """Ask for it; `held` are the ids in the replica, if they are known. Raises ReplicaError."""
+        if held is None:
+            held = ids_held(config)
+        return cls(
+            rostered(config.log_entries, held, side_by_side, warn), rostered(config.topics, held, side_by_side, warn)
+        )
 
     def among(self, config: Config) -> Config:
         logs, topics = tuple(self.logs.options.values()), Named(self.topics.options)
@@ -66,27 +70,58 @@ def found_now(config: Config) -> Config:
 
 
 def found_for_job(config: Config, *, available_now: bool) -> Config:
-    """The same for a job that starts.
+    """The same for a job that starts. What a pattern has found, when the replica had others of it, begins at the
+    oldest record: nothing that came before is lost. With `available_now` what no server lists is left out.
 
     Raises ConfigurationError also for an id that is contested, or if there is nothing to replicate. Raises MasterError
     if servers cannot be asked and the job would therefore have nothing to do, or, with `available_now`, not all.
     """
     if not config.has_patterns:
         return config
-    rosters = Rosters.of(config)
+    held = ids_held(config)
+    rosters = Rosters.of(config, held)
     for one in (rosters.logs, rosters.topics):
         for contested in one.contested.values():
             raise contested
         for text, unasked in one.unasked.items():
-            if available_now or not (rosters.logs.options or rosters.topics.options):
+            is_idle = not (rosters.logs.options or rosters.topics.options)
+            if available_now or is_idle or isinstance(unasked, ConfigurationError):
                 raise unasked
             log.warning("cannot list %s; the job goes on with what the replica has of it: %s", text, unasked)
+    rosters = Rosters(
+        _for_job(rosters.logs, held, available_now=available_now),
+        _for_job(rosters.topics, held, available_now=available_now),
+    )
     named = rosters.among(config)
     if not named.logs and not named.topics:
         raise ConfigurationError(
             "there is nothing to replicate", expected="a log or a topic that matches a pattern", found="none"
         )
     return named
+
+
+def _for_job(roster: Roster[Options], held: Collection[LogId], *, available_now: bool) -> Roster[Options]:
+    left = roster.unlisted if available_now else frozenset()
+    for log_id in sorted(left):
+        log.warning("%s: no server lists it any more; this run leaves it out, and its replica stays as it is", log_id)
+    begun = {pattern for log_id, pattern in roster.found_by.items() if log_id in held}
+    options = {
+        log_id: from_oldest(one) if log_id not in held and roster.found_by.get(log_id) in begun else one
+        for log_id, one in roster.options.items()
+        if log_id not in left
+    }
+    return replace(roster, options=options)
+
+
+def from_oldest(options: Options) -> Options:
+    """`options` of a log that a pattern has found later than others: it begins at its oldest record."""
+    return options.model_copy(update={"starting_offset": EARLIEST})
+
+
+def ids_held(config: Config) -> frozenset[LogId]:
+    """The ids of the logs and topics in the tables that patterns of `config` may match. Raises ReplicaError."""
+    topics = topics_held(config.warehouse) if any(one.is_pattern for one in config.topics) else ()
+    return frozenset([*(_logs_held(config.warehouse) if config.clusters else ()), *topics])
 
 
 def _logs_held(warehouse: str) -> list[LogId]:

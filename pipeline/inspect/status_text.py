@@ -51,6 +51,8 @@ def _lines(one: Progress, now: datetime) -> dict[str, str]:
         "until loss": _loss(one),
     }
     lines |= {f"  partition {at}": _partition(each) for at, each in sorted(one.partitions.items())}
+    if one.unlisted:
+        lines["unlisted"] = "no server lists it any more: it waits"
     errors = {"last error": one.last_error, "master says": one.master_error}
     return lines | {name: text for name, text in errors.items() if text is not None}
 

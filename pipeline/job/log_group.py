@@ -1,7 +1,8 @@
 """The logs of a job that share a table: one query, one batch and one commit for all of them.
 
 The query reads the logs that are running. The job writes their names and positions to a file for the process that plans
-the batches (`sources/group/standing.py`), again after each commit. So a log that fails is left out of the next batch,
+the batches (`sources/group/standing.py`), again after each commit; and the masters to another, to which it adds those
+that it finds while the query runs (`sources/group/masters.py`). So a log that fails is left out of the next batch,
 and planned from its position when it is back, while the query goes on for the others. Spark's checkpoint decides
 nothing. It lives as long as its query, in a folder of this process.
 """
@@ -30,12 +31,11 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
-from sources.group import seen, standing
+from sources.group import masters, seen, standing
 from sources.group.offsets import GroupOffset
 from sources.group.plan import planned
 from sources.group.seen import Seen
 from sources.group.standing import Standing
-from sources.group.stream import logs_options
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,10 @@ class LogGroup:
         self._group = Group(spark, config.warehouse, on_step or no_step, table=table, patience_s=patience_s)
         self._folder = Path(tempfile.mkdtemp(prefix="query-", dir=process_folder()))
         self._standing = self._folder / "standing.json"
+        self._masters = self._folder / "masters.json"
+        masters.write(self._masters, [one.options for one in members])
         options = {
-            **logs_options([one.options for one in members]),
+            "masters": str(self._masters),
             "standing": str(self._standing),
             "triggerIntervalS": str(config.trigger_interval_s),
         }
@@ -82,6 +84,15 @@ class LogGroup:
         self._is_stopping = False
         self._look_at_s = 0.0
         self._in_query: dict[str, int] = {}  # with available_now: the turn of each log that the query reads to its end
+
+    def add(self, added: Sequence[Replication]) -> None:
+        """Add members while the query runs. Raises LogtwinError if the planner cannot be told; then they are none."""
+        members = {**self._members, **{one.id: one for one in added}}
+        try:
+            masters.write(self._masters, [one.options for one in members.values()])
+        except OSError as error:
+            raise self._untold(error, "which masters there are") from error
+        self._members = members  # not earlier: the planner has to know a master before its logs are listed
 
     def begin(self) -> None:
         """Prepare the query while its logs are being started."""
@@ -171,16 +182,17 @@ class LogGroup:
                     standing.write(self._standing, said)
                     self._said = said
             except OSError as error:
-                self._note(
-                    failed_by(error)(
-                        "the planner cannot be told which logs to read",
-                        expected=f"a file that can be written in {self._folder}",
-                        found=error,
-                        hint="A full disk is waited for. Nothing is lost: what was not committed is read again.",
-                    )
-                )
+                self._note(self._untold(error, "which logs to read"))
                 return None
             return {one.id: one.turn for one in read}
+
+    def _untold(self, error: OSError, what: str) -> LogtwinError:
+        return failed_by(error)(
+            f"the planner cannot be told {what}",
+            expected=f"a file that can be written in {self._folder}",
+            found=error,
+            hint="A full disk is waited for. Nothing is lost: what was not committed is read again.",
+        )
 
     def _hear(self, now_s: float) -> None:
         """Let the members hear what the planner has seen: when it tells something new, and every second."""
@@ -198,8 +210,8 @@ class LogGroup:
         with _all_held(self._read()) as members:
             # a log that has left the group since the batch was planned is planned again when it is back
             replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
-            masters = {log_id: replica.master for log_id, replica in replicas.items()}
-            outcomes = self._group.apply(planned(batch, masters, self._cores), replicas)
+            logs = {log_id: replica.master for log_id, replica in replicas.items()}
+            outcomes = self._group.apply(planned(batch, logs, self._cores), replicas)
             for one in members:
                 found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
                 one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])

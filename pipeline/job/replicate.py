@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TypedDict
@@ -13,16 +13,20 @@ from typing import TypedDict
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.config.found import found_for_job
 from pipeline.job.catalog import Catalogued
 from pipeline.job.log_group import LogGroup
 from pipeline.job.replication import Replication
+from pipeline.job.roll_call import News, RollCall
 from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.system.open_file_limit import prepare_for_many_files
 from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
-from sources.errors import LogtwinError, NotAlone, of_log
+from sources.discovery import matched
+from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
+from sources.offsets import LogId
 from sources.registry import FollowedOptions
 
 log = logging.getLogger(__name__)
@@ -47,15 +51,14 @@ class _Ways(TypedDict):
     """The arguments that all replications of a job share."""
 
     available_now: bool
-    take_over: bool
     opening: Opening
 
 
 class Job:
     """Replicates every log and topic of a configuration; those of a table form one group.
 
-    With `take_over` it also replicates logs that another job replicates now; that job loses them. Raises
-    ConfigurationError, and MasterError if brokers that a topic pattern depends on cannot be asked.
+    If the configuration has patterns, those that come while the job runs are added to it, unless `available_now`. With
+    `take_over` it also replicates logs that another job replicates now; that job loses them. Raises as `found_for_job`.
     """
 
     def __init__(
@@ -70,21 +73,38 @@ class Job:
         prepare_for_many_files(spark)
         self.available_now = available_now
         self._on_step = on_step or no_step
-        ways: _Ways = {"available_now": available_now, "take_over": take_over, "opening": Opening()}
-        followed: list[FollowedOptions] = [*config.logs, *config.named_topics]
-        self.logs = [Replication(spark, config, one, **ways) for one in followed]
+        self._spark = spark
+        self._config = config
+        self._ways: _Ways = {"available_now": available_now, "opening": Opening()}
+        self._named = matched([one for one in (*config.log_entries, *config.topics) if not one.is_pattern], ()).keys()
+        found = found_for_job(config, available_now=available_now)
+        followed: list[FollowedOptions] = [*found.logs, *found.named_topics]
+        self.logs = [self._replication(one, take_over=take_over) for one in followed]
+        if not self.logs:
+            raise ConfigurationError(
+                "there is nothing to replicate", expected="a [[logs]] or [[topics]] table", found="none"
+            )
         members: dict[TableSpec, list[Replication]] = {}
         for one in self.logs:
             members.setdefault(log_table(one.options.log_id), []).append(one)
-        self._groups = [
-            LogGroup(spark, config, table, of_table, available_now=available_now, on_step=self._stepped)
-            for table, of_table in members.items()
-        ]
+        self._groups = {table: self._group(table, of_table) for table, of_table in members.items()}
+        self._roll_call = RollCall(config) if config.has_patterns and not available_now else None
+        self._unlisted: Set[LogId] = frozenset()
         self.tables = TypedTables(spark, config)
         self._catalog = Catalogued(spark, config)
         self._stop = threading.Event()
-        self._pool = ThreadPoolExecutor(min(len(self.logs), AT_ONCE), "looks after a log")
+        most = AT_ONCE if self._roll_call is not None else min(len(self.logs), AT_ONCE)
+        self._pool = ThreadPoolExecutor(most, "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
+
+    def _replication(self, options: FollowedOptions, *, take_over: bool) -> Replication:
+        """Raises ConfigurationError."""
+        may_leave = options.log_id not in self._named
+        return Replication(self._spark, self._config, options, take_over=take_over, may_leave=may_leave, **self._ways)
+
+    def _group(self, table: TableSpec, members: Sequence[Replication]) -> LogGroup:
+        available_now, on_step = self.available_now, self._stepped
+        return LogGroup(self._spark, self._config, table, members, available_now=available_now, on_step=on_step)
 
     def _stepped(self, step: BatchStep) -> None:
         if step is BatchStep.COMMIT:
@@ -97,7 +117,7 @@ class Job:
         Logs that already run are polled meanwhile. One that cannot start does not hold up the others. Raises the first
         log's LogtwinError if none can start.
         """
-        for group in self._groups:
+        for group in self._groups.values():
             group.begin()
         for one in self.logs:
             self._busy[one] = self._pool.submit(self._begin, one)
@@ -113,6 +133,9 @@ class Job:
             if not self.available_now:
                 self.tables.start()
                 self._catalog.start()
+            if self._roll_call is not None:
+                self._roll_call.follow([one.options.log_id for one in self.logs])
+                self._roll_call.start()
 
     def _begin(self, one: Replication) -> None:
         try:
@@ -120,8 +143,8 @@ class Job:
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this log's
             error = of_log(failure, one.id)
             # A job of one log fails at once, so that whoever started it knows. But it waits for NotAlone: another
-            # reader of the same replica, which goes away after a while.
-            is_alone = len(self.logs) == 1 and not isinstance(error, NotAlone)
+            # reader of the same replica, which goes away after a while. What a pattern has found may come back.
+            is_alone = len(self.logs) == 1 and self._roll_call is None and not isinstance(error, NotAlone)
             one.fail(error, for_good=self.available_now or is_alone)
             self._announce(one)
 
@@ -154,6 +177,7 @@ class Job:
 
         Each is polled in a thread of its own, and not again while that still runs: a slow master holds up no other log.
         """
+        self._hear_roll_call()
         for one in self.logs:
             before = self._busy.get(one)
             if one.phase not in ENDED and (before is None or before.done()):
@@ -163,8 +187,51 @@ class Job:
         self._poll_groups()
         return all(one.phase in ENDED for one in self.logs)
 
+    def _hear_roll_call(self) -> None:
+        """Begin to follow what servers list now and did not before, and note what none lists any more."""
+        answer = None if self._roll_call is None else self._roll_call.answer()
+        if self._roll_call is None or answer is None:
+            return
+        news = News.of(answer, {one.options.log_id for one in self.logs}, self._unlisted)
+        for one in self.logs:
+            one.is_unlisted = one.options.log_id in news.unlisted
+        for log_id in sorted(news.unlisted - self._unlisted):
+            log.warning("%s: no server lists it any more; it waits, and its replica keeps what it has", log_id)
+        for log_id in sorted(self._unlisted - news.unlisted):
+            log.warning("%s: it is listed again", log_id)
+        self._unlisted = news.unlisted
+        self._add(news.come.values())
+        self._roll_call.follow([one.options.log_id for one in self.logs])
+
+    def _add(self, found: Iterable[FollowedOptions]) -> None:
+        """Begin to follow what was `found`. What cannot be added now is tried again when it is found again."""
+        come: dict[TableSpec, list[Replication]] = {}
+        for options in found:
+            try:
+                one = self._replication(options, take_over=False)  # that order is for the logs of its moment
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this log's
+                log.error("%s", of_log(error, options.id))
+            else:
+                come.setdefault(log_table(one.options.log_id), []).append(one)
+        for table, members in come.items():
+            try:
+                self._add_to(table, members)
+            except Exception as error:  # noqa: BLE001 - those that run go on
+                log.error("%s cannot be followed yet: %s", ", ".join(one.id for one in members), error)
+
+    def _add_to(self, table: TableSpec, members: Sequence[Replication]) -> None:
+        if table in self._groups:
+            self._groups[table].add(members)
+        else:
+            self._groups[table] = self._group(table, members)
+            self._groups[table].begin()
+        self.logs = [*self.logs, *members]
+        for one in members:
+            log.warning("%s was found, and is replicated from its oldest record on", one.id)
+            self._busy[one] = self._pool.submit(self._begin, one)
+
     def _poll_groups(self) -> None:
-        for group in self._groups:
+        for group in self._groups.values():
             group.poll(time.monotonic())
 
     def _poll_one(self, one: Replication) -> None:
@@ -185,8 +252,12 @@ class Job:
             log.error("%s", failed.error)
 
     def _raise_first(self, unmade: Sequence[LogtwinError] = ()) -> None:
-        """Raise the first error of a log, which the others have told when they failed, or else of `unmade`."""
-        errors = [*[one.error for one in self.logs if one.error is not None][:1], *unmade]
+        """Raise the first error of a log, which the others have told when they failed, or else of `unmade`.
+
+        What no server lists has left, and fails no job by waiting.
+        """
+        has_left = {one for one in self.logs if one.is_unlisted and one.phase is not Phase.FAILED}
+        errors = [*[one.error for one in self.logs if one.error is not None and one not in has_left][:1], *unmade]
         for one in errors[1:]:
             log.error("%s", one)
         if errors:
@@ -205,11 +276,13 @@ class Job:
         with ExitStack() as ending:  # from the last line to the first
             ending.callback(self._pool.shutdown, wait=False, cancel_futures=True)
             ending.callback(self._stop_logs)
-            for group in self._groups:
+            for group in self._groups.values():
                 ending.callback(group.stop)
             ending.callback(wait, self._busy.values(), CLOSE_S)
             ending.callback(self._catalog.stop)
             ending.callback(self.tables.stop)
+            if self._roll_call is not None:
+                ending.callback(self._roll_call.stop)
 
     def _stop_logs(self) -> None:
         last_fetch_by_s = time.monotonic() + LAST_FETCH_S

@@ -38,7 +38,7 @@ from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
-from sources.errors import LogtwinError, WorkerLost
+from sources.errors import LogtwinError, NoSuchTopic, WorkerLost
 from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset
@@ -86,14 +86,18 @@ class Replication:
         *,
         available_now: bool,
         take_over: bool = False,
+        may_leave: bool = False,
         opening: Opening | None = None,
     ) -> None:
+        """With `may_leave`, a topic that is not there is waited for, as a broker is: a pattern has found it."""
         opening = opening or Opening()
         self._spark = spark
         self._config = config
         self.options = options
         self._available_now = available_now
         self._take_over = take_over
+        self._may_leave = may_leave
+        self.is_unlisted = False  # no server lists it any more, as far as the job knows
         self._writer = opening.writer
         self._logs = ReplicatedLogs(spark, config, options, opening)
         self._publisher = Publisher(RunFile(config.warehouse, self.id), self.id, self._writer, self.progress)
@@ -143,6 +147,7 @@ class Replication:
         seen = [offset for offset in (None if bounds is None else bounds.end, position) if offset is not None]
         return of_job(
             log_id=self.id,
+            unlisted=self.is_unlisted,
             phase=self._phase,
             role=logs.master.role,
             master=logs.master.place,
@@ -332,7 +337,7 @@ class Replication:
             error, is_passed = failure, False
         if is_passed:
             self._wait(0.0)
-        elif for_good or not error.is_transient:
+        elif for_good or not (error.is_transient or (self._may_leave and isinstance(error, NoSuchTopic))):
             self._logs.session.close()
             self._go_to(Phase.FAILED)
         else:

@@ -22,7 +22,7 @@ from sinks.delta.retries import retrying
 from sinks.state.fence import contradiction, said_at, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
-from sinks.state.positions import owned_by, refused
+from sinks.state.positions import Positions, owned_by, refused
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.tables import log_table
 from sinks.values.ledger_row import LedgerRow
@@ -88,6 +88,10 @@ class LogTable:
         """What that version says. Raises as `read` does."""
         state = self.found_in(snapshot)
         return Held(snapshot, state, self._holes(snapshot, state))
+
+    def claim(self, writer: Writer) -> LogState:
+        """Of this log alone, as `Positions.claim`."""
+        return Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)[self.log_id]
 
     def found_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log. Raises ReplicaError where it contradicts itself."""

@@ -148,6 +148,12 @@ class Teller:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tells what is seen", daemon=True)
 
+    def add(self, lookouts: Iterable[Lookout]) -> list[NotedLookout]:
+        """Tell what is seen through `lookouts`, too. Returns those for the planner to use, whose thread this is."""
+        added = [NotedLookout(one) for one in lookouts]
+        self.lookouts = [*self.lookouts, *added]
+        return added
+
     def start(self) -> None:
         self._thread.start()
 

@@ -9,7 +9,7 @@ nothing else is held up; the answer is used when it comes.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -54,15 +54,22 @@ class Pace:
 
 
 class GroupWatch:
-    """Plans batches, for one thread. `lookouts` are those of all masters whose logs the job may ever list in the
-    standing at `path`; it ignores other logs there.
+    """Plans batches, for one thread. `lookouts` are those of the masters whose logs the job lists in the standing at
+    `path`; `added` returns those of masters that came since. Logs of no master are ignored there.
     """
 
-    def __init__(self, lookouts: Sequence[Lookout], path: Path, pace: Pace) -> None:
-        self._lookouts = lookouts
+    def __init__(
+        self,
+        lookouts: Sequence[Lookout],
+        path: Path,
+        pace: Pace,
+        added: Callable[[], Iterable[Lookout]] = tuple,
+    ) -> None:
+        self._lookouts: list[Lookout] = []
         self._logs: dict[str, WatchedLog] = {}
-        self._at = {lookout.master_id: at for at, lookout in enumerate(lookouts)}
-        self._of: dict[int, list[str]] = {at: [] for at in range(len(lookouts))}  # the logs of each lookout
+        self._at: dict[str, int] = {}  # the number of each master's lookout
+        self._of: dict[int, list[str]] = {}  # the logs of each lookout
+        self._added = added
         self._standing = standing.file_at(path)
         self._pace = pace
         self._asker: Asker[tuple[Kind, int]] = Asker()
@@ -71,6 +78,13 @@ class GroupWatch:
         self._beat_s = 0.0
         self._roles_s = 0.0
         self._ends = False  # whether to read only what is there now
+        self._follow(lookouts)
+
+    def _follow(self, lookouts: Iterable[Lookout]) -> None:
+        for at, lookout in enumerate(lookouts, len(self._lookouts)):
+            self._lookouts.append(lookout)
+            self._at[lookout.master_id], self._of[at] = at, []
+            self._roles_s = 0.0  # ask it soon, too
 
     def prepare_to_end(self) -> None:
         """Read nothing beyond what the logs hold now; a log that cannot be looked at gets an error.
@@ -116,15 +130,22 @@ class GroupWatch:
         said = self._standing.read()
         if said is not self._said:
             self._said = said
-            for log_id in said.positions.keys() - self._logs.keys():
-                self._add(log_id)
+            if unknown := said.positions.keys() - self._logs.keys():
+                if any(self._lookout_of(log_id) is None for log_id in unknown):
+                    self._follow(self._added())
+                for log_id in unknown:
+                    self._add(log_id)
             for log_id, watched in self._logs.items():
                 watched.stand(said.positions.get(log_id))
             self._listed = [watched for watched in self._logs.values() if watched.place is not None]
         return said
 
+    def _lookout_of(self, log_id: str) -> int | None:
+        """Return the number of its master's lookout; None for a log of no master."""
+        return self._at.get(log_id, self._at.get(log_id.rpartition("/")[0]))
+
     def _add(self, log_id: str) -> None:
-        at = self._at.get(log_id, self._at.get(log_id.rpartition("/")[0]))
+        at = self._lookout_of(log_id)
         if at is not None and (log := self._lookouts[at].log(log_id)) is not None:
             self._logs[log_id] = WatchedLog(log, self._lookouts[at].may_begin_later, lookout=at)
             self._of[at].append(log_id)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Self
 
-from sources.discovery import NamePattern
+from sources.discovery import NamePattern, Warn
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -46,7 +46,7 @@ class TopicPattern:
     def names(self) -> tuple[str, ...]:
         return (f"kafka/{self.cluster}/{self.pattern}",)
 
-    def find(self) -> Mapping[LogId, ReplicatedTopicOptions]:
+    def find(self, warn: Warn = log.warning, /) -> Mapping[LogId, ReplicatedTopicOptions]:
         # Imported here, so that only jobs with topics load the Kafka client.
         from sources.kafka.cluster.connection import connected
         from sources.kafka.cluster.topics import topics_matching
@@ -54,7 +54,7 @@ class TopicPattern:
         with connected(self.options.settings()) as cluster:
             found = [topic_id(self.cluster, topic.name) for topic in topics_matching(cluster, self.pattern.matches)]
         if not found:
-            log.warning("cluster %s has no topic that matches %r", self.cluster, str(self.pattern))
+            warn("cluster %s has no topic that matches %r", self.cluster, str(self.pattern))
         return {log_id: self._of(log_id) for log_id in found}
 
     def options_of(self, log_id: LogId) -> ReplicatedTopicOptions | None:

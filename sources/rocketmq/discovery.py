@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from sources.access.address import Address
-from sources.discovery import NamePattern
+from sources.discovery import NamePattern, Warn
 from sources.errors import ConfigurationError, LogtwinError, MasterError
 from sources.offsets import LogId
 from sources.options import ReadOptions
@@ -44,8 +44,8 @@ class BrokerCluster:
         where = ";".join(map(str, self.name_servers))
         return (f"rocketmq/{self.pattern} of cluster {self.cluster} at name server {where}",)
 
-    def find(self) -> Mapping[LogId, ReadOptions]:
-        names = {name for name in self._listed() if self.pattern.matches(name)}
+    def find(self, warn: Warn = log.warning, /) -> Mapping[LogId, ReadOptions]:
+        names = {name for name in self._listed(warn) if self.pattern.matches(name)}
         return {log_id: self._of(log_id) for log_id in sorted(map(self._log_id, names))}
 
     def options_of(self, log_id: LogId) -> ReadOptions | None:
@@ -69,7 +69,7 @@ class BrokerCluster:
                 hint="Leave it out with exclude.",
             ) from error
 
-    def _listed(self) -> set[str]:
+    def _listed(self, warn: Warn) -> set[str]:
         clusters: dict[str, set[str]] = {}
         failures: dict[Address, LogtwinError] = {}
         for address, told in zip(self.name_servers, side_by_side(self._clusters_at, self.name_servers), strict=True):
@@ -82,10 +82,10 @@ class BrokerCluster:
             # Prefer an error that may go away later, whatever the other addresses answered.
             raise next((one for one in failures.values() if one.is_transient), failures[self.name_servers[-1]])
         for address, failure in failures.items():
-            log.warning("cluster %s is listed by others than the name server at %s: %s", self.cluster, address, failure)
+            warn("cluster %s is listed by others than the name server at %s: %s", self.cluster, address, failure)
         if self.cluster not in clusters:
             known = ", ".join(sorted(clusters)) or "no cluster"
-            log.warning("no broker of cluster %s is registered; the name servers know %s", self.cluster, known)
+            warn("no broker of cluster %s is registered; the name servers know %s", self.cluster, known)
         return clusters.get(self.cluster, set())
 
     def _clusters_at(self, address: Address) -> Mapping[str, tuple[str, ...]] | MasterError | ConfigurationError:

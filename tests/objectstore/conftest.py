@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,6 +17,7 @@ from sinks.storage.settings import VARIABLE
 from tests.objectstore.azurite import Azurite, azurite, what_is_missing
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.server import at, with_own_bucket
+from tests.pipeline.faulty_log import FaultyLog
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +76,10 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
         pytest.skip(missing)
     with azurite(tmp_path_factory.mktemp("azurite")) as running:
         yield running
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> FaultyLog:
+    written = FaultyLog(tmp_path / "master")
+    written.append(random.Random(1), 40)
+    return written

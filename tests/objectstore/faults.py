@@ -131,6 +131,3 @@ class Credentials:
 
     access_key: str
     session_token: str | None = None
-
-    def admit(self, request: Request) -> bool:
-        return (request.access_key, request.session_token) == (self.access_key, self.session_token)

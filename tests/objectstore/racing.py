@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.log_state import LogState
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
 from sinks.tables import LOG
@@ -65,7 +64,7 @@ def own(spark: SparkSession, warehouse: str, name: str, commits: int) -> list[st
             for number in range(_MOVES):
                 held = table.read()
                 table.check(held, state)
-                state = _moved(state)
+                state = state.moved_to(Offset((state.offset or 0) + 10), first=Offset(0), ledger=[])
                 table.commit(held, state, [_file(f"{name}-{len(said)}-{number}.parquet")])
                 said.append(state.commit)
         except TakenOver:
@@ -85,13 +84,11 @@ def _file(name: str) -> DataFile:
     return DataFile(name, size_bytes=1, modified_ms=1, records=0, statistics='{"numRecords":0}')
 
 
-def _moved(state: LogState) -> LogState:
-    return state.moved_to(Offset((state.offset or 0) + 10), first=Offset(0), ledger=[])
-
-
 def contents(version: bytes) -> dict[str, Any]:
-    """The actions of a version by their kind: the last one of each."""
-    return {kind: fields for line in version.splitlines() for kind, fields in json.loads(line).items()}
+    """The actions of a version by their kind, the last one of each, and under `domains` the text of each domain."""
+    actions = [action for line in version.splitlines() for action in json.loads(line).items()]
+    domains = {fields["domain"]: fields["configuration"] for kind, fields in actions if kind == "domainMetadata"}
+    return {**dict(actions), "domains": domains}
 
 
 def main(warehouse: str, name: str, kind: str, commits: str) -> None:

@@ -14,8 +14,6 @@ _CREDENTIAL = re.compile(r"Credential=([^/,\s]+)/")
 
 
 class Kind(StrEnum):
-    """What a request asks for."""
-
     GET = "get"
     HEAD = "head"
     PUT = "put"
@@ -131,7 +129,6 @@ class RequestLog:
         return [seen for seen in self if wanted(seen.request)]
 
     def kinds(self) -> Counter[Kind]:
-        """How many of each."""
         return Counter(seen.request.kind for seen in self)
 
     def table(self) -> str:

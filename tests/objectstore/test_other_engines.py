@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 import re
-import runpy
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +23,11 @@ from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.s3_requests import Kind
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.running import replicate_now
-from tests.sinks.views.test_other_engines import COLUMNS, DELTA_RS, DUCKDB, PLACE, POLARS, plain
+from tests.sinks.views.test_other_engines import COLUMNS, DELTA_RS, DUCKDB, POLARS, plain, run
 
 LOG = LogId.parse("rocketmq/broker-a")
 RANGES = "SELECT start, `end` FROM {} ORDER BY start"
 MESSAGES = f"SELECT {', '.join(COLUMNS)} FROM messages WHERE batch_index IS NULL"  # noqa: S608 - no words of others
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> FaultyLog:
-    written = FaultyLog(tmp_path / "master")
-    written.append(random.Random(1), 40)
-    return written
 
 
 def job(scheme: str, server: S3Server, endpoint: str, log: FaultyLog) -> Config:
@@ -79,16 +71,9 @@ def test_both_schemes_and_other_engines(
     for name, value in (keys | where).items():
         monkeypatch.setenv(name, value)
     place = f"s3://{s3.bucket}/lake"
-    assert plain(left_by(DUCKDB, place, tmp_path)["messages"].to_arrow_table().to_pylist()) == messages
-    assert plain(left_by(POLARS, place, tmp_path)["messages"].collect().to_dicts()) == messages
-    assert left_by(DELTA_RS, place, tmp_path)["position"] == log.end
-
-
-def left_by(block: str, place: str, folder: Path) -> dict[str, Any]:
-    """The names that a block of the document leaves behind."""
-    program = folder / "block.py"
-    program.write_text(block.replace(PLACE, place))
-    return runpy.run_path(str(program))
+    assert plain(run(DUCKDB, place, tmp_path)["messages"].to_arrow_table().to_pylist()) == messages
+    assert plain(run(POLARS, place, tmp_path)["messages"].collect().to_dicts()) == messages
+    assert run(DELTA_RS, place, tmp_path)["position"] == log.end
 
 
 def test_delta_rs_writes_a_version_only_where_there_is_none(s3: S3Server, s3_link: FaultProxy) -> None:

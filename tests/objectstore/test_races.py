@@ -6,10 +6,8 @@ import json
 import re
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
@@ -31,7 +29,7 @@ from tests.objectstore.faults import Held
 from tests.objectstore.lake import Lake
 from tests.objectstore.racing import KINDS, SHARED, contents
 from tests.objectstore.s3_requests import Kind, which
-from tests.patience import PATIENCE_S
+from tests.sinks.at_once import at_once
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
@@ -73,17 +71,6 @@ def versions_in(folder: str) -> list[Version]:
     return [contents(filesystem.open_input_file(path).read()) for path in paths]
 
 
-def in_threads(spark: SparkSession, warehouse: str, kind: str, commits: int) -> list[list[str]]:
-    start = threading.Barrier(len(NAMES))
-
-    def run(name: str) -> list[str]:
-        start.wait(PATIENCE_S)
-        return KINDS[kind](spark, warehouse, name, commits)
-
-    with ThreadPoolExecutor(len(NAMES)) as pool:
-        return list(pool.map(run, NAMES))
-
-
 def in_processes(spark: SparkSession, warehouse: str, kind: str, commits: int) -> list[list[str]]:
     """This one, and one of its own session."""
     mine, other = NAMES
@@ -99,9 +86,6 @@ def in_processes(spark: SparkSession, warehouse: str, kind: str, commits: int) -
         process.stdin.flush()
         said = KINDS[kind](spark, warehouse, mine, commits)
         return [said, json.loads(process.stdout.readline())]
-
-
-RACES = {"threads": in_threads, "processes": in_processes}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +111,10 @@ def test_commits_side_by_side_are_there_once(
     warehouse, versions = request.getfixturevalue(place)
     ensure_tables(spark, warehouse)
     before = len(versions())
-    told = RACES[how](spark, warehouse, kind, commits)
+    if how == "threads":
+        told = at_once([partial(KINDS[kind], spark, warehouse, name, commits) for name in NAMES])
+    else:
+        told = in_processes(spark, warehouse, kind, commits)
     found = versions()[before:]
     # what no other commit has
     there = [one["add"]["path"] if kind == "append" else state_of(one)["commit"] for one in found]
@@ -139,9 +126,7 @@ def test_commits_side_by_side_are_there_once(
 
 
 def state_of(version: Version) -> dict[str, Any]:
-    domain = version["domainMetadata"]
-    assert domain["domain"] == f"logtwin.{SHARED}"
-    state: dict[str, Any] = json.loads(domain["configuration"])
+    state: dict[str, Any] = json.loads(version["domains"][f"logtwin.{SHARED}"])
     return state
 
 
@@ -151,8 +136,8 @@ def assert_one_owner_at_a_time(versions: list[Version]) -> None:
     for version in versions:
         state = state_of(version)
         if "add" in version:
-            assert (state["writer"], state["offset"]) == (owner, offset + 10)
+            assert (state["run"], state["offset"]) == (owner, offset + 10)
             offset += 10
         else:
             assert state.get("offset") == (offset or None)
-        owner = state["writer"]
+        owner = state["run"]

@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import re
 import socket
 import subprocess
@@ -49,17 +48,9 @@ CALL = "main()\n"
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> FaultyLog:
-    written = FaultyLog(tmp_path / "master")
-    written.append(random.Random(1), 40)
-    return written
-
-
 def job_file(
     folder: Path, server: S3Server, log: Path, warehouse: str, more: Mapping[str, str] = MappingProxyType({})
 ) -> Path:
-    """A job whose secrets are in its environment."""
     events = folder / "events"
     events.mkdir(parents=True)
     storage = {

@@ -55,7 +55,6 @@ def broker_497(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module", params=EACH_BROKER)
 def each_broker(request: pytest.FixtureRequest) -> Broker:
-    """Each of the two in turn."""
     running: Broker = request.getfixturevalue(request.param)
     return running
 

@@ -35,7 +35,6 @@ class ElectedGroup:
 
     @property
     def controllers(self) -> str:
-        """As a configuration names them."""
         return ";".join(f"127.0.0.1:{port}" for port in self.controller_ports)
 
     def master(self) -> Broker | None:

@@ -70,7 +70,6 @@ class JavaClient:
         return self._process.poll() is None
 
     def go_on(self) -> None:
-        """Gives it the byte that it waits for."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         self._process.stdin.flush()

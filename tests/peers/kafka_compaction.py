@@ -37,7 +37,6 @@ def set_config(broker: KafkaBroker, topic: str, key: str, value: str | int) -> N
 
 
 def await_compaction(broker: KafkaBroker, topic: str, fewer_than: int, below: int = END) -> None:
-    """Until so few records are left below an offset."""
     with producer(broker) as through:
 
         def is_cleaned() -> bool:

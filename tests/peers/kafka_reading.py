@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
-from sources.bounds import check_within
-from sources.errors import naming
-from sources.kafka.bounds import bounds_at, epoch_end
-from sources.kafka.cluster.connection import Cluster, connected
-from sources.kafka.cluster.retries import ask_again
+from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Leader, Topic, TopicPartition, check_same, topics_named
-from sources.kafka.epochs import check_history
+from sources.kafka.cluster.topics import Topic, topics_named
 from sources.kafka.isolation import Isolation
 from sources.kafka.reader import KafkaReader
+from sources.kafka.topic import KafkaTopic
+from sources.master import Known
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import KafkaBroker
 from tests.sources.kafka.read_partition import KafkaPartition
 
 Row = tuple[Any, ...]
-T = TypeVar("T")
 COLUMNS = ["offset", "leader_epoch", "topic", "partition", "timestamp", "timestamp_type", "key", "value", "headers"]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP_TYPES = {0: "create_time", 1: "log_append_time"}
@@ -46,30 +40,15 @@ class AskedPartition(KafkaPartition):
     """A partition that is asked for itself; a job asks its topic."""
 
     def bounds(self) -> OffsetRange:
-        return self._ask(lambda cluster, leader: bounds_at(cluster, leader, self._tp, self.reader.isolation))
+        return self._of_topic.bounds(self.topic_id).held[self.partition]
 
     def check_history(self, position: Offset, epoch: int | None) -> None:
-        self._ask(partial(self._check_history, position, epoch))
+        self._of_topic.check_history({self.log_id: Known(str(self.topic_id), position, epoch)})
 
     @property
-    def _tp(self) -> TopicPartition:
-        return TopicPartition(self.topic, self.partition)
-
-    def _ask(self, question: Callable[[Cluster, Leader], T]) -> T:
-        def connect_and_ask() -> T:
-            with connected(self.reader.settings) as cluster:
-                topic = topics_named(cluster, [self.topic])[0]
-                check_same(topic, self.topic_id)
-                return question(cluster, topic.leader(self.partition))
-
-        with naming(self.log_id):
-            return ask_again(connect_and_ask, patience_ms=self.reader.patience_ms)
-
-    def _check_history(self, position: Offset, epoch: int | None, cluster: Cluster, leader: Leader) -> None:
-        held = bounds_at(cluster, leader, self._tp, Isolation.READ_UNCOMMITTED)
-        check_within(OffsetRange(position, position), held, kind="kafka")
-        if epoch is not None:
-            check_history(epoch, position, epoch_end(cluster, leader, self._tp, epoch), held, self.log_id)
+    def _of_topic(self) -> KafkaTopic:
+        reader = self.reader
+        return KafkaTopic(settings=reader.settings, cluster=self.cluster, topic=self.topic, isolation=reader.isolation)
 
 
 def partition_of(broker: KafkaBroker, topic: str, partition: int = 0, **options: Any) -> AskedPartition:

@@ -53,7 +53,6 @@ def delete_topic(broker: KafkaBroker, name: str) -> None:
 
 
 def add_partitions(broker: KafkaBroker, topic: str, count: int) -> None:
-    """So that there are `count` of them."""
     with admin(broker) as client:
         client.create_partitions({topic: count})
 

@@ -36,8 +36,6 @@ class PartitionTwin:
 
 @dataclass(frozen=True)
 class TopicTwin:
-    """A topic that is replicated, by the number of each partition."""
-
     topic_id: str | None
     partitions: Mapping[int, PartitionTwin]
 
@@ -70,7 +68,6 @@ def state_of(spark: SparkSession, lake: Path, topic: str) -> TopicTwin:
 
 
 def table(lake: Path, name: str, *columns: str) -> pa.Table:
-    """Read by delta-rs."""
     return DeltaTable(str(lake / name)).to_pyarrow_table(columns=list(columns) or None)
 
 

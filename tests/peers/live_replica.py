@@ -112,10 +112,7 @@ def live_replica(spark: SparkSession, home: Path) -> Iterator[Live]:
             _create(connection, topic)
         wait_until(lambda: all(_has_route(names, topic) for topic in TOPICS), "the topics at the name server")
         often = {"first_after_s": 0, "every_s": 1}
-        with (
-            java_client(names, home / "client", "all") as client,
-            replicating(spark, lake, broker, often) as job,
-        ):
+        with java_client(names, home / "client", "all") as client, replicating(spark, lake, broker, often) as job:
             wait_until(lambda: count_of(connection, GIVEN_UP_TOPIC) == 2, "transactions given up")
             connection.call(UPDATE_BROKER_CONFIG, body=b"transactionCheckMax=1000000\n")  # those that come now are not
             client.go_on()

@@ -22,5 +22,4 @@ class NameServer(RocketMQProcess):
 
     @property
     def address(self) -> str:
-        """For a broker's ``namesrvAddr``."""
         return f"127.0.0.1:{self.port}"

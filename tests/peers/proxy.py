@@ -22,7 +22,6 @@ class Cut:
     after_bytes: int
 
     def allowed_bytes(self, *, to_client: bool) -> int:
-        """How many may pass in that direction."""
         return self.after_bytes if to_client == self.to_client else UNLIMITED
 
     def sooner(self) -> Cut:
@@ -92,7 +91,7 @@ class Proxy:
     async def _forward(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         """One connection, until either end closes it, or it is cut."""
         self.connections += 1
-        cut = self._next_cut()
+        cut = next(self._cuts, None) or (self._left_over.popleft() if self._left_over else NEVER)
         is_cut = False
         writers = [client_writer]
         try:
@@ -107,17 +106,11 @@ class Proxy:
         except OSError:
             pass  # the server is away, or an end was reset: closing the other one tells it
         finally:
-            self._note(cut, is_made=is_cut)
+            self.cut_connections += is_cut
+            if not is_cut and cut is not NEVER:
+                self._left_over.append(cut.sooner())
             for writer in writers:
                 writer.close()
-
-    def _next_cut(self) -> Cut:
-        return next(self._cuts, None) or (self._left_over.popleft() if self._left_over else NEVER)
-
-    def _note(self, cut: Cut, *, is_made: bool) -> None:
-        self.cut_connections += is_made
-        if not is_made and cut is not NEVER:
-            self._left_over.append(cut.sooner())
 
 
 class _Way:

@@ -156,7 +156,6 @@ class AuthBroker(_Secured):
         self.create(self.user)
 
     def create(self, account: Account) -> None:
-        """A normal user without any permission."""
         body = {"username": account.name, "password": account.key, "userType": "Normal"}
         self._change(_CREATE_USER, account, body)
 

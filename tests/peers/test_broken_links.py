@@ -67,20 +67,15 @@ def broker(links: Links) -> Broker:
     return links.broker
 
 
-def read_on(held: bytearray, log: RocketMQLog, start: int, end: int) -> None:
-    """What a slave does in one attempt that keeps every whole record it was sent. Raises what ended it before `end`."""
-    at = Offset(start + len(held))
-    for chunk in chunks_of(log.read(OffsetRange(at, Offset(end)), committed=at, boundary=True)):
-        assert chunk.covered.start == start + len(held)
-        held += chunk.raw
-
-
 def replica_of(log: RocketMQLog, start: int, end: int) -> bytes:
-    """The log from `start` up to `end`, in as many attempts as it takes."""
+    """The log from `start` up to `end`, in as many attempts as it takes; each keeps every whole record it was sent."""
     held = bytearray()
     while start + len(held) < end:
+        at = Offset(start + len(held))
         with suppress(MasterUnreachable):
-            read_on(held, log, start, end)
+            for chunk in chunks_of(log.read(OffsetRange(at, Offset(end)), committed=at, boundary=True)):
+                assert chunk.covered.start == start + len(held)
+                held += chunk.raw
     return bytes(held)
 
 

@@ -50,10 +50,6 @@ def lake(spark: SparkSession, broker: Broker, tmp_path_factory: pytest.TempPathF
     return lake
 
 
-def config_of(lake: Path, broker: Broker) -> Config:
-    return parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **broker.options}]}, where="test")
-
-
 Verb = Callable[[SparkSession, Config], object]
 
 
@@ -67,7 +63,6 @@ def verify(spark: SparkSession, config: Config) -> object:
 
 
 def backfill(spark: SparkSession, config: Config) -> object:
-    """Of what lies before the replica's beginning."""
     return run_backfill(spark, config, ConfiguredLog.alone(config.logs[0]), Wanted.parse(None, None))
 
 
@@ -104,8 +99,9 @@ def test_a_restart_proves_the_master_when_the_session_is_away(
 
 @pytest.mark.parametrize("verb", [verify, backfill, repair, look])
 def test_a_verb_alone_is_one_connection_at_a_time(spark: SparkSession, broker: Broker, lake: Path, verb: Verb) -> None:
+    config = parse({"warehouse": str(lake), "logs": [{"id": "rocketmq/b1", **broker.options}]}, where="test")
     with counting(broker) as counts:
-        assert verb(spark, config_of(lake, broker))
+        assert verb(spark, config)
     assert set(counts) <= ONE
     assert verb is not verify or set(counts) == ONE
     assert not list((lake / "_runs" / "_reading").rglob("*.json"))

@@ -297,9 +297,7 @@ def make_hole(spark: SparkSession, lake: Path, log_id: LogId) -> OffsetRange:
     inside = f"{mine} AND offset >= {hole.start} AND offset < {hole.end}"
     SparkDeltaTable.forPath(spark, f"{lake}/kafka_log").delete(inside)
     table = KernelTable(spark, f"{lake}/kafka_log")
-    snapshot = table.snapshot()
-    assert snapshot is not None
-    table.commit(snapshot, domains={f"logtwin.holes.{log_id}": Holes(ranges=(hole,)).as_json()})
+    table.commit(table.existing(), domains={f"logtwin.holes.{log_id}": Holes(ranges=(hole,)).as_json()})
     return hole
 
 

@@ -30,12 +30,7 @@ def name_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Name
         yield running
 
 
-def registered(name_server: NameServer, home: Path) -> Broker:
-    return Broker(name_server.version, home, {"namesrvAddr": name_server.address, "brokerName": "b1"})
-
-
 def found(name_server: NameServer) -> Address | None:
-    """Where the name server says that the master is."""
     try:
         return NamedBroker(name="b1", asked=(Address.parse(name_server.address),)).remoting()
     except MasterUnreachable:
@@ -61,7 +56,8 @@ def test_a_master_that_moves_is_followed(name_server: NameServer, tmp_path: Path
     )
     with pytest.raises(MasterUnreachable, match="knows no master of b1"):
         log.bounds()
-    here, there = (registered(name_server, tmp_path / place) for place in ("here", "there"))
+    named: dict[str, str | int] = {"namesrvAddr": name_server.address, "brokerName": "b1"}
+    here, there = (Broker(name_server.version, tmp_path / place, named) for place in ("here", "there"))
     with here, closing(log.open_session()) as session:
         assert eventually(lambda: found(name_server) == here.address)
         log.check()

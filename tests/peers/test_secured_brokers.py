@@ -32,7 +32,6 @@ def acl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AclBroker]:
 
 @pytest.fixture(params=["auth_broker", pytest.param("acl", marks=pytest.mark.nightly)])
 def broker(request: pytest.FixtureRequest) -> AclBroker | AuthBroker:
-    """Each of the two in turn."""
     running: AclBroker | AuthBroker = request.getfixturevalue(request.param)
     return running
 

@@ -48,9 +48,7 @@ def read_batch(log: RocketMQLog, session: Session, position: Offset) -> Offset:
 
 def send_waiting(broker: Broker, codes: list[int]) -> None:
     with Producer(broker.address, window=32) as producer:
-        codes += [
-            result.code for result in producer.send_all(OutgoingMessage("turns", b"x" * 500) for _ in range(MESSAGES))
-        ]
+        codes += [one.code for one in producer.send_all([OutgoingMessage("turns", b"x" * 500)] * MESSAGES)]
 
 
 def test_one_replica_is_counted_once(broker: Broker) -> None:

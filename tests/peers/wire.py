@@ -67,5 +67,4 @@ class Connection:
         return int(answer["nextBeginOffset"]), records
 
     def view(self, offset: int) -> bytes:
-        """The record at a physical offset."""
         return self.call(VIEW_MESSAGE, {"offset": str(offset)})[1]

@@ -76,7 +76,11 @@ def test_what_is_listed_and_what_the_tables_hold(tmp_path: Path, name_server: Sc
     found = found_now(asked)
     assert ids(found) == ["rocketmq/a", "rocketmq/b", "rocketmq/gone"]
     assert [one.path for one in found.logs] == ["x", None, None]
-    assert ids(found_for_job(asked, available_now=True)) == ids(found)
+    assert ids(found_for_job(asked, available_now=False)) == ids(found)
+    assert ids(found_for_job(asked, available_now=True)) == [
+        "rocketmq/a",
+        "rocketmq/b",
+    ]  # a run that ends waits for none
     name_server.clusters["c1"] = {"new": None}
     assert ids(found_now(asked)) == ["rocketmq/a", "rocketmq/b", "rocketmq/gone", "rocketmq/new"]
 
@@ -105,6 +109,23 @@ def test_a_contested_broker_stops_a_start_and_is_left_out_by_verbs(
     assert ids(found_now(asked)) == ["rocketmq/b", "rocketmq/z"]
     assert [one.levelname for one in caplog.records] == ["ERROR"]
     assert ids(found_now(asked.only("rocketmq/b", "x"))) == ["rocketmq/b"]
+
+
+def test_what_comes_after_others_begins_at_its_oldest_record(tmp_path: Path, name_server: ScriptedNameServer) -> None:
+    """A restart is no way to lose what came before a log was found; the first start of a pattern is as it was told."""
+    asked = config(
+        tmp_path, {"id": "rocketmq/b", "path": "x", "starting_offset": 7},
+        cluster(name_server.address, starting_offset="latest"),
+        cluster(name_server.address, "c2", include=["z"], starting_offset="latest"),
+    )  # fmt: skip
+
+    def starts() -> dict[str, object]:
+        return {one.id[-1]: one.starting_offset for one in found_for_job(asked, available_now=True).logs}
+
+    assert starts() == {"a": "latest", "b": 7, "z": "latest"}
+    holding(tmp_path, LOG, "rocketmq/a")
+    name_server.clusters["c1"] = {"a": None, "w": None}
+    assert starts() == {"a": "latest", "b": 7, "w": "earliest", "z": "latest"}
 
 
 def test_a_start_with_nothing_at_all_is_refused(tmp_path: Path, name_server: ScriptedNameServer) -> None:

@@ -59,7 +59,7 @@ def subject_of(folder: Path, log: str, named: str) -> ConfiguredLog:
         subject = ConfiguredLog.alone(settings.logs[0])
     else:
         (topic,) = settings.topics
-        subject = ConfiguredLog(next(iter(topic.find().values())), LogId.parse(log), None)
+        subject = ConfiguredLog(next(iter(topic.find().values())), LogId.parse(log))
     assert named in (str(subject.log_id), subject.run_id)
     return subject
 

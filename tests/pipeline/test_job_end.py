@@ -18,6 +18,7 @@ failing: set[str] = set()
 
 class Part:
     error = None
+    is_unlisted = False
 
     def __init__(self, name: str, options: Any = None) -> None:
         self.id, self.options = name, options

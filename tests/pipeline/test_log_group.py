@@ -21,7 +21,8 @@ from pipeline.monitoring.progress import Phase
 from sinks.batch.result import BatchResult
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
-from sources.group import standing
+from sources.group import masters, standing
+from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.seen import Seen, Sighting, path_beside, write
 from sources.group.standing import ReadingPlace
@@ -161,6 +162,27 @@ def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> N
     assert (made.a.taken, made.b.taken) == ([results[0]], [results[1]])
     assert made.a.noted is error
     assert made.listed() == {"rocketmq/b": 1}
+
+
+def test_a_member_that_comes_is_known_to_the_planner_before_it_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path, available_now=False)
+    made.poll()
+    file = MastersFile(made.query.options["masters"])
+    assert [one.id for one in file.added()] == ["rocketmq/a", "rocketmq/b"]
+    c = cast(Replication, Member("rocketmq/c", tmp_path))
+    with monkeypatch.context() as full:
+        full.setattr(masters, "write", lambda *_: os.open("/nowhere", 0))
+        with pytest.raises(LogtwinError, match="which masters there are"):
+            made.group.add([c])
+    made.poll()
+    assert (file.added(), set(made.listed())) == ([], {"rocketmq/a", "rocketmq/b"})
+    made.group.add([c])
+    assert [one.id for one in file.added()] == ["rocketmq/c"]
+    made.poll()
+    assert set(made.listed()) == {"rocketmq/a", "rocketmq/b", "rocketmq/c"}
+    assert made.query.started == 1
 
 
 def test_a_log_that_comes_back_too_late_is_read_by_another_query(tmp_path: Path) -> None:

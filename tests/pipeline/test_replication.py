@@ -17,7 +17,7 @@ from pipeline.job.loss_record import LossRecord
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
 from sinks.batch.replica import Replica
-from sources.errors import LogtwinError, MasterSilent, ReplicaError
+from sources.errors import ConfigurationError, LogtwinError, MasterSilent, NoSuchTopic, ReplicaError
 from tests.pipeline.running import job_config
 from tests.pipeline.sample_progress import PROGRESS
 from tests.sinks.memory_master import MemoryMaster
@@ -133,3 +133,20 @@ def test_a_master_that_is_away_is_asked_again_with_longer_waits(one: Replicated)
     assert one.poll(one._retry_at_s - 0.001) is Phase.WAITING
     assert one.poll(one._retry_at_s) is Phase.RUNNING
     assert one.turn == 2
+
+
+@pytest.mark.parametrize(
+    ("may_leave", "kind", "phase"),
+    [
+        (True, NoSuchTopic, Phase.WAITING),
+        (True, ConfigurationError, Phase.FAILED),
+        (False, NoSuchTopic, Phase.FAILED),  # whoever named it may have named a wrong one
+    ],
+)
+def test_a_topic_that_a_pattern_has_found_may_be_away(
+    one: Replicated, may_leave: bool, kind: type[LogtwinError], phase: Phase
+) -> None:
+    one._may_leave = may_leave
+    one.start()
+    one.fail(kind("there is none"), for_good=False)
+    assert one.phase is phase

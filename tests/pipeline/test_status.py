@@ -216,7 +216,7 @@ def shown(*logs: Progress) -> str:
 
 def test_people_read_a_block_a_log() -> None:
     one = replace(status(run(), table(4000), ANSWER), received=Offset(1234567890), host="[b]")
-    text = shown(one, replace(one, last_error="no connection to 10.0.0.5:10912 " * 5))
+    text = shown(one, replace(one, last_error="no connection to 10.0.0.5:10912 " * 5, unlisted=True))
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[0] == "rocketmq/broker-a"
     assert "yes, since 2026-11-21 14:02:11 UTC (3 min ago)" in text
@@ -228,6 +228,7 @@ def test_people_read_a_block_a_log() -> None:
     assert "1.0 kB, 4 s" in text
     assert "7.0 kB, 1 d at the earliest" in text
     assert "2 reconnects" in text
+    assert text.count("no server lists it any more") == 1
     assert lines.count("rocketmq/broker-a") == 2
 
 

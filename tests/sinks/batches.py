@@ -45,7 +45,6 @@ class Solo(Replica):
         self.last: BatchResult | None = None
 
     def open(self) -> None:
-        """As a job does before the first batch."""
         open_together([self])
         self.follow()
 
@@ -64,7 +63,6 @@ def opened(
     session: Session | None = None,
     on_step: Callable[[BatchStep], None] = no_step,
 ) -> Solo:
-    """A replica that has claimed its log."""
     replica = Solo(spark, str(warehouse), master, session, on_step=on_step)
     replica.open()
     return replica
@@ -82,7 +80,6 @@ def rows(path: Path | str, *order: str) -> list[dict[str, Any]]:
 
 
 def held(spark: SparkSession, warehouse: Path) -> Held:
-    """What the table log says of broker-a's log."""
     return LogTable(spark, LOG.path(str(warehouse)), BROKER_A).read()
 
 
@@ -99,5 +96,4 @@ def offsets(warehouse: Path) -> list[int]:
 
 
 def ledger(warehouse: Path) -> list[dict[str, Any]]:
-    """The ledger, in order. Read by delta-rs."""
     return rows(LEDGER.path(str(warehouse)), "log_id", "start")

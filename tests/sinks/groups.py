@@ -97,8 +97,6 @@ class Members:
 
 @dataclass(frozen=True)
 class Tables:
-    """What the tables of a warehouse say of logs."""
-
     spark: SparkSession
     warehouse: Path
 
@@ -131,7 +129,6 @@ class Tables:
         assert_ledger(self.ledger(name), [rows[offset] for offset in kept])
 
     def files_of_no_commit(self) -> list[str]:
-        """Of the tables log and ledger."""
         left = []
         for table in (self.warehouse / "log", self.warehouse / "ledger"):
             named = set(DeltaTable(table).get_add_actions(flatten=True)["path"].to_pylist())

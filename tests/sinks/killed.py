@@ -17,7 +17,6 @@ def killed(*_: object, **__: object) -> None:
 
 
 def dying_after(step: BatchStep) -> Callable[[BatchStep], None]:
-    """For `on_step`."""
 
     def die(reached: BatchStep) -> None:
         if reached is step:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
-from sinks.tables import LOG
+from sinks.tables import LOG, with_identity
 from sources.offsets import Offset
 from tests.sinks.memory_master import MemoryMaster, chunk_of
 
@@ -19,9 +19,7 @@ MASTER = MemoryMaster((RECORD_BYTES,) * 20_000)
 @functools.cache
 def all_rows() -> pa.RecordBatch:
     """The whole log, as rows of the table."""
-    records = chunk_of(MASTER.records()).records
-    identity = [pa.array([str(MASTER.log_id)] * records.num_rows), pa.array([0] * records.num_rows, pa.int32())]
-    return pa.RecordBatch.from_arrays([*identity, *records.columns], schema=LOG.schema.remove_metadata())
+    return with_identity(LOG, MASTER.log_id, 0, chunk_of(MASTER.records()).records)
 
 
 def file_of(folder: str, first: int, last: int) -> DataFile:

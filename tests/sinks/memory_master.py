@@ -66,7 +66,8 @@ class MemoryMaster(SoleLog):
         """All rows, in RECORD_SCHEMA's columns."""
         rows, offset = [], self.start
         for number, size in enumerate(self.sizes):
-            rows.append(_blank(offset, size) if number % 11 == 10 else self._message(number, offset, size))
+            blank = _complete(offset=offset, size=size, kind=BLANK, magic=-875286124)
+            rows.append(blank if number % 11 == 10 else self._message(number, offset, size))
             offset += size
         return rows
 
@@ -141,10 +142,6 @@ class MemoryMaster(SoleLog):
         )
 
 
-def _blank(offset: int, size: int) -> dict[str, Any]:
-    return _complete(offset=offset, size=size, kind=BLANK, magic=-875286124)
-
-
 def _complete(**values: Any) -> dict[str, Any]:
     return {name: values.get(name) for name in SCHEMA.names}
 
@@ -156,7 +153,6 @@ def raw_bytes(row: dict[str, Any]) -> bytes:
 
 
 def chunk_of(rows: list[dict[str, Any]], raw: Callable[[dict[str, Any]], bytes] = raw_bytes) -> Chunk:
-    """Consecutive rows as a chunk."""
     records = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     covered = OffsetRange(rows[0]["offset"], rows[-1]["offset"] + rows[-1]["size"])
     return Chunk(covered, records, memoryview(b"".join(raw(row) for row in rows)))

@@ -16,7 +16,7 @@ from sources.errors import LogtwinError, Recreated, Rewritten
 from sources.kafka.format.columns import canonical, canonical_lengths, located
 from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
 from sources.kafka.log import TRAITS
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session, TimeIsUp
+from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.records import KAFKA_SCHEMA
@@ -54,7 +54,6 @@ class MemoryPartition(PlainLog):
 
     @classmethod
     def like(cls, other: MemoryPartition, **more: Any) -> Self:
-        """The same partition, of this class."""
         return cls(**{one.name: getattr(other, one.name) for one in fields(MemoryPartition)} | more)
 
     @property
@@ -127,7 +126,7 @@ class MemoryPartition(PlainLog):
         return {
             "offset": offset,
             "leader_epoch": offset // 10,
-            "timestamp": None if offset % 3 == 2 else sent_at(offset),
+            "timestamp": None if offset % 3 == 2 else FIRST_SENT + timedelta(milliseconds=250 * offset),
             "timestamp_type": LOG_APPEND_TIME if offset % 2 else CREATE_TIME,
             "key": None if offset % 5 == 0 else b"key %d" % (offset % 7),
             "value": None if offset % 4 == 3 else bytes([self.number]) * (offset % 6),
@@ -137,10 +136,6 @@ class MemoryPartition(PlainLog):
 
 def epoch_before(offset: int) -> int | None:
     return (offset - 1) // 10 if offset else None
-
-
-def sent_at(offset: int) -> datetime:
-    return FIRST_SENT + timedelta(milliseconds=250 * offset)
 
 
 def partitions(*offsets: tuple[int, ...], end: int, topic: LogId = ORDERS) -> dict[int, MemoryPartition]:
@@ -170,21 +165,6 @@ class ScriptedPartition(MemoryPartition):
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         yield from self.chunks
-
-
-@dataclass(frozen=True, slots=True)
-class SlowPartition(MemoryPartition):
-    """Gives so many chunks a read where it is not waited for."""
-
-    in_time: int = 1
-
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        most = len(owned.in_pieces(self.chunk_offsets)) if self.patience_s is None else self.in_time
-        pieces = owned.in_pieces(self.chunk_offsets)
-        for covered in pieces[:most]:
-            yield self.chunk(covered)
-        if most < len(pieces):
-            raise TimeIsUp
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,17 @@
-"""A log of a table by itself, claimed and moved without a replica."""
+"""A log of a table by itself, moved without a replica."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from sinks.delta.data_file import DataFile
-from sinks.state.log_state import LogState, Writer
+from sinks.state.log_state import LogState
 from sinks.state.position import Held, LogTable
 from sinks.state.positions import Move, Positions
 from sources.offsets import OffsetRange
 
 
 class OneLog(LogTable):
-    def claim(self, writer: Writer) -> LogState:
-        return Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)[self.log_id]
-
     def commit(
         self, held: Held, state: LogState, files: Sequence[DataFile] = (), lost: Sequence[OffsetRange] = ()
     ) -> None:

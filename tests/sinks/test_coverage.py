@@ -17,18 +17,6 @@ def piece(start: int, end: int, last: int) -> Covered:
     return Covered(span(start, end), Offset(last))
 
 
-def test_pieces_that_join() -> None:
-    assert prove(span(10, 50), [piece(10, 30, 25), piece(30, 50, 49)]) == span(10, 50)
-
-
-def test_the_order_of_the_reports_does_not_matter() -> None:
-    assert prove(span(10, 50), [piece(30, 50, 49), piece(10, 30, 25)]) == span(10, 50)
-
-
-def test_the_last_record_may_reach_past_the_end() -> None:
-    assert prove(span(10, 50), [piece(10, 77, 49)]) == span(10, 77)
-
-
 @pytest.mark.parametrize(
     ("pieces", "problem", "offset"),
     [
@@ -90,23 +78,6 @@ def test_like_counting_every_offset(pieces: list[Covered], start: int, end: int)
     else:
         with pytest.raises(CoverageError):
             prove(span(start, end), pieces)
-
-
-answers = st.tuples(st.integers(0, 8), st.integers(1, 8)).map(
-    lambda drawn: piece(drawn[0], drawn[0] + drawn[1], drawn[0] + drawn[1] - 1)
-)
-
-
-@given(st.lists(answers, max_size=4), st.integers(0, 4), st.integers(4, 12))
-def test_where_an_offset_counts_one_record_nothing_reaches_past_the_end(
-    answered: list[Covered], start: int, end: int
-) -> None:
-    counted = sorted(at for one in answered for at in range(one.range.start, one.range.end))
-    if counted == list(range(start, end)):
-        assert prove(span(start, end), answered) == span(start, end)
-    else:
-        with pytest.raises(CoverageError):
-            prove(span(start, end), answered)
 
 
 def test_splits_of_one_batch() -> None:

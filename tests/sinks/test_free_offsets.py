@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
@@ -19,34 +18,17 @@ from sinks.batch.proof import prove_batch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import write_splits
-from sources.errors import (
-    CoverageError,
-    Gap,
-    LogtwinError,
-    Recreated,
-    Rewritten,
-)
+from sinks.values.continuity import checksum_of
+from sources.errors import CoverageError, Gap, LogtwinError, Recreated, Rewritten
 from sources.master import Chunk, Known, PlannedSplit
 from sources.offsets import Offset, OffsetRange
-from tests.sinks.memory_partition import (
-    ORDERS,
-    TOPIC_ID,
-    MemoryPartition,
-    ScriptedPartition,
-    partitions,
-)
+from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MemoryPartition, ScriptedPartition, partitions
 from tests.spans import span
 
 HOLED = (0, 1, 2, 7, 8, 19, 20, 21, 33)
 TOPIC = partitions(HOLED, tuple(range(40)), (), end=40)
 ALL = TOPIC[1]
 Split = tuple[int, tuple[int, int], tuple[int, int]]
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    (tmp_path / "kafka_log").mkdir()
-    return tmp_path
 
 
 def log(number: int) -> str:
@@ -100,12 +82,8 @@ def files(warehouse: Path) -> set[str]:
     return {path.name for path in (warehouse / "kafka_log").iterdir()}
 
 
-def without_identity(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: row[name] for name in row if name not in ("log_id", "epoch")} for row in rows]
-
-
 def checksum(partition: MemoryPartition, covered: OffsetRange) -> str:
-    return f"sha256:{hashlib.sha256(partition.chunk(covered).raw).hexdigest()}"
+    return checksum_of(partition.chunk(covered).raw)
 
 
 # --- what is written, and what is said of it
@@ -119,7 +97,9 @@ def test_partitions_share_one_file_each_in_order(warehouse: Path) -> None:
     rows = stored(warehouse)
     runs = {key: list(of_log) for key, of_log in groupby(rows, key=lambda row: (row["log_id"], row["epoch"]))}
     assert len(rows) == sum(map(len, runs.values()))  # none comes twice
-    assert {key: without_identity(run) for key, run in runs.items()} == {
+    for row in rows:
+        del row["log_id"], row["epoch"]
+    assert runs == {
         (log(0), 0): [{**row, "topic": "orders", "partition": 0} for row in TOPIC[0].rows(span(0, 40))],
         (log(1), 0): [{**row, "topic": "orders", "partition": 1} for row in TOPIC[1].rows(span(5, 40))],
     }
@@ -160,7 +140,7 @@ def test_holes_alone_leave_no_file_but_move_the_position(warehouse: Path) -> Non
         (span(9, 19), 0, 0, None),
     ]
     assert [(piece.first_store_us, piece.last_store_us) for piece in pieces] == [(None, None)] * 2
-    assert {piece.checksum for piece in pieces} == {f"sha256:{hashlib.sha256(b'').hexdigest()}"}
+    assert {piece.checksum for piece in pieces} == {checksum_of(b"")}
     assert files(warehouse) == set()
     proven = prove_batch(found[:1], Offset(0))
     assert proven is not None

@@ -22,7 +22,6 @@ def of_sizes(sizes: Sequence[int]) -> list[tuple[PlannedSplit, int]]:
 
 
 def numbers(sizes: Sequence[int], cores: int) -> list[list[int]]:
-    """Of each task the numbers of its splits."""
     return [[split.owned.start for split in task] for task in in_tasks(of_sizes(sizes), cores=cores)]
 
 

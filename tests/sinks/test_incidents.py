@@ -38,11 +38,6 @@ def ended(row: IncidentRow, state: State, at: int) -> IncidentRow:
     return replace(row, state=state, ended_at=at, note="a word")
 
 
-def test_a_new_one_is_added_to_those_found_before() -> None:
-    known, new = row(lost(0, 10)), row(lost(10, 20))
-    assert with_found({known.id: known}, [new]) == {known.id: known, new.id: new}
-
-
 FOUND = row(lost(0, 10))
 
 
@@ -56,8 +51,8 @@ FOUND = row(lost(0, 10))
     ],
 )
 def test_what_becomes_of_one_that_is_found_again(known: IncidentRow, at: int, stays: bool) -> None:
-    again = row(lost(0, 10, at=at))
-    assert with_found({known.id: known}, [again]) == {known.id: known if stays else again}
+    again, new = row(lost(0, 10, at=at)), row(lost(10, 20))
+    assert with_found({known.id: known}, [again, new]) == {known.id: known if stays else again, new.id: new}
 
 
 def test_an_id_names_the_log_its_history_the_condition_and_the_range() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +14,6 @@ from pyspark.sql import SparkSession
 from sinks.delta import kernel, version_files
 from sinks.delta.kernel import KernelTable
 from sinks.delta.version_files import VersionFiles
-from sinks.storage.place import Place
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
@@ -195,23 +193,6 @@ def test_a_commit_that_landed_stands_though_it_cannot_be_noted(
     assert table.existing().domain("place") == "3"
     assert table.commit(table.existing(), domains={"place": "4"}) == 4
     assert table.existing() is table.existing()
-
-
-def test_on_another_file_system_the_newest_version_is_known_as_well(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(version_files, "placed", lambda path: Place("hdfs", "nn", path))
-    ensure_tables(spark, f"file://{tmp_path}")
-    table, other = (KernelTable(spark, LOG.path(f"file://{tmp_path}")) for _ in range(2))
-    table.commit(table.existing(), domains={"place": "1"})
-    assert table.existing() is table.existing()
-    assert table.existing().domain("place") == "1"
-    other.commit(other.existing(), domains={"place": "2"})
-    assert (table.existing().version, table.existing().domain("place")) == (2, "2")
-    table.commit(table.existing(), domains={"place": "3"})
-    assert other.existing().domain("place") == "3"
-    shutil.rmtree(tmp_path / "log")
-    assert table.snapshot() is None
 
 
 def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:

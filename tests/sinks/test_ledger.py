@@ -57,13 +57,6 @@ def test_a_row_says_all_there_is(plain: SparkSession, path: str, tmp_path: Path)
     assert entry.range == OffsetRange(Offset(0), Offset(500))
 
 
-def test_a_new_epoch_starts_again(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    mine = Ledger(plain, path)
-    mine.append_each({position(500): [row(0, 500)]})
-    assert mine.append_each({position(300, epoch=1): [row(0, 300)]})
-    assert sorted((entry["epoch"], entry["end"]) for entry in ledger(tmp_path)) == [(0, 500), (1, 300)]
-
-
 def test_rows_of_an_unheard_commit_stay_when_others_follow(
     plain: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

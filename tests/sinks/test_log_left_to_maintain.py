@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.delta.kernel import KernelTable
 from sinks.tables import LOG
 from sinks.upkeep.log_entries import LogEntry, LogFolder, expired
 from sinks.warehouse import ensure_tables, leave_log_to_maintain
@@ -20,26 +20,20 @@ CLEAN_UP = "delta.enableExpiredLogCleanup"
 MONTHS_AGO_S = 90 * 24 * 3600
 
 
-def newest(table: KernelTable) -> Snapshot:
-    found = table.snapshot()
-    assert found is not None
-    return found
-
-
 def commits(folder: Path) -> list[int]:
     return sorted(int(file.stem) for file in folder.glob("*.json"))
 
 
 def commit_to(table: KernelTable, version: int) -> None:
     """Commits as a job's, with what Kernel does after each."""
-    while (on := newest(table)).version < version:
+    while (on := table.existing()).version < version:
         table.commit(on, domains={"place": str(on.version)})
         table.run_hooks()
 
 
 def write_checkpoint(spark: SparkSession, table: KernelTable) -> None:
     """As `maintain`: of a snapshot that was listed, after which alone Kernel 4.4 cleans up."""
-    assert (listed := KernelTable(spark, table.path)).checkpoint(newest(listed))
+    assert (listed := KernelTable(spark, table.path)).checkpoint(listed.existing())
 
 
 @pytest.fixture
@@ -76,24 +70,24 @@ def test_a_table_of_an_older_version_is_told_at_the_next_start(
     spark: SparkSession, table: KernelTable, tmp_path: Path
 ) -> None:
     for_all = {CLEAN_UP: "true", "delta.logRetentionDuration": "interval 4 days"}
-    table.set_properties(newest(table), for_all)
-    before = newest(table)
+    table.set_properties(table.existing(), for_all)
+    before = table.existing()
     ensure_tables(spark, str(tmp_path))
-    after = newest(table)
+    after = table.existing()
     assert after.properties() == before.properties() | {CLEAN_UP: "false"}
     assert after.version == before.version + 1
     assert after.domains() == before.domains()
     ensure_tables(spark, str(tmp_path))
-    assert newest(table).version == after.version
+    assert table.existing().version == after.version
 
 
 def test_beside_a_job_that_commits_both_get_through(spark: SparkSession, table: KernelTable) -> None:
     """The job's next commit, built on what was there before, meets a conflict and is done anew."""
-    table.set_properties(newest(table), {CLEAN_UP: "true"})
+    table.set_properties(table.existing(), {CLEAN_UP: "true"})
     other = KernelTable(spark, table.path)
-    stale = newest(other)
-    table.commit(newest(table), domains={"place": "job"})
+    stale = other.existing()
+    table.commit(table.existing(), domains={"place": "job"})
     leave_log_to_maintain(other)
-    assert newest(table).properties()[CLEAN_UP] == "false"
-    assert newest(other).domain("place") == "job"
-    assert newest(other).version == stale.version + 2
+    assert table.existing().properties()[CLEAN_UP] == "false"
+    assert other.existing().domain("place") == "job"
+    assert other.existing().version == stale.version + 2

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -14,22 +13,18 @@ import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
-from sinks.delta.delta_log import StoredFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
 from sources.errors import ReplicaError
-from sources.metadata import CONSUMER_OFFSETS, TOPICS
+from sources.metadata import TOPICS
 from sources.offsets import LogId
 from tests.sinks.at_once import at_once
-from tests.sinks.plain_session import make_plain
 from tests.sinks.unheard import lose_answers
 
 BROKER_A, BROKER_B = LogId("rocketmq", "broker-a"), LogId("rocketmq", "broker-b")
@@ -39,20 +34,11 @@ NOON, LATER, MUCH_LATER = START, START + MINUTE, START + 2 * MINUTE
 
 
 def topics(**perms: int) -> pa.Table:
-    """Topics that differ in their permissions."""
     rows = [
         {"topic": name, "perm": perm, "attributes": [("message.type", "FIFO")], "stored": json.dumps({"perm": perm})}
         for name, perm in perms.items()
     ]
     return pa.Table.from_pylist(rows, schema=TOPICS.schema)
-
-
-def offsets(offsets: dict[tuple[str, int], int]) -> pa.Table:
-    rows = [
-        {"topic": topic, "consumer_group": "CG", "queue_id": queue, "next_queue_offset": offset}
-        for (topic, queue), offset in offsets.items()
-    ]
-    return pa.Table.from_pylist(rows, schema=CONSUMER_OFFSETS.schema)
 
 
 def delta(warehouse: Path, name: str = "topics") -> DeltaTable:
@@ -186,15 +172,13 @@ def rewrite(table: KernelTable) -> None:
     """The same rows in other files, the current ones too."""
     on = table.existing()
     files = [file for is_current in (True, False) for file in table.files(on, {"is_current": is_current})]
-    copies = [(file.partition(), copied(Path(table.path), file)) for file in files]
+    copies = []
+    for file in files:
+        name, records = f"copy-{file.path}", int(file.statistics()["numRecords"])
+        shutil.copy(Path(table.path, file.path), Path(table.path, name))
+        copy = DataFile(name, file.size_bytes, file.modified_ms, records, file.action["stats"])
+        copies.append((file.partition(), copy))
     table.rearrange(on, files, copies)
-
-
-def copied(folder: Path, file: StoredFile) -> DataFile:
-    name = f"copy-{file.path}"
-    shutil.copy(folder / file.path, folder / name)
-    records = int(file.statistics()["numRecords"])
-    return DataFile(name, file.size_bytes, file.modified_ms, records, file.action["stats"])
 
 
 def test_an_unheard_commit_is_not_done_twice(
@@ -214,33 +198,3 @@ def test_a_file_that_cannot_be_read_is_the_replicas_failure(tmp_path: Path, tabl
     with pytest.raises(ReplicaError, match="cannot be written") as caught:
         table.record(topics(orders=4), LATER)
     assert caught.value.hint
-
-
-KEYS = st.tuples(st.sampled_from(["orders", "%RETRY%CG"]), st.integers(0, 1))
-HISTORIES = st.lists(st.dictionaries(KEYS, st.integers(0, 2)), min_size=1, max_size=6)
-
-
-@given(history=HISTORIES)
-def test_at_each_fetch_the_table_says_what_the_master_said(
-    tmp_path_factory: pytest.TempPathFactory, history: Sequence[dict[tuple[str, int], int]]
-) -> None:
-    """The same property as of `metadata_versions`, through files, commits and restarts."""
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    with pytest.MonkeyPatch.context() as patch:
-        plain = make_plain(patch)
-        for number, state in enumerate(history):
-            table = MetadataTable(plain, str(warehouse), BROKER_A, CONSUMER_OFFSETS)
-            table.record(offsets(state), START + number * MINUTE)
-    found = rows(warehouse, "consumer_offsets")
-    for number, state in enumerate(history):
-        at = START + number * MINUTE
-        valid = [
-            ((row["topic"], row["queue_id"]), row["next_queue_offset"])
-            for row in found
-            if row["valid_from"] <= at and (row["valid_to"] is None or at < row["valid_to"])
-        ]
-        assert sorted(valid) == sorted(state.items())
-    changes = sum(now != before for before, now in zip([{}, *history], history, strict=False))
-    assert delta(warehouse, "consumer_offsets").version() == changes
-    assert {row["is_current"] for row in found if row["valid_to"] is None} <= {True}
-    assert {row["is_current"] for row in found if row["valid_to"] is not None} <= {False}

@@ -110,8 +110,10 @@ def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
 
     open_together([replica_of(plain, tmp_path, "b")])
     monkeypatch.setattr(Positions, "claim", repaired_first)
-    with pytest.raises(RepairPending):
+    with pytest.raises(RepairPending) as caught:
         open_together([replica_of(plain, tmp_path, "b")])
+    assert (caught.value.log, caught.value.offset) == ("rocketmq/b", 0)
+    assert "logtwin repair" in str(caught.value.hint)
 
 
 def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tmp_path: Path, job: Job) -> None:

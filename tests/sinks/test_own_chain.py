@@ -27,27 +27,17 @@ def test_what_is_known_is_not_asked_again_and_the_rest_at_once() -> None:
     assert one.asked == [["a", "b"], ["c", "d"]]
 
 
-def test_a_commit_of_its_own_leads_on() -> None:
+def test_a_commit_of_its_own_leads_on_and_what_others_have_committed_is_asked_for() -> None:
     one = Asked()
     one.values(1, "a", "b")
     one.chain.committed(1, 2, {"a": 70})
     assert one.values(2, "a", "b") == {"a": 70, "b": 1}
     assert len(one.asked) == 1
-
-
-def test_what_others_have_committed_is_asked_for() -> None:
-    one = Asked()
-    one.values(1, "a", "b")
-    one.chain.committed(1, 3, {"a": 70})  # version 2 is another's
-    assert one.values(3, "a") == {"a": 3}
+    one.chain.committed(2, 4, {"a": 70})  # version 3 is another's
     assert one.values(4, "a") == {"a": 4}
-    one.chain.committed(3, 5, {"a": 70})  # built on what it did not look at last
     assert one.values(5, "a") == {"a": 5}
-
-
-def test_a_claim_is_known_whatever_was_before() -> None:
-    one = Asked()
-    one.values(1, "a", "b")
-    one.chain.claimed(7, {"a": 70})
+    one.chain.committed(4, 6, {"a": 70})  # built on what it did not look at last
+    assert one.values(6, "a") == {"a": 6}
+    one.chain.claimed(7, {"a": 70})  # whatever was before
     assert one.values(7, "a", "b") == {"a": 70, "b": 7}
     assert one.asked[-1] == ["b"]

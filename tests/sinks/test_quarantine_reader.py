@@ -31,9 +31,7 @@ def put(plain: SparkSession, warehouse: Path, log_id: LogId, *pieces: tuple[int,
     with FileWriter(QUARANTINE, table.path, new_name(Offset(pieces[0][0]))) as writer:
         writer.write(pa.RecordBatch.from_pylist(rows, schema=QUARANTINE.schema.remove_metadata()))
         file = writer.finish()
-    snapshot = table.snapshot()
-    assert snapshot is not None
-    table.commit(snapshot, [file])
+    table.commit(table.existing(), [file])
 
 
 def found(warehouse: Path, start: int, end: int) -> list[Quarantined]:

@@ -23,12 +23,6 @@ from tests.sinks.test_tasks import AWAY, SIZES, files, link_at, splits
 from tests.spans import span
 
 
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    (tmp_path / "log").mkdir()
-    return tmp_path
-
-
 @dataclass(frozen=True, slots=True)
 class Together:
     """Reads all logs that have an equal one, a piece of each in turn. Fails, or just stops, once each has had `turns`.

@@ -20,12 +20,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_comes_after_one_that_resists_stays(folder: Path) -> None:
+def test_what_comes_after_one_that_resists_stays_unless_told_to_go_on(folder: Path) -> None:
     with pytest.raises(OSError):
         remove_files(None, str(folder), NAMES)
     assert sorted(one.name for one in folder.iterdir()) == ["other", "resists", "z"]
-
-
-def test_past_what_resists(folder: Path) -> None:
     remove_files(None, str(folder), NAMES, past_what_resists=True)
     assert sorted(one.name for one in folder.iterdir()) == ["other", "resists"]

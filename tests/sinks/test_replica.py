@@ -17,15 +17,7 @@ from sources.errors import CorruptRecord, CoverageError
 from sources.master import Committed
 from sources.offsets import LogId, Offset
 from tests.sinks.batches import ledger, offsets, opened, ranges, state
-from tests.sinks.memory_master import (
-    Doubling,
-    Failing,
-    Holed,
-    HoledInside,
-    MemoryMaster,
-    RecordingSession,
-    Short,
-)
+from tests.sinks.memory_master import Doubling, Failing, Holed, HoledInside, MemoryMaster, RecordingSession, Short
 
 SIZES = (10, 90, 300, 5, 5, 90) * 4  # records start at 0, 10, 100, 400, 405, 410, then again from 500, 1000, 1500
 MASTER = MemoryMaster(SIZES)

@@ -11,23 +11,21 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.batch.replica import Replica, open_together
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
 from sinks.state.holes import Holes
-from sinks.state.log_state import PendingRepair
 from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.values.incident import Action
-from sources.errors import RepairPending, TakenOver
+from sources.errors import TakenOver
 from sources.loss import Condition
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import OffsetRange
 from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.killed import Killed, killed
-from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, RecordingSession, raw_bytes
+from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, raw_bytes
 from tests.spans import span
 
 SIZES = (10, 90, 300, 5, 5, 90) * 2  # records start at 0, 10, 100, 400, 405, 410, then again from 500; end at 1000
@@ -43,10 +41,6 @@ def quarantine(warehouse: Path) -> list[tuple[int, int, bytes]]:
 def incidents(plain: SparkSession, warehouse: Path) -> list[tuple[str, OffsetRange, Action]]:
     rows = IncidentsTable(plain, str(warehouse), BROKER_A).all()
     return [(row.found.condition.value, row.found.range, row.found.action) for row in rows]
-
-
-def bytes_at(start: int) -> bytes:
-    return raw_bytes(next(row for row in MASTER.records() if row["offset"] == start))
 
 
 # --- the link
@@ -81,7 +75,8 @@ def test_damage_at_the_edges_of_batches(plain: SparkSession, tmp_path: Path) -> 
     replica(ranges(600, 1000))
     assert offsets(tmp_path) == [400, 405, 600, 900, 905, 910]
     assert held(plain, tmp_path).holes.ranges == (span(0, 400), span(410, 600))
-    assert b"".join(raw for _, _, raw in quarantine(tmp_path)) == b"".join(map(bytes_at, master.bad))
+    bad = [raw_bytes(row) for row in MASTER.records() if row["offset"] in master.bad]
+    assert b"".join(raw for _, _, raw in quarantine(tmp_path)) == b"".join(bad)
 
 
 def test_ordinary_commits_leave_the_holes_alone(plain: SparkSession, tmp_path: Path) -> None:
@@ -157,20 +152,3 @@ def test_only_the_owner_skips_and_only_from_its_position(plain: SparkSession, tm
         old.skip(OVERTAKEN)
     assert state(plain, tmp_path).offset == 500
     assert incidents(plain, tmp_path) == []
-
-
-# --- a repair that is not done
-
-
-def test_a_log_with_a_pending_repair_is_left_to_the_repair(plain: SparkSession, tmp_path: Path) -> None:
-    opened(plain, tmp_path, MASTER)(ranges(0, 500))
-    pending = PendingRepair(to=Offset(100), epoch=1)
-    marked = replace(state(plain, tmp_path), repair=pending, commit="another")
-    LogTable(plain, LOG.path(str(tmp_path)), BROKER_A).mark(held(plain, tmp_path), marked)
-    session = RecordingSession()
-    with pytest.raises(RepairPending) as caught:
-        open_together([Replica(plain, str(tmp_path), MASTER, session)])
-    assert (caught.value.log, caught.value.offset) == ("rocketmq/broker-a", 100)
-    assert "logtwin repair" in str(caught.value.hint)
-    assert state(plain, tmp_path) == marked  # not even claimed
-    assert session.promises == []

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from sinks.delta.files import FileWriter
 from sinks.tables import KAFKA_LOG
 from sources.errors import CoverageError
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.at_once import at_once
 from tests.sinks.memory_partition import MemoryPartition
 
 END = 40
@@ -27,7 +29,6 @@ LOGS = [MemoryPartition(number, tuple(range(END)), END) for number in range(6)]
 
 
 def rows(number: int, start: int, end: int) -> pa.RecordBatch:
-    """Of partition `number`."""
     return LOGS[number].chunk(OffsetRange(Offset(start), Offset(end))).records
 
 
@@ -62,26 +63,10 @@ def offsets(number: int, start: int, end: int) -> list[tuple[int, int]]:
 # --- the shared file
 
 
-def test_all_rows_are_in_one_file_named_by_the_first(tmp_path: Path) -> None:
-    with shared(tmp_path) as file:
-        first = file.add(held(0, 7, 9, 20), Offset(7))
-        second = file.add(held(1, 3, 5), Offset(3))
-        assert not first.done()
-        file.finish()
-    assert first.result(timeout=0) == second.result(timeout=0)
-    assert table_of(tmp_path, first.result(timeout=0)) == [*offsets(0, 7, 20), *offsets(1, 3, 5)]
-    assert [path.name[:25] for path in files(tmp_path)] == ["part-00000000000000000007"]
-
-
 def test_what_threads_add_side_by_side_is_not_mixed(tmp_path: Path) -> None:
-    together = threading.Barrier(len(LOGS))
-
-    def add(number: int) -> Future[DataFile | None]:
-        together.wait(10)
-        return file.add(held(number, *range(0, END + 1, 2)), Offset(0))
-
-    with shared(tmp_path) as file, ThreadPoolExecutor(len(LOGS)) as pool:
-        futures = list(pool.map(add, range(len(LOGS))))
+    with shared(tmp_path) as file:
+        adding = [partial(file.add, held(number, *range(0, END + 1, 2)), Offset(0)) for number in range(len(LOGS))]
+        futures = at_once(adding)
         file.finish()
     found = table_of(tmp_path, futures[0].result(timeout=0))
     runs = [list(run) for _, run in groupby(found, key=lambda row: row[0])]
@@ -99,14 +84,6 @@ def test_small_stretches_are_one_row_group_until_they_are_large(
     (path,) = files(tmp_path)
     assert pq.ParquetFile(path).metadata.num_row_groups == groups
     assert table_of(tmp_path, futures[0].result(timeout=0)) == [row for at in range(3) for row in offsets(at, 0, END)]
-
-
-def test_leaving_by_an_exception_removes_it(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), shared(tmp_path) as file:
-        file.add(held(0, 0, 5), Offset(0))
-        assert len(files(tmp_path)) == 1
-        raise RuntimeError("a task that fails")
-    assert files(tmp_path) == []
 
 
 class Losing(FileWriter):
@@ -162,15 +139,6 @@ def test_a_small_stretch_is_nowhere_until_it_is_handed_over(stretches: Stretches
     (file,) = stretches.finished(kept.handed_over())
     assert table_of(stretches.folder, file) == offsets(0, 3, 10)
     assert len(files(stretches.folder)) == 1
-
-
-def test_a_stretch_of_no_rows_has_no_file(stretches: Stretches) -> None:
-    empty, untouched = stretches.one(large=True), stretches.one()
-    empty.write(rows(0, 5, 5))
-    for one in (empty, untouched):
-        one.end()
-    assert stretches.finished(empty.handed_over(), untouched.handed_over()) == [None, None]
-    assert files(stretches.folder) == []
 
 
 def test_a_stretch_that_is_large_has_a_file_of_its_own_at_once(stretches: Stretches) -> None:

@@ -64,12 +64,8 @@ def test_of_another_the_facts_are_said_and_its_last_line(spark: SparkSession) ->
     with pytest.raises(ReplicaError) as caught:
         run_tasks(spark, fail, ["a"], FACTS)
     found = caught.value.facts()
-    assert (found["problem"], found["log"], found["offset"], found["hint"]) == (
-        "the job failed",
-        "rocketmq/a",
-        7,
-        "Run it again.",
-    )
+    said = [found[name] for name in ("problem", "log", "offset", "hint")]
+    assert said == ["the job failed", "rocketmq/a", 7, "Run it again."]
     assert "ValueError: no a" in str(found["found"])
 
 

@@ -23,7 +23,6 @@ from tests.sinks.memory_partition import (
     FailingPartition,
     MemoryPartition,
     ScriptedPartition,
-    SlowPartition,
     epoch_before,
     partitions,
 )
@@ -83,17 +82,6 @@ def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, 
     ]  # fmt: skip
 
 
-def test_a_late_partition_goes_on_where_it_was_and_alone_is_waited_for(plain: SparkSession, tmp_path: Path) -> None:
-    """What tasks have read behind what came late is not committed, and its files are not there."""
-    twin = Twin(plain, tmp_path, {**FULL, 1: SlowPartition.like(FULL[1])}, patience_s=5.0).opened()
-    outcomes = twin.takes({0: (0, 40), 1: (0, 40)}, split=20)
-    assert brought(outcomes) == {0: (0, 40), 1: (0, 4)}
-    assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 4)})
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) == 3  # two of partition 0
-    assert brought(twin.takes({1: (4, 40)})) == {1: (4, 40)}  # alone it is waited for
-    assert twin.rows() == expected(FULL, {0: (0, 40), 1: (0, 40)})
-
-
 # --- what one partition meets is its own
 
 
@@ -103,31 +91,19 @@ def test_one_wrong_partition_costs_the_others_nothing(plain: SparkSession, tmp_p
         3: FailingPartition.like(MemoryPartition(3, tuple(range(40)), 40), error=CorruptRecord("bad", offset=0)),
         4: MemoryPartition(4, tuple(range(40)), 40),
         5: MemoryPartition(5, tuple(range(40)), 40, topic_id="another"),
+        6: ScriptedPartition.like(full := MemoryPartition(6, tuple(range(40)), 40), chunks=(full.chunk(span(0, 4)),)),
     }
     twin = Twin(plain, tmp_path, {**FULL, **bad}).opened()
     before = twin.version()
-    outcomes = twin.takes({0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10), 4: (5, 10), 5: (0, 10)})
-    assert errors(outcomes) == {3: (CorruptRecord, "3", 0), 4: (Gap, "4", 0), 5: (Recreated, "5", None)}
+    outcomes = twin.takes({0: (0, 10), 1: (0, 10), 2: (0, 10), 3: (0, 10), 4: (5, 10), 5: (0, 10), 6: (0, 10)})
+    assert errors(outcomes) == {
+        3: (CorruptRecord, "3", 0), 4: (Gap, "4", 0), 5: (Recreated, "5", None), 6: (CoverageError, "6", 4),
+    }  # fmt: skip
     assert brought(outcomes) == dict.fromkeys(range(3), (0, 10))
     assert twin.version() == before + 1
     assert twin.rows() == expected(FULL, dict.fromkeys(range(3), (0, 10)))
-    assert twin.promises == {0: [10], 1: [10], 2: [10], 3: [], 4: [], 5: []}
+    assert twin.promises == {0: [10], 1: [10], 2: [10], 3: [], 4: [], 5: [], 6: []}
     assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) <= CORES
-
-
-SHORT = ScriptedPartition.like(FULL[0], chunks=(FULL[0].chunk(span(0, 4)),))
-
-
-def test_others_in_the_file_of_a_failed_partition_are_committed(plain: SparkSession, tmp_path: Path) -> None:
-    twin = Twin(plain, tmp_path, {**FULL, 0: SHORT}).opened()
-    before = twin.version()
-    outcomes = twin.takes(dict.fromkeys(range(3), (0, 10)))
-    assert errors(outcomes) == {0: (CoverageError, "0", 4)}
-    assert brought(outcomes) == {1: (0, 10), 2: (0, 10)}
-    assert twin.version() == before + 1
-    assert twin.rows() == expected(FULL, {1: (0, 10), 2: (0, 10)})
-    assert len(list((tmp_path / "kafka_log").glob("*.parquet"))) == 2
-    assert twin.promises == {0: [], 1: [10], 2: [10]}
 
 
 def test_others_in_the_file_of_a_lost_partition_are_committed(

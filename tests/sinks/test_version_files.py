@@ -14,6 +14,8 @@ from sinks.delta import version_files
 from sinks.delta.version_files import VersionFiles
 from sinks.storage.place import Place
 
+pytestmark = pytest.mark.spark
+
 
 @pytest.fixture(params=["local", "remote"])
 def files(
@@ -26,14 +28,12 @@ def files(
 
 
 def written(folder: Path, version: int, text: str) -> Path:
-    """The file of a version, `text` in it."""
     path = folder / f"a table/_delta_log/{version:020d}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
 
 
-@pytest.mark.spark
 def test_a_version_is_there_when_its_file_is(files: VersionFiles, tmp_path: Path) -> None:
     assert (files.stamp(7), files.is_there(7)) == (None, False)
     path = written(tmp_path, 7, "{}")
@@ -47,7 +47,6 @@ def test_a_version_is_there_when_its_file_is(files: VersionFiles, tmp_path: Path
     assert (files.stamp(7), files.is_there(7)) == (None, False)
 
 
-@pytest.mark.spark
 def test_a_stamp_tells_a_file_from_another_in_its_place(files: VersionFiles, tmp_path: Path) -> None:
     path = written(tmp_path, 7, "{}")
     os.utime(path, (1000, 1000))
@@ -61,7 +60,6 @@ def test_a_stamp_tells_a_file_from_another_in_its_place(files: VersionFiles, tmp
     assert files.stamp(7) not in (None, stamp)
 
 
-@pytest.mark.spark
 def test_what_cannot_be_asked_is_not_taken_for_absent(spark: SparkSession) -> None:
     files = VersionFiles(spark, "gs://bucket/twin")
     for look in (files.stamp, files.is_there):
@@ -69,7 +67,6 @@ def test_what_cannot_be_asked_is_not_taken_for_absent(spark: SparkSession) -> No
             look(7)
 
 
-@pytest.mark.spark
 def test_one_at_a_time_on_a_local_disk(spark: SparkSession, tmp_path: Path) -> None:
     """Also where each has files of its own, as two processes have."""
     entered = threading.Event()
@@ -86,7 +83,6 @@ def test_one_at_a_time_on_a_local_disk(spark: SparkSession, tmp_path: Path) -> N
     second.join(timeout=20)
 
 
-@pytest.mark.spark
 def test_a_file_its_checksum_and_their_folder_are_synced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +97,6 @@ def test_a_file_its_checksum_and_their_folder_are_synced(
     assert synced[2:] == [path.name, f".{path.name}.crc", "_delta_log"]
 
 
-@pytest.mark.spark
 def test_on_another_file_system_nothing_is_locked_or_synced(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

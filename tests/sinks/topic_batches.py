@@ -25,7 +25,6 @@ Batch = Mapping[int, tuple[int, int]]
 
 
 def planned(batch: Batch, split: int = 10**9, *, topic: LogId = ORDERS) -> list[Planned]:
-    """`batch`, in splits of so many offsets."""
     return [
         PlannedSplit(str(partition_log(topic, number)), OffsetRange(Offset(start), Offset(end)), piece)
         for number, (start, end) in batch.items()
@@ -43,7 +42,6 @@ class Twin:
         partitions: Mapping[int, MemoryPartition],
         *,
         on_step: Callable[[BatchStep], None] | None = None,
-        patience_s: float | None = None,
     ) -> None:
         self._lake = lake
         self._topic = next(iter(partitions.values())).topic
@@ -54,7 +52,7 @@ class Twin:
             number: Replica(spark, str(lake), master, self.session, writer) for number, master in partitions.items()
         }
         on_step = on_step or self.steps.append
-        self.group = Group(spark, str(lake), on_step, table=KAFKA_LOG, patience_s=patience_s)
+        self.group = Group(spark, str(lake), on_step, table=KAFKA_LOG)
 
     def opened(self, *, begins_at: int = 0, identity: str = TOPIC_ID) -> Twin:
         """Claimed; those that are fresh begin there."""
@@ -86,7 +84,6 @@ class Twin:
         return state
 
     def version(self) -> int:
-        """Of the table."""
         table: Any = self.group._landing.positions.newest()
         return int(table.version)
 

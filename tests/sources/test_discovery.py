@@ -31,7 +31,7 @@ class Listing:
     def names(self) -> tuple[str, ...]:
         return (f"{self.label}: {self.pattern}",)
 
-    def find(self) -> Mapping[LogId, str]:
+    def find(self, _warn: object = None, /) -> Mapping[LogId, str]:
         if self.listed is None:
             raise MasterUnreachable(f"{self.label} is away")
         return {log(name): self.label for name in self.listed if self.pattern.matches(name)}
@@ -152,15 +152,24 @@ def test_it_can_be_asked_again() -> None:
     assert told(rostered([every("c1", "b"), every("c2", "a")], held)) == {"a": "c2", "b": "c1"}
 
 
-def test_an_error_that_waiting_does_not_mend_is_raised() -> None:
+def test_an_error_that_waiting_does_not_mend_is_of_its_pattern() -> None:
     @dataclass(frozen=True)
     class Wrong(Listing):
-        def find(self) -> Mapping[LogId, str]:
+        def find(self, _warn: object = None, /) -> Mapping[LogId, str]:
             raise ConfigurationError("it is no name server")
 
     entries: list[Discovery[str]] = [every("c1", "a"), Wrong("c2", NamePattern())]
-    with pytest.raises(ConfigurationError, match="no name server"):
-        rostered(entries)
+    roster = rostered(entries)
+    assert told(roster) == {"a": "c1"}
+    assert {text: str(error) for text, error in roster.unasked.items()} == {"c2: .*": "it is no name server"}
+
+
+def test_each_log_is_of_the_pattern_that_lists_it_or_the_first_that_matches() -> None:
+    entries: list[Discovery[str]] = [NAMED, every("c1", "a", "b"), every("c2", "c"), away("c3", "d.*")]
+    roster = rostered(entries, map(log, ["d", "e"]))
+    assert {log_id.name: text for log_id, text in roster.found_by.items()} == {
+        "b": "c1: .*", "c": "c2: .*", "d": "c3: d.*", "e": "c1: .*",
+    }  # fmt: skip
 
 
 def test_nobody_is_asked_for_what_is_known() -> None:

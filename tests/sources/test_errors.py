@@ -93,7 +93,7 @@ def test_code_that_does_not_know_its_log_has_it_added() -> None:
 def test_exit_codes_and_what_is_worth_a_retry() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LogtwinError)]
     assert {kind.__name__: kind.exit_code for kind in kinds} == {
-        "LogtwinError": 1, "ConfigurationError": 2, "QueryError": 2,
+        "LogtwinError": 1, "ConfigurationError": 2, "NoSuchTopic": 2, "QueryError": 2,
         "MasterError": 3, "MasterUnreachable": 3, "MasterSilent": 3, "MasterRefused": 3, "MasterReplaced": 3,
         "NobodyListens": 3,
         "AccessDenied": 3, "ProtocolViolation": 3, "OffsetOutOfRange": 3, "BelowMinimum": 3, "AboveMaximum": 3,

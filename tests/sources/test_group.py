@@ -15,6 +15,7 @@ from pipeline.job.offset_log import offset_in
 from sources.datasource import LogtwinDataSource, register
 from sources.errors import AboveMaximum, ConfigurationError, find_error
 from sources.group import standing
+from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, group_source
@@ -30,7 +31,9 @@ ALL = ReadAllAvailable()
 
 def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[str, str]:
     """As Spark hands them over: text, with keys in lower case."""
-    given = {"logs": json.dumps(logs), "standing": folder / "standing", "triggerIntervalS": 0.05, **more}
+    (folder / "masters").write_text(json.dumps(logs))
+    files = {name: folder / name for name in ("masters", "standing")}
+    given = {**files, "triggerIntervalS": 0.05, **more}
     return {key.lower(): str(value) for key, value in given.items()}
 
 
@@ -72,18 +75,29 @@ def test_what_cannot_be_looked_at_is_in_the_offset(fixture_550: Fixture, tmp_pat
         assert (type(end.errors[A]), end.errors[A].offset) == (AboveMaximum, fixture_550.max_offset + 1)
 
 
+def test_a_master_that_comes_is_read_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:
+    """The job adds it to the file, and then lists its log."""
+    logs = [by_path(fixture_550, A), by_path(fixture_550, B)]
+    with planning(options_of(logs[:1], tmp_path)) as reader:
+        say(tmp_path, {"a": 0, "b": 0})  # b is of no master, so nobody reads it
+        end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
+        assert set(end.batches) == {A}
+        options_of(logs, tmp_path)
+        say(tmp_path, {"a": fixture_550.max_offset, "b": 7})
+        end = GroupOffset.from_json(reader.latestOffset(end.to_json(), ALL))
+        assert (list(end.errors), list(end.batches)) == ([], [B])
+
+
 # Options
 
 
 @pytest.mark.parametrize(
     ("logs", "more", "words"),
     [
-        ([{"id": A, "pth": "x"}], {}, ["logs[0]", "pth", "'path'"]),
+        ([{"id": A, "pth": "x"}], {}, ["masters[0]", "pth", "'path'"]),
         ([{"id": A, "path": "x"}, {"id": B}], {}, [B, "not one way"]),
-        ([{"id": A, "path": "x"}] * 2, {}, ["each log once"]),
-        ([], {}, ["nothing to read", "logs or topics"]),
-        (["x"], {}, ["logs", "a JSON list of objects"]),
-        ([{"id": "kafka/c/t", "path": "x"}], {}, ["kafka/c/t"]),
+        ([{"id": A, "path": "x"}, {"id": "kafka/c/t"}], {}, ["masters[1]", "servers"]),
+        ([], {}, ["nothing to read", "a master"]),
         ([{"id": A, "path": "x"}], {"maxBytesPerTrigger": 5}, ["maxbytespertrigger"]),
         ([{"id": A, "path": "x"}], {"triggerIntervalS": 0}, ["trigger_interval_s", "greater than 0"]),
     ],
@@ -105,10 +119,12 @@ def test_a_group_is_no_batch(fixture_550: Fixture, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("interval_s", "attempts", "deadline_s", "last_s"), [(5, 3, 0.5, 60), (0.2, 3, 0.2, 60), (0.01, 29, 0.1, 300)]
 )
-def test_how_long_masters_may_take(interval_s: float, attempts: int, deadline_s: float, last_s: float) -> None:
+def test_how_long_masters_may_take(
+    tmp_path: Path, interval_s: float, attempts: int, deadline_s: float, last_s: float
+) -> None:
     logs = [{"id": A, "path": "x", "connect_attempts": attempts}]
-    given = options_of(logs, Path("s"), triggerIntervalS=interval_s)
-    pace = parse_options(GroupOptions, given, where="test").pace
+    given = options_of(logs, tmp_path, triggerIntervalS=interval_s)
+    pace = parse_options(GroupOptions, given, where="test").pace(MastersFile(tmp_path / "masters").added())
     assert (pace.interval_s, pace.look_deadline_s, pace.last_look_deadline_s) == (interval_s, deadline_s, last_s)
 
 

@@ -39,12 +39,18 @@ class Group:
         *logs: ScriptedLog,
         starting: StartingOffset = EARLIEST,
         lookouts: Sequence[Lookout] = (),
+        later: Sequence[ScriptedLog] = (),
         **pace: float,
     ) -> None:
         self._path = folder / "standing"
         times = {"interval_s": LONG_S, "look_deadline_s": LONG_S, "last_look_deadline_s": LONG_S} | pace
         each = [Lookout(log.master, starting) for log in logs]
-        self.watch = GroupWatch([*each, *lookouts], self._path, Pace(**times))
+        self.later = [Lookout(log.master, starting) for log in later]
+        self.watch = GroupWatch([*each, *lookouts], self._path, Pace(**times), self._added)
+
+    def _added(self) -> list[Lookout]:
+        added, self.later = self.later, []
+        return added
 
     def say(self, places: Mapping[str, Where], *, budget: int = 10**9, is_stopping: bool = False) -> None:
         """`places` by the last part of a log's id."""
@@ -398,6 +404,23 @@ class Master(Lookout):
         if isinstance(error, LogtwinError):
             return error
         return LookResult(self.logs[log_id].holds, one.place.position or Offset(0))
+
+
+def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: Path) -> None:
+    """And nobody looks for further masters while all listed logs are of known ones."""
+    waited = ScriptedLog(B, 0, 30, is_waited_for=True)
+    group = Group(tmp_path, ScriptedLog(A, 0, 100), later=[waited])
+    group.say({"a": 0})
+    assert group.ranges() == {"a": (0, 100)}
+    assert len(group.later) == 1
+    group.say({"a": 100, "b": 0})
+    assert group.ranges() == {"b": (0, 30)}
+    group.say({"a": 100, "b": 30})
+    planner = threading.Thread(target=group.watch.next)
+    planner.start()
+    wait_until(lambda: waited.looks >= 5, "looks between the beats")
+    waited.grow(40)
+    planner.join(LONG_S)
 
 
 def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None:

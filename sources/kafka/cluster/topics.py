@@ -13,7 +13,7 @@ from typing import Any, Final
 import kafka.errors as kafka_errors
 from kafka.protocol.metadata import MetadataRequest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterRefused, Recreated
+from sources.errors import ConfigurationError, LogtwinError, MasterRefused, NoSuchTopic, Recreated
 from sources.kafka.cluster.codes import NONE, check_code
 from sources.kafka.cluster.connection import Cluster
 
@@ -149,7 +149,7 @@ def _existing_or_error(found: Any, name: str) -> Topic | LogtwinError:
 
 def _existing(found: Any, name: str) -> Topic:
     if found is None or found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
-        raise ConfigurationError(
+        raise NoSuchTopic(
             f"there is no topic {name!r}", hint="Was it deleted? Or is this another cluster: check the servers."
         )
     if found.error_code == kafka_errors.InvalidTopicError.errno:

@@ -74,7 +74,6 @@ def compared(rows: Rows, position: int, master: Bytes) -> Comparison:
 
 
 def laid_out(sizes: Sequence[int]) -> list[StoredRecord]:
-    """Records of so many bytes each, all different."""
     found, at = [], 0
     for number, size in enumerate(sizes):
         found.append(StoredRecord(OffsetRange(Offset(at), Offset(at + size)), bytes([number % 250 + 1]) * size, None))

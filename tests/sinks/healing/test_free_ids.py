@@ -18,8 +18,6 @@ IDS = (100, 250, 260, 700, 5000)
 
 @dataclass(frozen=True, slots=True)
 class Entries(MemoryMaster):
-    """A log of entries with these IDs."""
-
     log_id: LogId = DISTER
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:

@@ -177,12 +177,6 @@ def test_a_hole_has_no_rows() -> None:
     assert found.differences == differing((10, SURPLUS), (100, SURPLUS))
 
 
-def test_a_master_whose_bytes_end_early_is_not_equal() -> None:
-    found = compared(master=LOG[:450])
-    assert found.verdict is Verdict.REWRITTEN
-    assert found.differences[0] == Difference(Offset(410), CHANGED)
-
-
 def test_verdicts_become_incidents_but_for_equality() -> None:
     assert [verdict for verdict in Verdict if verdict.condition is None] == [Verdict.EQUAL]
     assert replace(compared(), verdict=Verdict.UNREADABLE).as_json()["verdict"] == "replica_unreadable"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
+from sinks.values.continuity import checksum_of
 from sources.dister.log import DisterLog
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
@@ -25,11 +25,7 @@ STARTS = (0, *(entry_id + 1 for entry_id in IDS[:-1]))
 END = Offset(IDS[-1] + 1)
 
 
-def checksum(lines: Sequence[bytes]) -> str:
-    return f"sha256:{hashlib.sha256(b''.join(lines)).hexdigest()}"
-
-
-WHOLE = Claim(OffsetRange(Offset(0), END), checksum(LINES), len(LINES), sum(map(len, LINES)))
+WHOLE = Claim(OffsetRange(Offset(0), END), checksum_of(b"".join(LINES)), len(LINES), sum(map(len, LINES)))
 
 
 @pytest.fixture
@@ -39,7 +35,6 @@ def master(tmp_path: Path) -> DisterLog:
 
 @pytest.fixture
 def rows(master: DisterLog) -> list[dict[str, Any]]:
-    """As the replica has them."""
     pieces = master.read(WHOLE.range, committed=None, boundary=True)
     return [row for piece in pieces if isinstance(piece, Chunk) for row in piece.records.to_pylist()]
 
@@ -103,7 +98,7 @@ def test_a_line_too_many_or_too_few_differs_with_the_entry_there(
 
 def test_free_ids_at_the_end_of_a_claim_are_nothing_that_is_missing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     """As a backfill leaves them, which does not take the next entry's range apart."""
-    claim = Claim(OffsetRange(Offset(0), Offset(60_000)), checksum(LINES[:3]), 3)
+    claim = Claim(OffsetRange(Offset(0), Offset(60_000)), checksum_of(b"".join(LINES[:3])), 3)
     master = log_of(write(tmp_path, {0: b"".join(LINES)}))
     assert compared(rows[:3], master, claim) == Compared(claim=claim, verdict=Verdict.EQUAL, rows=3)
     assert compared(rows[:3], master, claim, alone=True).verdict is Verdict.EQUAL

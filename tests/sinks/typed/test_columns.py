@@ -68,11 +68,6 @@ def test_a_field_of_any_name_may_be_given_another() -> None:
     assert [one.name for one in made] == ["n"]
 
 
-def test_there_are_at_most_so_many() -> None:
-    bomb = [seen(f"f{number}", string=number) for number in range(10_000)]
-    assert names(*bomb, most=3) == [("f0", "string"), ("f1", "string"), ("f2", "string")]
-
-
 def test_renamed_and_masked() -> None:
     made, changes = with_found(
         (), [seen("cardNo", bigint=4)], renamed={"cardNo": "card"}, masks={"cardNo": "hash"}, most=9

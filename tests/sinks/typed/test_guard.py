@@ -53,7 +53,6 @@ def test_what_is_no_messages_fault_is_raised(error: Exception) -> None:
 
 @pytest.fixture
 def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reader of JSON fails at a body that has b in it."""
     fields_of = json_fields.fields_of
 
     def read(body: bytes | None) -> Fields:
@@ -82,12 +81,8 @@ def test_a_body_that_breaks_its_reader_is_a_dead_letter(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("fails_at_b")
 def test_a_field_survey_passes_a_body_that_breaks_its_reader() -> None:
     batch = messages(b'{"a":1}', b'{"b":1}', b'{"c":1}')
-    (report,) = reported(_rows(FieldSurvey(Reading())([batch])))
+    (report,) = reported(row for rows in FieldSurvey(Reading())([batch]) for row in rows.to_pylist())
     assert (report.messages, report.rows, set(report.seen)) == (3, 2, {"a", "c"})
-
-
-def _rows(batches: Any) -> list[dict[str, Any]]:
-    return [row for batch in batches for row in batch.to_pylist()]
 
 
 def test_a_mask_that_fails_at_a_value_names_its_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

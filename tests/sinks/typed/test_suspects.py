@@ -95,7 +95,6 @@ class Table:
 
 
 def held(come: list[Message]) -> dict[LogId, OffsetRange]:
-    """Where these messages are."""
     found = {log_id: [one for of, one, _ in come if of == log_id] for log_id in {of for of, *_ in come}}
     return {log_id: OffsetRange(Offset(min(of)), Offset(max(of) + 1)) for log_id, of in found.items()}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,6 @@ def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def table(plain: SparkSession, tmp_path: Path) -> KernelTable:
-    """Records 0 to 40 of a log, in eight commits."""
     ensure_tables(plain, str(tmp_path))
     table = KernelTable(plain, LOG.path(str(tmp_path)))
     for first in range(0, 40, 5):
@@ -78,7 +78,6 @@ def names(table: KernelTable) -> set[str]:
 
 
 def rows(table: KernelTable) -> list[dict[str, object]]:
-    """As delta-rs reads them."""
     found: list[dict[str, object]] = DeltaTable(table.path).to_pyarrow_table().to_pylist()
     return sorted(found, key=lambda row: str(row["offset"]).zfill(20))
 
@@ -107,18 +106,23 @@ def test_merging_is_no_change_of_data(plain: SparkSession, table: KernelTable) -
     assert not any(one["dataChange"] for one in changed)
 
 
-def test_commits_in_between_are_stepped_over(
-    plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stream commits while files are merged: nothing is lost or doubled."""
+def after_the_merge(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do it when the files are written, and before their commit."""
     merge = Compactor._merge
 
     def meanwhile(self: Compactor, part: Any) -> list[DataFile]:
         written = merge(self, part)
-        commit(KernelTable(plain, table.path), file_of(table.path, 40, 41))
+        act()
         return written
 
-    monkeypatch.setattr(Compactor, "_merge", meanwhile)
+    patch.setattr(Compactor, "_merge", meanwhile)
+
+
+def test_commits_in_between_are_stepped_over(
+    plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream commits while files are merged: nothing is lost or doubled."""
+    after_the_merge(monkeypatch, lambda: commit(KernelTable(plain, table.path), file_of(table.path, 40, 41)))
     assert compactor(plain, table).run().files == 8
     assert len(names(table)) == 2
     assert offsets(Path(table.path).parent) == [at * 100 for at in range(41)]
@@ -128,14 +132,7 @@ def test_files_that_somebody_else_took_are_left_to_him(
     plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = table.files(table.existing(), {"log_id": str(BROKER_A)})[3]
-    merge = Compactor._merge
-
-    def meanwhile(self: Compactor, part: Any) -> list[DataFile]:
-        written = merge(self, part)
-        table.replace(table.existing(), [taken], [], domains={"place": "1"})
-        return written
-
-    monkeypatch.setattr(Compactor, "_merge", meanwhile)
+    after_the_merge(monkeypatch, lambda: table.replace(table.existing(), [taken], [], domains={"place": "1"}))
     before = names(table) - {taken.path}
     assert compactor(plain, table).run() == Compaction()
     assert names(table) == before

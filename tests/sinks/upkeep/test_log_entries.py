@@ -45,10 +45,7 @@ def test_a_whole_history_stays_from_the_newest_old_checkpoint_on() -> None:
     left = [one for one in everything if one not in gone]
     assert of(left, "checkpoint.parquet") == [10, 15]  # a reader as of minute 13 begins at checkpoint 10
     assert of(left, ".json") == list(range(10, 20))
-
-
-def test_the_oldest_go_first_with_all_that_is_of_them() -> None:
-    gone = gone_at(13, versions(0, 20))
+    # the oldest go first, with all that is of them
     assert [one.version for one in gone] == sorted(one.version or 0 for one in gone)
     assert of(gone, ".json") == of(gone, ".json.crc") == list(range(10))
     assert of(gone, "checkpoint.parquet") == of(gone, "checkpoint.parquet.crc") == [5]

@@ -167,12 +167,17 @@ def test_what_a_fill_brings_back_meanwhile_stays(
     retention.settle(DAY_LATER)
     assert filled == [True]
     assert offsets(warehouse) == starts()
+    assert completeness(warehouse).missing == ()
+    assert sum(deleted(warehouse)) == 2
+
+
+def completeness(warehouse: Path) -> Completeness:
+    """Of which nothing is a problem."""
     accounts = read_accounts(str(warehouse), BROKER_A)
     assert accounts is not None
-    complete = Completeness.of(accounts)
-    assert complete.problem(BROKER_A) is None
-    assert complete.missing == ()
-    assert sum(deleted(warehouse)) == 2
+    found = Completeness.of(accounts)
+    assert found.problem(BROKER_A) is None
+    return found
 
 
 def fill(plain: SparkSession, warehouse: Path, start: int, end: int) -> None:
@@ -202,11 +207,7 @@ def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(plain: Sp
     LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
     fill(plain, warehouse, 0, ENDS[10])
     assert ReplicaRetention(plain, str(warehouse), BROKER_A).settle(DAY_LATER) == 0
-    accounts = read_accounts(str(warehouse), BROKER_A)
-    assert accounts is not None
-    complete = Completeness.of(accounts)
-    assert complete.problem(BROKER_A) is None
-    assert [(one.range.start, one.range.end, one.reason) for one in complete.missing] == [
+    assert [(one.range.start, one.range.end, one.reason) for one in completeness(warehouse).missing] == [
         (ENDS[10], ENDS[20], Reason.RETENTION)
     ]
 

@@ -53,5 +53,4 @@ def views(asked: Asked) -> SparkSession:
 
 @pytest.fixture
 def log_id(fixture_log: Fixture) -> str:
-    """The log of `replica` that `fixture_log` is."""
     return str(LOG_IDS[fixture_log.version])

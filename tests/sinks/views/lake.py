@@ -109,6 +109,5 @@ class Asked:
 
 
 def rows(frame: DataFrame) -> list[Row]:
-    """All rows, times in UTC."""
     found: list[Row] = frame.toArrow().to_pylist()
     return found

@@ -26,7 +26,6 @@ def record(offset: int, partition: int = 0, topic: str = "orders", **fields: Any
 
 
 def ranges_of(log_id: str, *edges: tuple[int, int], **fields: Any) -> list[Row]:
-    """Rows of the ledger, one for each start and end."""
     usual = {"epoch": 0, "records": 1, "bytes": 1, "origin": "stream", "committed_at": NOON}
     return [usual | {"log_id": log_id, "start": start, "end": end} | fields for start, end in edges]
 

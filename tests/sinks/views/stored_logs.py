@@ -47,7 +47,6 @@ class StoredLog:
         return stored
 
     def rows(self) -> list[dict[str, Any]]:
-        """Its rows of table log."""
         records = codec.decode(self._stored, Offset(0), Offset(len(self._stored))).records
         return [{"log_id": self.log_id, "epoch": 0} | row for row in records.to_pylist()]
 

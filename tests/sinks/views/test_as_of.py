@@ -156,7 +156,8 @@ def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: P
     with pytest.raises(ReplicaError, match=r"the record before 1500, where .* lies, found \[1000, 1500\) is missing"):
         PastLog(spark, str(tmp_path), BROKER_A).offset_at(stored(12))
     filler = HoleFiller(spark, str(tmp_path), BROKER_A)
-    filler.fill(filler.look(), hole, MASTER, Link.of(OffsetRange(Offset(900), Offset(1000)), raw_bytes(_at(900))))
+    link = Link.of(OffsetRange(Offset(900), Offset(1000)), raw_bytes({"offset": 900, "size": 100}))
+    filler.fill(filler.look(), hole, MASTER, link)
     session = spark.newSession()
     shown = register_as_of(session, str(tmp_path), BROKER_A, stored(19) - timedelta(microseconds=1))
     assert shown.offset == 1900
@@ -164,10 +165,6 @@ def test_a_hole_that_was_filled_since_is_a_hole(spark: SparkSession, tmp_path: P
     (complete,) = session.sql("SELECT complete_to, `end`, missing, open_incidents FROM completeness").collect()
     assert complete == (1000, 2000, [(1000, 1500)], 1)  # the range that begins below goes on to 2000
     assert PastLog(spark, str(tmp_path), BROKER_A).offset_at(stored(12)) == 1300
-
-
-def _at(offset: int) -> dict[str, int]:
-    return {"offset": offset, "size": 100}
 
 
 @pytest.mark.spark

@@ -67,10 +67,7 @@ MADE_ROWS = {
         *ranges_of("kafka/prod/passed/0", (0, 40), epoch=1),
         *ranges_of("kafka/prod/passed/1", (0, 10)),
     ],
-    INCIDENTS: [
-        loss("kafka/prod/passed/1", 10, 30, "skipped"),
-        loss("kafka/prod/passed/1", 30, 39, "reported"),
-    ],
+    INCIDENTS: [loss("kafka/prod/passed/1", 10, 30, "skipped"), loss("kafka/prod/passed/1", 30, 39, "reported")],
 }
 
 

@@ -84,9 +84,7 @@ def test_a_query_opens_only_the_files_that_may_hold_what_it_asks_for(spark: Spar
     """One file for each topic, partition and hour, and in each hour ten offsets."""
     table = KernelTable(spark, KAFKA_LOG.path(str(tmp_path)))
     ensure_table(table, KAFKA_LOG)
-    snapshot = table.snapshot()
-    assert snapshot is not None
-    table.commit(snapshot, list(files(table.path)))
+    table.commit(table.existing(), list(files(table.path)))
     session = spark.newSession()
     for name, value in WITHOUT_CHANGES.items():
         session.conf.set(name, value)

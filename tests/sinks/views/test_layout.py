@@ -53,9 +53,7 @@ def replica(spark: SparkSession, tmp_path: Path) -> SparkSession:
     """A session that knows a replica whose table log has one file an hour."""
     ensure_tables(spark, str(tmp_path))
     table = KernelTable(spark, LOG.path(str(tmp_path)))
-    snapshot = table.snapshot()
-    assert snapshot is not None
-    table.commit(snapshot, [file_of(table.path, hour) for hour in range(HOURS)])
+    table.commit(table.existing(), [file_of(table.path, hour) for hour in range(HOURS)])
     session = spark.newSession()
     for name, value in WITHOUT_CHANGES.items():
         session.conf.set(name, value)

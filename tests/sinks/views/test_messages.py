@@ -46,13 +46,10 @@ RESERVED = (
 """What RocketMQ keeps for itself, of org.apache.rocketmq.common.message.MessageConst."""
 
 
-def is_visible(record: dict[str, Any]) -> bool:
-    return not record.get("blank") and not record["topic"].startswith("%") and record["topic"] not in INVISIBLE
-
-
 def visible(fixture: Fixture) -> list[Row]:
     """The records of the truth in business topics; all records of these brokers are dispatched."""
-    return [record for record in fixture.rows if is_visible(record)]
+    stored = [record for record in fixture.rows if not record.get("blank")]
+    return [one for one in stored if not one["topic"].startswith("%") and one["topic"] not in INVISIBLE]
 
 
 def sha256(data: bytes) -> str:
@@ -62,10 +59,6 @@ def sha256(data: bytes) -> str:
 def split_keys(properties: dict[str, str]) -> list[str] | None:
     keys = properties.get("KEYS")
     return None if keys is None else [key for key in keys.split(" ") if key]
-
-
-def of_application(properties: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in properties.items() if name not in RESERVED}
 
 
 def expected(fixture: Fixture) -> Iterator[dict[str, Any]]:
@@ -96,13 +89,9 @@ def _content(index: int | None, record: dict[str, Any], properties: dict[str, st
         "tags": properties.get("TAGS"),
         "keys": split_keys(properties),
         "unique_key": properties.get("UNIQ_KEY"),
-        "properties": of_application(properties),
+        "properties": {name: value for name, value in properties.items() if name not in RESERVED},
         "body": body,
     }
-
-
-def chosen(rows: list[Row], *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[column] for column in columns) for row in rows]
 
 
 def of(asked: Asked, log_id: str) -> list[Row]:
@@ -117,7 +106,6 @@ def of(asked: Asked, log_id: str) -> list[Row]:
 
 @pytest.fixture
 def found(asked: Asked, log_id: str) -> list[Row]:
-    """Those of a real log."""
     return of(asked, log_id)
 
 
@@ -243,7 +231,7 @@ def waiting_messages() -> list[Row]:
 
 
 def between(rows: list[Row], start: int, end: int, *columns: str) -> list[tuple[Any, ...]]:
-    return chosen([row for row in rows if start <= row["offset"] < end], *columns)
+    return [tuple(row[column] for column in columns) for row in rows if start <= row["offset"] < end]
 
 
 def test_a_body_is_text_or_json_only_where_it_is(made: list[Row]) -> None:

@@ -24,7 +24,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run(block: str, replica: Path, folder: Path) -> dict[str, Any]:
+def run(block: str, replica: Path | str, folder: Path) -> dict[str, Any]:
     """The names that a block of the document leaves behind."""
     assert PLACE in block
     program = folder / "block.py"

@@ -68,7 +68,6 @@ def test_queries_see_what_is_committed_later_and_new_tables_after_the_next_call(
 
 @pytest.fixture
 def schema(spark: SparkSession) -> Iterator[str]:
-    """The name of a schema that is not there."""
     yield "registered"
     spark.sql("DROP SCHEMA IF EXISTS registered CASCADE")
 

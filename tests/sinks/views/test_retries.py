@@ -40,7 +40,6 @@ def original_of(fixture: Fixture, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def of_the_message(fixture: Fixture, row: dict[str, Any]) -> dict[str, Any]:
-    """The columns that all copies of a message share."""
     properties = row["properties"]
     return {
         "topic": properties.get("RETRY_TOPIC"),

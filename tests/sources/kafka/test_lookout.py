@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +10,12 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sources.access.secrets import Secret
-from sources.errors import AboveMaximum, BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, Recreated
-from sources.group import standing
+from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterUnreachable, Recreated
+from sources.group import masters, standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
+from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, logs_options
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
@@ -99,19 +98,7 @@ def test_what_concerns_the_topic_is_raised_for_all(play: Play) -> None:
 # --- topics among what a group reads
 
 
-def test_topics_are_given_by_their_options() -> None:
-    other = {"id": "kafka/c/u", "servers": "h:1", "split_offsets": 7}
-    first, second = GroupOptions.model_validate({"topics": [OPTIONS, other], "standing": "s"}).lookouts
-    assert first.log("kafka/c/t/0") is not None
-    log = second.log("kafka/c/u/0")
-    assert isinstance(log, KafkaLog)
-    assert log.topic.split_offsets == 7
-    wrong = GroupOptions.model_validate({"topics": [OPTIONS, {"id": "kafka/c/u", "srvers": "h:1"}], "standing": "s"})
-    with pytest.raises(ConfigurationError, match=r"topics\[1\].*srvers"):
-        _ = wrong.lookouts
-
-
-def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
+def test_the_job_s_options_arrive_and_secrets_by_their_place(tmp_path: Path) -> None:
     given = {
         **OPTIONS, "group": "", "max_offsets_per_trigger": 5, "isolation": "read_uncommitted",
         "security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "env:USER_NAME",
@@ -121,18 +108,19 @@ def test_the_job_s_options_arrive_and_secrets_by_their_place() -> None:
     by_network = {"master": "h:1", "remoting": "h:2", "access_key": "env:ONE", "secret_key": "file:/two"}
     others = {"starting_offset": 7, "split_bytes": 5, "parallel_reads": True, "on_loss": "record"}
     of_log = parse_options(ReadOptions, {"id": "rocketmq/a", **by_network, **others}, where="test")
-    found = logs_options([of_topic, of_log])
-    assert "file:/password" in found["topics"]
-    options = parse_options(GroupOptions, {**found, "standing": "s"}, where="test")
-    assert options.logs == (of_log,)
-    again = parse_options(ReplicatedTopicOptions, options.topics[0], where="test")
+    masters.write(tmp_path / "masters", [of_topic, of_log])
+    assert "file:/password" in (tmp_path / "masters").read_text()
+    again, other = MastersFile(tmp_path / "masters").added()
     assert again == of_topic
+    assert other == of_log
+    assert isinstance(again, ReplicatedTopicOptions)
     assert again.sasl_password == Secret("file:/password")
-    assert list(logs_options([of_topic])) == ["topics"]
 
 
 def options_of(folder: Path) -> dict[str, str]:
-    given = {"topics": json.dumps([{**OPTIONS, "split_offsets": 4}]), "standing": str(folder / "standing")}
+    options = parse_options(ReplicatedTopicOptions, {**OPTIONS, "split_offsets": 4}, where="test")
+    masters.write(folder / "masters", [options])
+    given = {name: str(folder / name) for name in ("masters", "standing")}
     times = dict.fromkeys(("triggerIntervalS", "lookDeadlineS"), str(PATIENCE_S))  # a machine may be busy
     return {**given, **times}
 

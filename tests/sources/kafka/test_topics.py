@@ -7,7 +7,7 @@ import uuid
 import kafka.errors as kafka_errors
 import pytest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterRefused, ProtocolViolation, Recreated
+from sources.errors import ConfigurationError, LogtwinError, MasterRefused, NoSuchTopic, ProtocolViolation, Recreated
 from sources.kafka.cluster.topics import (
     Leader,
     Topic,
@@ -43,7 +43,7 @@ def test_a_partition_without_a_leader_may_have_one_later() -> None:
 @pytest.mark.parametrize(
     ("code", "expected", "said"),
     [
-        (UNKNOWN, ConfigurationError, "there is no topic 'a'"),
+        (UNKNOWN, NoSuchTopic, "there is no topic 'a'"),
         (kafka_errors.InvalidTopicError.errno, ConfigurationError, "not the name of a topic"),
         (kafka_errors.TopicAuthorizationFailedError.errno, ConfigurationError, "not allowed to ask where topic a lies"),
         (kafka_errors.LeaderNotAvailableError.errno, MasterRefused, "where topic a lies.*LEADER_NOT_AVAILABLE"),

@@ -26,7 +26,6 @@ def texts(fields: Fields) -> dict[str, bytes]:
 
 
 def found_kinds(fields: Fields) -> dict[str, str]:
-    """Of columns that are found."""
     return {name: kind for _, name, kind in each_left([fields])}
 
 
