@@ -29,13 +29,13 @@ from bench.peers import ON_CORES, plain_session
 from sinks.batch.replica import Replica, open_together
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable
 from sinks.values.ledger_row import LedgerRow
 from sources.offsets import Offset
 from sources.silent_session import SilentSession
 from tests.pipeline.day_of_commits import log_path, maintain, newest, replicate_a_day
 from tests.sinks.long_log import MASTER, file_of
 from tests.sinks.many_commits import COMMIT_BYTES, COMMIT_RECORDS
+from tests.sinks.one_log import OneLog
 
 YOUNG = 10
 OLD = (1_000, 10_000)
@@ -72,7 +72,7 @@ class GrownTable:
         self.commits(LEAD_IN)
 
     def _take(self) -> None:
-        self._table = LogTable(self._spark, str(self._path), MASTER.log_id)
+        self._table = OneLog(self._spark, str(self._path), MASTER.log_id)
         self._state = self._table.claim(this_writer())
         self._table.run_hooks()
 

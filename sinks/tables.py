@@ -327,7 +327,6 @@ TABLES: Final = (LOG, KAFKA_LOG, LEDGER, *LOSS_TABLES, EPOCHS, KEY_VALUES, SCHEM
 
 
 def log_table(log_id: LogId) -> TableSpec:
-    """The table that holds the records of a log."""
     return KAFKA_LOG if log_id.unit == "offsets" else LOG
 
 

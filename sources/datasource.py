@@ -27,7 +27,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pydantic import Field, PositiveInt, field_validator
@@ -41,16 +42,15 @@ from pyspark.sql.types import StructType
 from sources.bounds import check_within
 from sources.errors import ConfigurationError, across_processes, told_by_spark
 from sources.extras import naming_extras
-from sources.group.stream import GroupSource
-from sources.master import Damage, MasterLog, SoleMaster
+from sources.group.stream import group_source
+from sources.master import MasterLog, SoleMaster
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
+from sources.reading import rows_of
+from sources.record_source import RecordSource
 from sources.records import RECORD_SCHEMA
 from sources.registry import open_log
 from sources.starting import resolved
-
-if TYPE_CHECKING:
-    from sources.kafka.streaming import TopicSource
 
 RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
 
@@ -86,36 +86,18 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """One split of a batch: `owned`, a part of `batch`."""
+    """One split of a batch. For `boundary` see `MasterLog.read`."""
 
-    batch: OffsetRange
     owned: OffsetRange
     boundary: bool
 
 
-class LogSource:
-    """A log and the options it is read with."""
-
-    def __init__(self, log: SoleMaster, options: SourceOptions) -> None:
-        self._log = log
-        self._options = options
-
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Self:
-        """Open the log that the options name. Raises ConfigurationError."""
-        options = parse_options(SourceOptions, given, where='format("logtwin")', camel=True)
-        _check_loss(options)
-        return cls(open_log(options), options)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return RECORDS_SCHEMA
-
-    def batch_reader(self) -> DataSourceReader:
-        return BatchReader(self._log, self._options)
-
-    def stream_reader(self) -> DataSourceStreamReader:
-        return OffsetStreamReader(self._log, self._options)
+def log_source(given: Mapping[str, str]) -> RecordSource:
+    """Open the log that the options name. Raises ConfigurationError."""
+    options = parse_options(SourceOptions, given, where='format("logtwin")', camel=True)
+    _check_loss(options)
+    log = open_log(options)
+    return RecordSource(RECORDS_SCHEMA, partial(BatchReader, log, options), partial(OffsetStreamReader, log, options))
 
 
 class LogtwinDataSource(DataSource):
@@ -144,15 +126,15 @@ def _is_of_a_job(given: Mapping[str, str]) -> bool:
     return "masters" in given
 
 
-def _source_of(given: Mapping[str, str]) -> LogSource | GroupSource | TopicSource:
+def _source_of(given: Mapping[str, str]) -> RecordSource:
     if _is_of_a_job(given):
-        return GroupSource.of(given)
+        return group_source(given)
     if not given.get("id", "").startswith("kafka/"):
-        return LogSource.of(given)
+        return log_source(given)
     # Imported here, so that readers of other logs need not: it takes 0.2 s in each of Spark's processes.
-    from sources.kafka.streaming import TopicSource
+    from sources.kafka.streaming import topic_source
 
-    return TopicSource.of(given)
+    return topic_source(given)
 
 
 class BatchReader(DataSourceReader):
@@ -243,7 +225,7 @@ def _split(log: MasterLog, batch: OffsetRange, *, cores: int) -> list[SplitParti
     # Every cut is a record boundary, unless nobody knows the boundaries before the bytes have come (HA).
     # An empty range is a split, too: given none, Spark makes up a partition of its own.
     pieces = log.plan(batch, cores=cores) or (batch,)
-    return [SplitPartition(batch, owned, log.traits.cuts_at_records) for owned in pieces]
+    return [SplitPartition(owned, log.traits.cuts_at_records) for owned in pieces]
 
 
 def _check_loss(options: SourceOptions) -> None:
@@ -261,12 +243,4 @@ def _records(log: MasterLog, partition: InputPartition) -> Iterator[pa.RecordBat
     if not isinstance(partition, SplitPartition):
         raise TypeError(f"not a split of this source: {partition!r}")
     with told_by_spark():
-        for piece in log.read(partition.owned, committed=None, boundary=partition.boundary):
-            if isinstance(piece, Damage):
-                raise piece.error
-            yield _with_log_id(log, piece.records)
-
-
-def _with_log_id(log: MasterLog, records: pa.RecordBatch) -> pa.RecordBatch:
-    log_ids = pa.array([str(log.log_id)] * records.num_rows, pa.string())
-    return pa.RecordBatch.from_arrays([log_ids, *records.columns], schema=RECORDS_SCHEMA)
+        yield from rows_of(log, partition.owned, boundary=partition.boundary, schema=RECORDS_SCHEMA)

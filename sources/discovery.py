@@ -47,7 +47,6 @@ class NamePattern:
         return _any_matches(self.include, name) and not _any_matches(self.exclude, name)
 
     def only(self, name: str) -> NamePattern:
-        """The pattern that matches this name alone."""
         return NamePattern((re.escape(name),))
 
     def __str__(self) -> str:
@@ -127,12 +126,6 @@ class Roster(Generic[Options]):
     contested: Mapping[LogId, ConfigurationError]
     unasked: Mapping[str, LogtwinError]
     found_by: Mapping[LogId, str] = field(default_factory=dict)
-
-    def whole(self) -> Mapping[LogId, Options]:
-        """Return the options. Raises the first error: of what is contested, or of servers that could not be asked."""
-        for error in (*self.contested.values(), *self.unasked.values()):
-            raise error
-        return self.options
 
 
 class Each(Protocol):

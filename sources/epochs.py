@@ -71,7 +71,6 @@ class Parting:
         return Condition.EPOCHS_CONTRADICT if self.common is None else Condition.FAILED_OVER
 
     def error(self) -> LogtwinError:
-        """Return the error to raise."""
         kind = EpochsContradict if self.common is None else FailedOver
         return kind(
             self.condition.cause.rstrip("."),
@@ -103,7 +102,6 @@ def parting(ours: Epochs, position: Offset, theirs: Epochs, maximum: Offset) -> 
 
 
 def below(epochs: Epochs, end: Offset) -> Epochs:
-    """Return the epochs that begin below `end`."""
     return tuple(epoch for epoch in epochs if epoch.start < end)
 
 

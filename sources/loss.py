@@ -59,7 +59,6 @@ class Condition(Enum):
 
     @property
     def cause(self) -> str:
-        """Describe the condition in one sentence."""
         return _WORDS[self].cause
 
     @property

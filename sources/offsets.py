@@ -55,7 +55,6 @@ class OffsetRange:
         return self.start == self.end
 
     def holds(self, other: OffsetRange) -> bool:
-        """Whether all of `other` lies in it."""
         return self.start <= other.start and other.end <= self.end
 
     def overlaps(self, other: OffsetRange) -> bool:
@@ -133,7 +132,6 @@ class Position:
 
 
 def partition_log(topic: LogId, number: int) -> LogId:
-    """Return the log id of one of the topic's partitions."""
     return LogId(topic.kind, f"{topic.name}/{number}")
 
 

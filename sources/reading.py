@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
+
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -72,3 +74,15 @@ def alone(reader: LogReader, wanted: WantedSplit) -> Iterator[Chunk | Damage]:
             yield piece
         elif piece.error is not None:
             raise piece.error
+
+
+def rows_of(log: MasterLog, owned: OffsetRange, *, boundary: bool, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the records that start in `owned` as rows of `schema`, which has the log's id before their columns.
+
+    Raises the error of damage. For `boundary` see `MasterLog.read`.
+    """
+    for piece in log.read(owned, committed=None, boundary=boundary):
+        if isinstance(piece, Damage):
+            raise piece.error
+        log_ids = pa.repeat(str(log.log_id), piece.records.num_rows)
+        yield pa.RecordBatch.from_arrays([log_ids, *piece.records.columns], schema=schema)

@@ -79,7 +79,6 @@ class RebuiltFolder:
         return self._descriptor
 
     def append(self, data: bytes) -> None:
-        """Append `data` to the newest file."""
         left = memoryview(data)
         with self.told():
             while left:

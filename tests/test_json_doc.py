@@ -13,7 +13,7 @@ from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
 from pipeline.inspect.tables import ColumnInfo, Relation
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
-from pipeline.monitoring.facts import documented as rows_of
+from pipeline.monitoring.facts import Readers, facts_of
 from pipeline.monitoring.progress import PartitionProgress, Progress
 from pipeline.operate.backfill import BackfillResult
 from pipeline.operate.maintain import MaintenanceStep
@@ -27,7 +27,7 @@ from sinks.typed.columns import Column as TypedColumn
 from sinks.values.incident import Action, Incident, IncidentRow, State
 from sources.epochs import Epoch
 from sources.loss import Condition
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import UNITS, LogId, Offset, OffsetRange, Unit
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "json.md"
 LOG = LogId("dister", "shop")
@@ -116,6 +116,11 @@ VALUES = {
     "merge", "vacuum", "log", "retain",  # steps
 }  # fmt: skip
 """What the explanations name beside keys."""
+
+
+def rows_of(declared: type, units: tuple[Unit, ...] = UNITS) -> list[str]:
+    shown = [one for one in facts_of(declared).values() if one.readers & Readers.STATUS]
+    return [f"| {', '.join(f'`{key}`' for key in one.keys(units))} | {one.kind} | {one.meaning} |" for one in shown]
 
 
 def test_the_status_is_documented_where_it_is_declared() -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
     """The ids of logs and topics, except for topics that a pattern selects."""
     config = _config(ctx)
-    named = [] if config is None else [*(one.id for one in config.logs), *(one.id for one in config.topics_among(()))]
+    named = [] if config is None else [*(one.id for one in config.logs), *(one.id for one in config.named_topics)]
     return [name for name in named if name.startswith(incomplete)]
 
 
@@ -45,7 +45,6 @@ def incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """The open incidents: those that can be closed."""
     return [(name, words) for name, words in incident_ids(ctx, incomplete) if words.startswith("open")]
 
 

@@ -7,7 +7,7 @@ of the data source, in TOML's spelling.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -28,14 +28,13 @@ from pipeline.config.topics import Topics, first_contact, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage
-from sources.discovery import Discovery, Named, chosen, matched, rostered
+from sources.discovery import Discovery, Named, chosen, matched
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.discovery import BrokerCluster
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
-from sources.side_by_side import side_by_side
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 """A TCP port to listen on."""
@@ -229,16 +228,10 @@ class Config(BaseModel):
         if len(self.topics) == 1 and not self.logs and not self.clusters:
             first_contact(self.topics[0])
 
-    def asked_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
-        """The topics to replicate. For a pattern, asks the brokers which topics exist now.
-
-        Raises ConfigurationError, MasterUnreachable, MasterSilent, MasterRefused.
-        """
-        return tuple(rostered(self.topics, each=side_by_side).whole().values())
-
-    def topics_among(self, existing: Collection[LogId]) -> tuple[ReplicatedTopicOptions, ...]:
-        """The topics, without asking a broker: a pattern selects among `existing`, the log ids of topics."""
-        return tuple(matched(self.topics, existing).values())
+    @property
+    def named_topics(self) -> tuple[ReplicatedTopicOptions, ...]:
+        """The topics that it names. What its patterns match is named by `pipeline.config.found`."""
+        return tuple(matched(self.topics, ()).values())
 
     def maintained_with(self, given: Mapping[str, object], where: str) -> Config:
         """A copy with the keys of ``[maintain]`` in `given` that are not None. Raises ConfigurationError."""

@@ -46,7 +46,6 @@ class Rosters:
         )
 
     def among(self, config: Config) -> Config:
-        """A copy of `config` that names them one by one."""
         logs, topics = tuple(self.logs.options.values()), Named(self.topics.options)
         return config.model_copy(
             update={"logs": logs, "clusters": (), "topics": (topics,) if self.topics.options else ()}

@@ -79,7 +79,7 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
         job = Job(spark, config, available_now=False)
         job.start()
         _say_start(console, job.progress()[0], settings.workload, keep)
-        options = config.topics_among(())[0]
+        options = config.named_topics[0]
         outcome = _replicate(job, options, settings.workload, keep)
         _summary(console, job.progress()[0], outcome)
         show_queries(console, spark, config.warehouse, QUERIES)

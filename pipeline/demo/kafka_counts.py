@@ -68,7 +68,6 @@ def partition_counts(
 
 
 def _sums(spark: SparkSession, warehouse: str, table: TableSpec, topic: LogId, what: str) -> dict[str, int]:
-    """The sum of `what` over the rows of each log of the topic."""
     rows = spark.read.format("delta").load(table.path(absolute(warehouse)))
     of_topic = rows.where(f.col("log_id").startswith(f"{topic}/"))
     return dict(map(tuple, of_topic.groupBy("log_id").agg(f.expr(f"sum({what})")).collect()))

@@ -56,7 +56,6 @@ class Transaction:
 
 
 def orders(seed: int) -> Iterator[OrderRecord | Transaction]:
-    """The endless sequence of records and transactions for `seed`."""
     shop = _Shop(seed)
     while True:
         yield shop.next_item()

@@ -65,7 +65,6 @@ def logs_to_ask(config: Config) -> list[Subject]:
 
 
 def subject(master: Master, state: LogState | None) -> Subject:
-    """The subject that a log is."""
     states = {} if state is None else {0: state}
     return Subject(master.id, master.role, master.place, states, lambda: _ask(master))
 
@@ -78,5 +77,4 @@ def _ask(master: Master) -> MasterAnswer:
 
 
 def answered(view: MasterView, acknowledged: Offset | None) -> MasterAnswer:
-    """The answer of the master of a log."""
     return MasterAnswer({0: view.bounds}, {} if acknowledged is None else {0: acknowledged}, view=view)

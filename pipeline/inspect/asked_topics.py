@@ -2,49 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.asked import MasterAnswer, Subject
-from sinks.books.topic_states import topics_held
+from pipeline.inspect.topics_held import held_topics
 from sinks.state.log_state import LogState
-from sources.errors import LogtwinError, MasterError
+from sources.errors import LogtwinError
 from sources.kafka.isolation import Isolation
 from sources.kafka.metadata import fetched, held_back
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic
-from sources.offsets import LogId, OffsetRange
-
-log = logging.getLogger(__name__)
+from sources.offsets import OffsetRange
 
 _PATIENCE_MS: Final = 2000  # somebody waits for the answer
 
 
-def known_topics(config: Config) -> list[ReplicatedTopicOptions]:
-    """The topics that exist now, and those that the replica has.
-
-    Raises ConfigurationError if a topic is in two tables, ReplicaError if the table contradicts itself.
-    """
-    replicated = config.topics_among(topics_held(config.warehouse))
-    try:
-        existing = config.asked_topics()
-    except MasterError as error:
-        log.warning("cannot list the topics, only replicated ones are shown: %s", error)
-        existing = ()
-    return list({options.id: options for options in (*replicated, *existing)}.values())
-
-
-def topics_to_ask(config: Config, topics: Iterable[ReplicatedTopicOptions]) -> list[Subject]:
-    """`topics`, with the states of their partitions in the table now. Raises ReplicaError."""
-    held = topics_held(config.warehouse)
-    return [subject(options, held.get(LogId.parse(options.id), {})) for options in topics]
+def topics_to_ask(config: Config) -> list[Subject]:
+    """The topics of a configuration, with the states of their partitions in the table now. Raises ReplicaError."""
+    return [subject(one.options, one.states) for one in held_topics(config)]
 
 
 def subject(options: ReplicatedTopicOptions, states: Mapping[int, LogState]) -> Subject:
-    """The subject that a topic is."""
     topic = replace(open_topic(options), patience_ms=_PATIENCE_MS)
     return Subject(topic.id, topic.role, topic.place, states, lambda: _ask(topic), has_partitions=True)
 

@@ -30,7 +30,7 @@ from sinks.state.position import holes_at
 from sinks.tables import log_table
 from sinks.values.incident import IncidentRow
 from sinks.warehouse import absolute
-from sources.epochs import Epoch, Epochs
+from sources.epochs import Epochs
 from sources.errors import CoverageError, ReplicaError
 from sources.instant import iso, moment
 from sources.offsets import LogId, Offset, OffsetRange, Position
@@ -61,7 +61,10 @@ class LogCoverage:
             "whole": [] if found is None else [_stretch_json(one) for one in found.whole],
             "missing": [] if found is None else [_missing_json(one) for one in found.missing],
             "overlaps": [] if found is None else [_range_json(one) for one in found.overlaps],
-            "elections": [_election_json(one) for one in self.elections],
+            "elections": [
+                {"number": one.number, "start": one.start, "master": one.master, "since": _iso(one.since_us)}
+                for one in self.elections
+            ],
             "problem": None if problem is None else str(problem),
         }
 
@@ -196,10 +199,6 @@ def _range_json(one: OffsetRange) -> dict[str, Any]:
 
 def _stretch_json(one: Stretch) -> dict[str, Any]:
     return {**_range_json(one.range), "first_stored": _iso(one.first_us), "last_stored": _iso(one.last_us)}
-
-
-def _election_json(one: Epoch) -> dict[str, Any]:
-    return {"number": one.number, "start": one.start, "master": one.master, "since": _iso(one.since_us)}
 
 
 def _missing_json(one: Missing) -> dict[str, Any]:

@@ -78,12 +78,8 @@ class Incidents:
 
     def _partitions(self) -> list[LogId]:
         """The partitions of the configuration's topics that have an incident."""
-        if not self._config.topics:
-            return []
-        logs = logs_with_incidents(self._warehouse)
-        topics = {one: topic_and_number(one)[0] for one in logs if one.kind == "kafka"}
-        configured = {options.id for options in self._config.topics_among(set(topics.values()))}
-        return [one for one, topic in topics.items() if str(topic) in configured]
+        topics = {one.log_id for one in self._config.named_topics}
+        return [one for one in logs_with_incidents(self._warehouse) if one.master in topics] if topics else []
 
     def open(self) -> list[Listed]:
         return [one for one in self.all() if one.row.state is State.OPEN]

@@ -31,7 +31,6 @@ class ConfiguredLog:
 
     @classmethod
     def alone(cls, options: ReadOptions) -> ConfiguredLog:
-        """Return the only log of its master."""
         return cls(options, options.log_id)
 
     @property
@@ -41,7 +40,6 @@ class ConfiguredLog:
 
     @property
     def batch_bytes(self) -> int:
-        """The most bytes that are read from it at once."""
         return self.options.max_bytes_per_trigger
 
     @property

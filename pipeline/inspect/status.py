@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.asked import MasterAnswer, Subject, logs_to_ask
@@ -26,28 +26,23 @@ from sources.master import MasterView
 from sources.offsets import Offset
 from sources.side_by_side import side_by_side
 
-if TYPE_CHECKING:
-    from sources.kafka.options import ReplicatedTopicOptions
-
 log = logging.getLogger(__name__)
 
 
 def statuses(config: Config) -> list[Progress]:
     """The status of each log and topic. A master that cannot be asked is an entry in its status, not an error.
 
-    Raises ConfigurationError if a topic is in two tables, ReplicaError if a table cannot be read.
+    Raises ReplicaError if a table cannot be read.
     """
-    topics: list[ReplicatedTopicOptions] = []
-    if config.topics:
-        # Imported here, so that only jobs with topics load the Kafka client.
-        from pipeline.inspect.asked_topics import known_topics, topics_to_ask
-
-        topics = known_topics(config)
     # The jobs' files are read before the tables: so what a job had acknowledged by then is at most the position.
-    runs = side_by_side(
-        partial(last_run, config.warehouse), [*(one.id for one in config.logs), *(one.id for one in topics)]
-    )
-    subjects = logs_to_ask(config) + (topics_to_ask(config, topics) if topics else [])
+    names = [*(one.id for one in config.logs), *(one.id for one in config.named_topics)]
+    runs = side_by_side(partial(last_run, config.warehouse), names)
+    subjects = logs_to_ask(config)
+    if config.named_topics:
+        # Imported here, so that only jobs with topics load the Kafka client.
+        from pipeline.inspect.asked_topics import topics_to_ask
+
+        subjects += topics_to_ask(config)
     answers = side_by_side(lambda one: one.ask(), subjects)
     now = datetime.now(UTC)
     return [status_of(*one, now) for one in zip(subjects, runs, answers, strict=True)]

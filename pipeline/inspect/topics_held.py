@@ -24,7 +24,7 @@ class HeldTopic:
 
     @property
     def log_id(self) -> LogId:
-        return LogId.parse(self.options.id)
+        return self.options.log_id
 
     @property
     def identity(self) -> str | None:
@@ -33,7 +33,6 @@ class HeldTopic:
 
     @property
     def positions(self) -> dict[int, Offset]:
-        """The position of each partition that has one, by number."""
         return {number: one.offset for number, one in sorted(self.states.items()) if one.offset is not None}
 
     def partitions(self) -> Iterator[tuple[LogId, LogState]]:
@@ -43,8 +42,6 @@ class HeldTopic:
 
 
 def held_topics(config: Config) -> list[HeldTopic]:
-    """The topics of a configuration; for a pattern, those that the replica has. Raises ReplicaError."""
-    if not config.topics:
-        return []
-    held = topics_held(config.warehouse)
-    return [HeldTopic(options, held.get(LogId.parse(options.id), {})) for options in config.topics_among(held)]
+    """The topics that a configuration names. Raises ReplicaError."""
+    held = topics_held(config.warehouse) if config.topics else {}
+    return [HeldTopic(options, held.get(options.log_id, {})) for options in config.named_topics]

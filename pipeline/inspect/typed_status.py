@@ -84,13 +84,11 @@ class TypedStatus:
             "rows": self.rows,
             "unfit": self.unfit,
             "unmatched": list(self.unmatched),
-            "columns": [_column_json(one) for one in self.columns],
+            "columns": [
+                {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind} for one in self.columns
+            ],
             "logs": [one.as_json() for one in self.logs],
         }
-
-
-def _column_json(one: Column) -> dict[str, str | None]:
-    return {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind}
 
 
 def typed_statuses(config: Config) -> list[TypedStatus]:

@@ -78,7 +78,7 @@ class Job:
         self._ways: _Ways = {"available_now": available_now, "opening": Opening()}
         self._named = matched([one for one in (*config.log_entries, *config.topics) if not one.is_pattern], ()).keys()
         found = found_for_job(config, available_now=available_now)
-        followed: list[FollowedOptions] = [*found.logs, *found.topics_among(())]
+        followed: list[FollowedOptions] = [*found.logs, *found.named_topics]
         self.logs = [self._replication(one, take_over=take_over) for one in followed]
         if not self.logs:
             raise ConfigurationError(

@@ -66,7 +66,6 @@ class ReplicatedLogs:
         return {one.log_id: one.state for one in self.replicas.values() if one.state is not None}
 
     def offsets(self) -> dict[str, Offset]:
-        """The position of each log that has one, by log id."""
         states = {log_id: one.state for log_id, one in self.replicas.items()}
         return {at: state.offset for at, state in states.items() if state is not None and state.offset is not None}
 
@@ -226,7 +225,6 @@ class ReplicatedLogs:
         self.replicas = {**self.replicas, **added}
 
     def _opened(self, log_ids: Iterable[LogId]) -> dict[str, Replica]:
-        """Open replicas of these logs, claimed in one commit."""
         found = self._replicas(log_ids)
         if found:
             self._opening.open(*found.values())

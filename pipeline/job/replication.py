@@ -23,7 +23,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
@@ -41,7 +41,6 @@ from sinks.delta.retries import doubled_s
 from sources.errors import LogtwinError, NoSuchTopic, WorkerLost
 from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
-from sources.metadata import FetchedMetadata
 from sources.offsets import Offset
 from sources.registry import FollowedOptions
 
@@ -119,7 +118,6 @@ class Replication:
 
     @property
     def id(self) -> str:
-        """The id of the log or topic."""
         return self.options.id
 
     @property
@@ -211,7 +209,7 @@ class Replication:
         """
         if self._metadata is None:
             master = self._logs.master
-            fetch = master.metadata if self._config.metadata.enabled else _nothing
+            fetch = master.metadata if self._config.metadata.enabled else tuple
             self._metadata = MetadataSync(self._spark, self._config, master.id, fetch, self.progress)
             self._metadata.start()
 
@@ -361,8 +359,3 @@ class Replication:
             self.start()
         except LogtwinError as error:
             self.fail(error, for_good=self._available_now)
-
-
-def _nothing() -> Iterable[FetchedMetadata]:
-    """Fetches nothing, for a configuration without metadata."""
-    return ()

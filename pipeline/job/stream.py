@@ -38,7 +38,6 @@ class Stream:
         options: Mapping[str, str],
         apply: Callable[[GroupOffset], None],
     ) -> None:
-        """`options` are those of the data source."""
         self._spark = spark
         self._name = name
         self._options = options

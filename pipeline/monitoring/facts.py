@@ -2,8 +2,9 @@
 
     writer: Annotated[str | None, Fact("of the table: which run owns the log")] = None
 
-`as_json` makes the run file and ``logtwin status --json``, `told_by` reads the former, `documented` makes the table of
-docs/json.md, and `pipeline/monitoring/metrics.py` the metrics. A field without a `Fact` stays within the job. Pure.
+`as_json` makes the run file and ``logtwin status --json``, `told_by` reads the former, and
+`pipeline/monitoring/metrics.py` makes the metrics; docs/json.md has a row for each. A field without a `Fact` stays
+within the job. Pure.
 """
 
 from __future__ import annotations
@@ -109,12 +110,6 @@ def told_by(said: Mapping[str, Any], facts: T) -> T:
     """`facts` with what `said`, from `as_json`, says of them; what it does not say stays."""
     keys = {name: fact.key for name, fact in facts_of(type(facts)).items() if fact.key in said}
     return replace(facts, **{name: said[key] for name, key in keys.items()})
-
-
-def documented(declared: type, units: tuple[Unit, ...] = UNITS) -> list[str]:
-    """The rows that document the facts in ``logtwin status --json``: keys, type, meaning; in Markdown."""
-    shown = [one for one in facts_of(declared).values() if one.readers & Readers.STATUS]
-    return [f"| {', '.join(f'`{key}`' for key in one.keys(units))} | {one.kind} | {one.meaning} |" for one in shown]
 
 
 _KINDS: Final[Mapping[object, str]] = {str: "text", int: "integer", float: "number", bool: "true or false"}

@@ -68,7 +68,6 @@ _NOTES: Final[Mapping[Unit, str]] = {
 
 
 def _told(declared: type, subject: str) -> Iterator[_Family]:
-    """The metrics that a dataclass declares."""
     for one, value in metrics_of(declared):
         if not one.units:
             yield _Family(subject, one, value)

@@ -116,7 +116,6 @@ def run_backfill(
 
 
 def result_lines(result: BackfillResult, *, dry_run: bool) -> Iterator[str]:
-    """The result as lines of text for a person."""
     if not result.holes:
         yield f"{result.log_id}: nothing is missing"
     elif not dry_run:

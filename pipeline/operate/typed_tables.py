@@ -249,7 +249,6 @@ def _unmatched(
 
 
 def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
-    """The verdicts as lines of text for a person."""
     if not found:
         yield "no typed table exists yet"
     for one in found:

@@ -34,7 +34,6 @@ class Past:
 
 
 def past_line(found: AsOf) -> str:
-    """What is shown, for a person."""
     table = log_table(found.log_id).name
     text = f"{found.log_id} as of offset {found.offset}: version {found.version} of table {table}"
     if found.is_first:

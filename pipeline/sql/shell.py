@@ -146,7 +146,6 @@ class Shell:
 
 
 def known_names(reader: Reader) -> Names:
-    """What can be completed."""
     from sinks.tables import TABLES
     from sinks.views.definition import VIEWS, view
 

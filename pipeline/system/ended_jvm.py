@@ -13,7 +13,6 @@ _ENDS_WITHIN_S: Final = 2.0
 
 
 def spark_ended(code: int) -> ReplicaError:
-    """The error of a JVM that ended with that exit code."""
     return ReplicaError(
         "Spark has ended",
         found=f"exit code {code}",

@@ -17,7 +17,6 @@ from pyspark.sql import functions as F
 from sinks.state.holes import Holes
 from sources.offsets import LogId, Offset
 
-_WITH_QUEUES = "rocketmq"
 JUMPS_LISTED = 100
 _TAKES_ONE = "kind = 'message' AND sys_flag & 12 IN (0, 8)"
 _IS_BATCH = "sys_flag & 128 <> 0"
@@ -76,11 +75,6 @@ class Jump:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "why": self.why.value}
-
-
-def has_queues(log_id: LogId) -> bool:
-    """Whether the log has queues: only logs of RocketMQ do."""
-    return log_id.kind == _WITH_QUEUES
 
 
 def jumps(

@@ -26,7 +26,7 @@ from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
 from pipeline.verify.plan import ClaimSection, claims_of, sampled, sections
-from pipeline.verify.queues import Jump, has_queues, jumps
+from pipeline.verify.queues import Jump, jumps
 from pipeline.verify.state import Asked, VerifyFile, VerifyState
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
 from pipeline.verify.task import SectionComparer
@@ -153,7 +153,7 @@ class _Verification:
             state = state.with_proven(section for section, compared in results if _are_equal(compared))
             self._file.write(state)
             on_progress(earlier_bytes + tally.bytes, all_bytes)
-        is_queue_proof = (self._scope.is_whole or self._scope.queues) and has_queues(self._log_id)
+        is_queue_proof = (self._scope.is_whole or self._scope.queues) and self._log_id.kind == "rocketmq"
         in_holes = sum(hole.size for hole in stored.holes.within(self._scope.range))
         summary = VerifySummary(
             log_id=self._log_id,

@@ -92,7 +92,8 @@ class Group:
         moving = _open(parts)
         if moving:
             self._step(BatchStep.FILES, clock)
-        self._land(on, moving, _replayed(parts), clock)
+        replayed = [part for part in parts if isinstance(part.outcome, BatchResult)]
+        self._land(on, moving, replayed, clock)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -218,10 +219,6 @@ def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[
 def _open(parts: Iterable[_Part]) -> list[_Part]:
     """The parts that are not done with the batch."""
     return [part for part in parts if part.outcome is None]
-
-
-def _replayed(parts: Iterable[_Part]) -> list[_Part]:
-    return [part for part in parts if isinstance(part.outcome, BatchResult)]
 
 
 @contextmanager

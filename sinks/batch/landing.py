@@ -9,7 +9,7 @@ acknowledgement is in the commit's metadata, from which the next start can write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from pyspark.sql import SparkSession
 
@@ -22,29 +22,11 @@ from sources.errors import LogtwinError, of_log
 from sources.master import Committed, Session
 from sources.offsets import LogId
 
-
-class Mover(Protocol):
-    """A log that moves."""
-
-    @property
-    def log_id(self) -> LogId: ...
-
-    @property
-    def session(self) -> Session:
-        """Through which its master is promised what is committed."""
-
-    @property
-    def committed(self) -> Committed | None:
-        """What its master may be promised; None before anything is committed."""
-
-    def moved(self, move: Move) -> None:
-        """Note that `move` has landed."""
-
-    def follow(self) -> None:
-        """Bring the map that the log makes to its position. Raises ReplicaError."""
+if TYPE_CHECKING:
+    from sinks.batch.replica import Replica
 
 
-Moving = Mapping[Mover, Move]
+Moving: TypeAlias = "Mapping[Replica, Move]"
 
 
 class Landing:
@@ -59,7 +41,7 @@ class Landing:
         on: Snapshot,
         moving: Moving,
         without: Callable[[Mapping[LogId, LogtwinError]], Moving],
-        replayed: Sequence[Mover] = (),
+        replayed: Sequence[Replica] = (),
         on_step: Callable[[BatchStep], None] = no_step,
     ) -> dict[LogId, LogtwinError]:
         """Commit `moving` on version `on`, where each was found as its move says, and do what follows.
@@ -86,7 +68,7 @@ class Landing:
         self.run_hooks()
         return failed
 
-    def land_alone(self, mover: Mover, move: Move) -> None:
+    def land_alone(self, mover: Replica, move: Move) -> None:
         """The same for one log by itself, on the newest version. Raises TakenOver, ReplicaError."""
 
         def refuse(taken: Mapping[LogId, LogtwinError]) -> Moving:
@@ -103,7 +85,7 @@ class Landing:
         self.books.run_hooks()
 
 
-def acknowledge(movers: Iterable[Mover]) -> None:
+def acknowledge(movers: Iterable[Replica]) -> None:
     """Promise the masters of `movers` what is committed: once in each session, for all logs that share it."""
     promises: dict[Session, dict[LogId, Committed]] = {}
     for one in movers:
@@ -113,7 +95,7 @@ def acknowledge(movers: Iterable[Mover]) -> None:
         session.acknowledge(positions)
 
 
-def _followed(movers: Iterable[Mover]) -> dict[LogId, LogtwinError]:
+def _followed(movers: Iterable[Replica]) -> dict[LogId, LogtwinError]:
     failed = {}
     for mover in movers:
         try:

@@ -67,7 +67,6 @@ def _compare_all(master: MasterLog, position: Offset, rows: Sequence[LedgerRow])
 
 
 def _joined(rows: Iterable[LedgerRow]) -> Iterator[list[LedgerRow]]:
-    """Group rows that join."""
     run: list[LedgerRow] = []
     for row in rows:
         if run and run[-1].end != row.start:

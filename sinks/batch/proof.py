@@ -73,7 +73,6 @@ class ProvenBatch:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
 
     def result(self, to: LogState, durations_s: Mapping[BatchStep, float] | None = None) -> BatchResult:
-        """The batch's result, once it is committed and the log is at `to`."""
         return BatchResult(
             range=self.range,
             records=self.records,
@@ -84,7 +83,8 @@ class ProvenBatch:
         )
 
     def incidents(self, detected_at_us: int) -> list[Incident]:
-        return [_incident(stretch, detected_at_us) for stretch in _stretches(self.damaged, _is_alike)]
+        alike = _stretches(self.damaged, lambda a, b: (a.condition, a.is_kept) == (b.condition, b.is_kept))
+        return [_incident(stretch, detected_at_us) for stretch in alike]
 
 
 def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> ProvenBatch | None:
@@ -141,10 +141,6 @@ def _as_covered(damaged: Iterable[Damaged]) -> Iterator[Covered]:
     for stretch in _stretches(damaged, lambda one, other: True):
         start = stretch[0].range.start
         yield Covered(OffsetRange(start, stretch[-1].range.end), start)
-
-
-def _is_alike(one: Damaged, other: Damaged) -> bool:
-    return (one.condition, one.is_kept) == (other.condition, other.is_kept)
 
 
 def _stretches(damaged: Iterable[Damaged], is_alike: Callable[[Damaged, Damaged], bool]) -> list[list[Damaged]]:

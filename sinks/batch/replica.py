@@ -59,7 +59,7 @@ class Replica:
         self.log_id = master.log_id
         self._spark = spark
         self._warehouse = absolute(warehouse)
-        self._master = master
+        self.master = master
         self.session = session  # another one from when the replica went back
         self._writer = writer or this_writer()
         self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
@@ -67,10 +67,6 @@ class Replica:
         self._state: LogState | None = None
         self._received: Offset | None = None
         self._fruitless = 0  # attempts in a row that its master sent nothing for
-
-    @property
-    def master(self) -> MasterLog:
-        return self._master
 
     @cached_property
     def _landing(self) -> Landing:
@@ -81,7 +77,7 @@ class Replica:
         """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""
         state = self.opened()
         if state.offset:
-            master = self._master.continuing(state.known)
+            master = self.master.continuing(state.known)
             prove_master(master, state.offset, state.link, lambda: self._ranges(state))
 
     def skip(self, incident: Incident) -> None:
@@ -105,7 +101,6 @@ class Replica:
 
     @property
     def is_open(self) -> bool:
-        """Whether it was opened, this run."""
         return self._state is not None
 
     @property
@@ -118,14 +113,10 @@ class Replica:
         self.opened()
         return self._received
 
-    def newest_stored_us(self) -> int | None:
-        """`LogState.newest_stored_us` of what is committed."""
-        return self.opened().newest_stored_us
-
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
         """What a task needs to read and write a part of this log; its master has `patience_s`."""
         mine = self.opened()
-        master = self._master.continuing(mine.known)
+        master = self.master.continuing(mine.known)
         return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
 
     @property

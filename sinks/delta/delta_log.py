@@ -139,7 +139,6 @@ class LoggedVersion:
                 return self.metadata.get("id")
 
     def take(self, action: Action) -> None:
-        """Apply one action of the Delta log."""
         for kind, said in action.items():
             if said is None:
                 continue
@@ -261,7 +260,6 @@ class _LogFiles:
                 yield from batch.to_pylist()
 
     def transactions_of(self, parts: Sequence[str]) -> Iterator[Action]:
-        """The `txn` actions of a checkpoint."""
         for part in parts:
             file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
             for batch in file.iter_batches(columns=["txn"]):

@@ -116,7 +116,6 @@ def upper_bound(greatest: Any, kind: pa.DataType) -> Any:
 
 
 def may_hold(statistics: Mapping[str, Any], column: str, text: str) -> bool:
-    """Whether a file with these statistics may have `text` in `column`."""
     least, greatest = bounds(statistics, column)
     return (least is None or least <= text) and (greatest is None or text <= greatest)
 

@@ -108,7 +108,6 @@ class Snapshot:
         return str(found.get()) if found.isPresent() else None
 
     def domains(self) -> Mapping[str, str]:
-        """The metadata of every domain, by its name."""
         return self._domains
 
     @cached_property
@@ -118,7 +117,6 @@ class Snapshot:
         return {name: said["configuration"] for name, said in found.items()}
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last transaction version of an application."""
         found = self.java.getLatestTransactionVersion(self.engine, app_id)
         return int(found.get()) if found.isPresent() else None
 

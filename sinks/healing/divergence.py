@@ -93,7 +93,6 @@ class Comparison:
         return bool(rows) and all(self._is_comparable(row, self._bounds.end) and self._agrees(row) for row in rows)
 
     def _first_doubt(self, doubtful: Sequence[OffsetRange]) -> LedgerRow | None:
-        """The first row in `doubtful` that differs."""
         rows = (row for one in sorted(doubtful) for row in self._ledger.overlapping(one))
         comparable = (row for row in rows if self._is_comparable(row, self._bounds.end))
         return next((row for row in comparable if not self._agrees(row)), None)

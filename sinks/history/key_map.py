@@ -25,7 +25,6 @@ ENTRIES_SCHEMA = pa.schema(
 
 
 def bucket_of(key: str) -> str:
-    """The bucket that `key` is in."""
     return f"{crc32(key.encode()) % BUCKETS:02d}"
 
 
@@ -48,7 +47,6 @@ def merged(entries: pa.Table, changes: Changes) -> pa.Table | None:
 
 
 def _names(entries: pa.Table, changes: Changes) -> pa.ChunkedArray:
-    """Whether each row has a key in `changes`."""
     return pc.is_in(entries["key"], value_set=pa.array(list(changes), pa.string()))
 
 

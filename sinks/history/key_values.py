@@ -85,7 +85,6 @@ class StoredMap:
         return None
 
     def count(self) -> int:
-        """The number of keys in the map."""
         return sum(_count(entries) for entries in self._batches(("deleted",)))
 
     def items(self) -> dict[str, str]:

@@ -192,7 +192,6 @@ class _Comparison:
             return None
 
     def _add_records(self, batch: pa.RecordBatch, rebuilt: bytes) -> None:
-        """Add rows that follow each other, with their bytes."""
         offsets = self._edges(batch)
         if offsets is None:
             raise ValueError("rows that do not follow each other")

@@ -99,7 +99,6 @@ class Completeness:
 
     @classmethod
     def of(cls, accounts: Accounts) -> Completeness:
-        """The accounts, compared."""
         position = accounts.position
         rows = _of_no_repair(accounts.ledger.filter(pc.less(accounts.ledger["start"], position)), accounts.holes)
         is_there = pc.and_(pc.is_null(rows["deleted_at"]), pc.greater(rows["end"], accounts.holes.front))

@@ -80,7 +80,6 @@ def proven_log(
 
 
 def nothing(log_id: LogId, warehouse: str, *, to: str) -> ConfigurationError:
-    """The error that a warehouse has nothing of the log for the verb `to`."""
     return ConfigurationError(
         f"there is nothing to {to}",
         log=log_id,

@@ -108,7 +108,6 @@ class Holes:
         return left
 
     def within(self, wanted: OffsetRange) -> tuple[OffsetRange, ...]:
-        """The parts of the holes that lie in `wanted`."""
         parts = ((max(hole.start, wanted.start), min(hole.end, wanted.end)) for hole in self.ranges)
         return tuple(OffsetRange(start, end) for start, end in parts if start < end)
 
@@ -117,7 +116,6 @@ class Holes:
         return tuple(part for one in wanted for part in self.within(one))
 
     def hold(self, wanted: OffsetRange) -> bool:
-        """Whether all of `wanted` is missing."""
         return any(hole.holds(wanted) for hole in self.ranges)
 
     def _changed(self, ranges: tuple[OffsetRange, ...]) -> Holes:
@@ -137,7 +135,6 @@ def joined(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 
 def cut(ranges: Iterable[OffsetRange], position: Offset) -> tuple[OffsetRange, ...]:
-    """The parts of `ranges` below `position`."""
     return tuple(OffsetRange(one.start, min(one.end, position)) for one in ranges if one.start < position)
 
 

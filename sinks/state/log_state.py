@@ -38,7 +38,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, with_config
 
@@ -52,6 +52,8 @@ from sources.epochs import Epochs
 from sources.loss import Condition
 from sources.master import Known
 from sources.offsets import END, LogId, Offset, OffsetRange
+
+_T = TypeVar("_T")
 
 DOMAIN: Final = "logtwin."
 """Before an id: the metadata with the state of what has that id."""
@@ -129,10 +131,10 @@ class LogState:
 
         By domain, as JSON.
         """
-        found = {f"{DOMAIN}{log_id}": _MOVING.text_of(_Moving.of(self))}
+        found = {f"{DOMAIN}{log_id}": _MOVING.text_of(_part(_Moving, self, run=self.writer.run))}
         is_there = before is not None and bool(before.commit) and not before.is_in_one_piece
-        was = _Standing.of(before) if before is not None and is_there else _Standing()
-        if (standing := _Standing.of(self)) != was:
+        was = _part(_Standing, before) if before is not None and is_there else _Standing()
+        if (standing := _part(_Standing, self)) != was:
             found[f"{STANDING_DOMAIN}{log_id}"] = _STANDING.text_of(standing)
         if before is None or not is_there or before.writer != self.writer:
             found |= self.writer.domain()
@@ -149,28 +151,15 @@ class LogState:
             return None
         values = json.loads(text)
         if "run" not in values:
-            return _in_one_piece(values)
+            return _part(LogState, _IN_ONE_PIECE.of(values), is_in_one_piece=True)
         moving = _MOVING.of(values)
         standing = _Standing() if (rest := text_of(f"{STANDING_DOMAIN}{log_id}")) is None else _STANDING.read(rest)
         run = text_of(f"{RUN_DOMAIN}{moving.run}")
         if run is None:
             raise ValueError(f"nothing says who the run {moving.run} is")
-        return cls(
-            writer=Writer(run=moving.run, **json.loads(run)),
-            commit=moving.commit,
-            epoch=standing.epoch,
-            offset=moving.offset,
-            first=standing.first,
-            link=moving.link,
-            identity=standing.identity,
-            mark=moving.mark,
-            epochs=standing.epochs,
-            ledger=moving.ledger,
-            incidents=moving.incidents,
-            quarantined=moving.quarantined,
-            branched_at=standing.branched_at,
-            repair=standing.repair,
-        )
+        parts = (moving, standing)
+        named = {one.name: getattr(part, one.name) for part in parts for one in fields(part) if one.name != "run"}
+        return cls(writer=Writer(run=moving.run, **json.loads(run)), **named)
 
     @classmethod
     def fresh(cls, writer: Writer) -> LogState:
@@ -245,19 +234,6 @@ class _Moving:
     incidents: tuple[Incident, ...] = ()
     quarantined: tuple[DataFile, ...] = ()
 
-    @classmethod
-    def of(cls, state: LogState) -> _Moving:
-        return cls(
-            run=state.writer.run,
-            commit=state.commit,
-            offset=state.offset,
-            link=state.link,
-            mark=state.mark,
-            ledger=state.ledger,
-            incidents=state.incidents,
-            quarantined=state.quarantined,
-        )
-
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,17 +244,6 @@ class _Standing:
     epochs: Epochs = ()
     branched_at: Offset | None = None
     repair: PendingRepair | None = None
-
-    @classmethod
-    def of(cls, state: LogState) -> _Standing:
-        return cls(
-            epoch=state.epoch,
-            first=state.first,
-            identity=state.identity,
-            epochs=state.epochs,
-            branched_at=state.branched_at,
-            repair=state.repair,
-        )
 
 
 @with_config(ConfigDict(extra="forbid"))
@@ -308,10 +273,10 @@ def run_of(moving: str) -> str | None:
     return None if run is None else str(run)
 
 
-def _in_one_piece(values: Any) -> LogState:
-    found = _IN_ONE_PIECE.of(values)
-    named = {one.name: getattr(found, one.name) for one in fields(found)}
-    return LogState(**named, is_in_one_piece=True)
+def _part(kind: type[_T], of: Any, **more: Any) -> _T:
+    """The `kind` whose fields are those of the same names of `of`, besides `more`."""
+    names = {one.name for one in fields(kind)} - more.keys()  # type: ignore[arg-type] # they are dataclasses
+    return kind(**{name: getattr(of, name) for name in names}, **more)
 
 
 _MOVING: Final = StoredJson(_Moving)

@@ -22,7 +22,7 @@ from sinks.delta.retries import retrying
 from sinks.state.fence import contradiction, said_at, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
-from sinks.state.positions import Move, Positions, owned_by, refused
+from sinks.state.positions import Positions, owned_by, refused
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.tables import log_table
 from sinks.values.ledger_row import LedgerRow
@@ -105,20 +105,10 @@ class LogTable:
         holes = self._holes(snapshot, mine) if begins is None else Holes.before(begins)
         return {self._holes_domain: holes.with_lost(lost).as_json()}
 
-    def commit(
-        self, held: Held, state: LogState, files: Sequence[DataFile] = (), lost: Sequence[OffsetRange] = ()
-    ) -> None:
-        """Move this log alone from `held` to `state`, which has an offset, as `Positions.commit` does.
-
-        Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then. ReplicaError.
-        """
-        mine = held.state or LogState.fresh(state.writer)
-        taken = Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)])
-        if taken:
-            raise taken[self.log_id]
-
     def mark(self, held: Held, state: LogState) -> None:
-        """Say `state`, at the same position, instead of what `held` says. Raises TakenOver as `commit` does.
+        """Say `state`, at the same position, instead of what `held` says.
+
+        Raises TakenOver where it is not as `held` says any more; nothing of it is in the table then.
 
         The holes are written again as they are: a fill that does not know of `state` yet is refused then.
         """
@@ -132,7 +122,7 @@ class LogTable:
         """Take the rows that start in `out` from the table, and move the log from `held` to `state`, in one commit.
 
         `holes` gives the holes after it from those before it. A state of another epoch begins that epoch's transaction
-        versions. Raises TakenOver as `commit` does, ReplicaError naming a file that cannot be read; nothing has changed
+        versions. Raises TakenOver as `mark` does, ReplicaError naming a file that cannot be read; nothing has changed
         then.
         """
         taking = self._taking(RowSelection.of_log(self.log_id, out))

@@ -77,7 +77,6 @@ class RowSelection:
 
     @property
     def name(self) -> LogId | None:
-        """The log that an error names."""
         return self.places[0][0] if self.places else None
 
     @property
@@ -158,7 +157,6 @@ class TakingOut:
         return Exchange((file,), () if gone == count else (self._rest(file),), gone)
 
     def _rest(self, file: StoredFile) -> DataFile:
-        """Write the other rows of a file to a new file."""
         try:
             with FileWriter(self._spec, self._table.path, new_name(self._rows.start)) as writer:
                 for batch in self._read(file, self._spec.schema.names):

@@ -50,7 +50,6 @@ class SmallFile:
         new.replace(local)
 
     def remove(self) -> None:
-        """Remove the file, if it is there."""
         filesystem, path, _ = self._open()
         with suppress(FileNotFoundError):
             filesystem.delete_file(path)

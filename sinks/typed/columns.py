@@ -112,7 +112,6 @@ def arrow_type(kind: str) -> pa.DataType:
 
 
 def is_name(text: str) -> bool:
-    """Whether a column can have `text` as its name."""
     return len(text) <= MOST_CHARACTERS and _NO_NAME.search(text) is None
 
 
@@ -122,7 +121,7 @@ def table_spec(table: str, columns: Sequence[Column]) -> TableSpec:
     return TableSpec(
         table,
         f"the typed table {table}",
-        pa.schema([*PLACE, *map(_arrow_field, columns), REST]),
+        pa.schema([*PLACE, *(pa.field(one.name, one.type, metadata=_as_metadata(one)) for one in columns), REST]),
         statistics=("log_id", "offset", "stored_at", *statistics[:_MOST_STATISTICS]),
         append_only=False,
         folder=f"{FOLDER}/{table}",
@@ -139,11 +138,6 @@ def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
         for name, of in described
         if FIELD_KEY in of
     )
-
-
-def _arrow_field(one: Column) -> pa.Field:
-    """The Arrow field of a column. Its metadata goes into the Delta log, which says where each column comes from."""
-    return pa.field(one.name, one.type, metadata=_as_metadata(one))
 
 
 def _comment(one: Column) -> str:

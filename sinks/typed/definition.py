@@ -55,7 +55,6 @@ class Definition:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The names of the key's columns."""
         return tuple(column_name(one, self.renamed) or one for one in self.key)
 
     @property
@@ -96,7 +95,6 @@ class Definition:
 
     @property
     def deletes(self) -> Deletes:
-        """The messages that delete a row."""
         return Deletes(key=self.key, said=self.deleted, tombstones=self.tombstones)
 
     @property

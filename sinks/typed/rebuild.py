@@ -38,7 +38,6 @@ class TypedRebuild:
     def __init__(
         self, spark: SparkSession, warehouse: str, wanted: Definition, was: TypedView, state: TypedState
     ) -> None:
-        """See `begun`."""
         self._spark, self._warehouse, self._wanted = spark, warehouse, wanted
         self._was, self._state, self._generation = was, state, state.generation + 1
         self._table = TypedTable(spark, warehouse, wanted.name)

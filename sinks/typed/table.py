@@ -32,7 +32,6 @@ class TypedView:
 
 
 def path_of(warehouse: str, name: str) -> str:
-    """The folder of the typed table `name`."""
     return table_spec(name, ()).path(absolute(warehouse))
 
 
@@ -77,7 +76,6 @@ class TypedTable:
         return found
 
     def files(self, on: TypedView) -> list[StoredFile]:
-        """All data files of that version."""
         logs = () if on.state is None else on.state.logs
         found = {file.path: file for log_id in logs for file in self._table.files(on.snapshot, {"log_id": str(log_id)})}
         return list(found.values())

@@ -40,5 +40,4 @@ def expression(text: str) -> str:
 
 
 def is_meant(topic: str, texts: Iterable[str]) -> bool:
-    """Whether `topic` is one of `texts`, or matches one."""
     return any(topic == one or (is_pattern(one) and re.fullmatch(expression(one), topic) is not None) for one in texts)

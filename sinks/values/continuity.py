@@ -24,7 +24,6 @@ Lengths = Callable[[pa.RecordBatch], npt.NDArray[np.int64]]
 
 
 def checksum_of(raw: bytes | memoryview) -> str:
-    """The checksum of `raw`, as the ledger writes it."""
     return written(hashlib.sha256(raw))
 
 

@@ -99,7 +99,6 @@ class Catalog:
         return True
 
     def _is_of(self, spec: TableSpec, described: Mapping[str, str]) -> bool:
-        """Whether `described` is the table `spec` in our warehouse."""
         location = described.get("Location")
         return location is not None and self._qualified(location) == self._qualified(spec.path(self._place))
 

@@ -171,7 +171,6 @@ def _are_there(folder: str, names: set[str]) -> bool:
 
 
 def _logs_in(snapshot: Snapshot) -> list[str]:
-    """The logs that have a state in the table log."""
     found = []
     for domain in snapshot.domains():
         with suppress(ValueError):  # raised for a log's holes, and for Delta's own domains

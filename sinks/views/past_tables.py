@@ -81,10 +81,6 @@ def _epochs(rows: DataFrame, as_of: AsOf) -> DataFrame:
     return rows.where(sql.col("since") <= as_of.committed_at)
 
 
-def _schema_changes(rows: DataFrame, as_of: AsOf) -> DataFrame:
-    return rows.where(sql.col("changed_at") <= as_of.committed_at)
-
-
 def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
     """The table has only the newest value of a key. A query of it raises an error instead of showing newer values."""
     problem = f"dister_kv has no past: what {as_of.log_id} said of a key at {as_of.offset} is in the table log"
@@ -107,7 +103,7 @@ _RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
     KAFKA_REMOVED.name: _removed,
     EPOCHS.name: _epochs,
     KEY_VALUES.name: _key_values,
-    SCHEMA_CHANGES.name: _schema_changes,
+    SCHEMA_CHANGES.name: lambda rows, as_of: rows.where(sql.col("changed_at") <= as_of.committed_at),
     UNFIT.name: _below,
 }
 """The rule for each table; all other tables are metadata."""

@@ -97,7 +97,6 @@ def register_views(spark: SparkSession, views: Collection[str] = VIEWS) -> None:
 
 
 def all_names(spark: SparkSession, warehouse: str) -> set[str]:
-    """The names that `register` would register."""
     typed = typed_specs(spark, absolute(warehouse))
     return {*VIEWS, *(spec.name for spec in (*TABLES, *typed))}
 

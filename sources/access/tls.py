@@ -64,7 +64,6 @@ def is_refusal(error: BaseException | None) -> bool:
 
 
 def no_tls(error: BaseException, server: object) -> ConfigurationError:
-    """Return our error for one that `is_refusal`."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConfigurationError(
             f"the certificate of {server} is not trusted",

@@ -47,7 +47,6 @@ class Walk:
 
 
 def lines_of(chunk: Chunk, lengths: npt.NDArray[np.int64]) -> Iterator[Line]:
-    """Yield the entries of `chunk`, which take `lengths` bytes."""
     at = 0
     offsets, sizes = (chunk.records.column(name).to_pylist() for name in ("offset", "size"))
     for start, size, length in zip(offsets, sizes, lengths.tolist(), strict=True):

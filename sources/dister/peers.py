@@ -67,7 +67,6 @@ def decode(data: bytes, what: str = PEERS_FILE) -> tuple[NodeInfo, ...]:
 
 
 def encode(nodes: Iterable[NodeInfo]) -> bytes:
-    """Return the list as JSON."""
     return whole_states.encode([asdict(node) for node in nodes])
 
 

@@ -64,7 +64,6 @@ class ServiceRegistry:
 
 
 def key_of(index: int, name: str) -> str:
-    """Return the key of a node in the registry."""
     return f"{index}.{name}.service.dister"
 
 
@@ -84,7 +83,6 @@ def decode(data: bytes) -> ServiceRegistry:
 
 
 def encode(registry: ServiceRegistry) -> bytes:
-    """Encode a registry as a service file."""
     services = {key: {"type": one.type, "node": one.node} for key, one in registry.services.items()}
     return whole_states.encode({"LastServiceLogId": registry.id, "Service": services})
 

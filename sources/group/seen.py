@@ -51,7 +51,6 @@ Seen = Mapping[str, Sighting]
 
 
 def path_beside(standing_path: Path) -> Path:
-    """Return the file's path for the standing at `standing_path`."""
     return standing_path.with_name("seen.json")
 
 

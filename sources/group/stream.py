@@ -23,8 +23,9 @@ when it is to be tried again. Only an error that concerns all logs ends the stre
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
@@ -38,6 +39,7 @@ from sources.group.offsets import GroupOffset
 from sources.group.seen import Teller
 from sources.group.watch import GroupWatch, Pace
 from sources.options import ReadOptions, parse_options
+from sources.record_source import RecordSource
 from sources.registry import FollowedOptions, open_master
 
 LOOK_DEADLINE_S: Final = 0.5
@@ -78,36 +80,21 @@ def _lookouts(masters: Iterable[FollowedOptions]) -> list[Lookout]:
     return [Lookout(open_master(one), one.starting_offset) for one in masters]
 
 
-class GroupSource:
-    """The masters of a group and the options that their logs are read with."""
+def group_source(given: Mapping[str, str]) -> RecordSource:
+    """Open the masters that the options name. Raises ConfigurationError, OSError, ValueError."""
+    options = parse_options(GroupOptions, given, where='format("logtwin")', camel=True)
+    file = MastersFile(options.masters)
+    masters = file.added()
+    if not masters:
+        raise ConfigurationError("there is nothing to read", expected="a master", found="none")
+    reader = partial(GroupReader, file, _lookouts(masters), options.pace(masters), options.standing)
+    return RecordSource(NO_ROWS, _no_batches, reader)
 
-    def __init__(self, options: GroupOptions) -> None:
-        """Open the masters. Raises ConfigurationError, OSError, ValueError."""
-        self._options = options
-        self._masters = MastersFile(options.masters)
-        masters = self._masters.added()
-        if not masters:
-            raise ConfigurationError("there is nothing to read", expected="a master", found="none")
-        self._pace = options.pace(masters)
-        self._lookouts = _lookouts(masters)
 
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Self:
-        """Make the source from the options of the data source. Raises ConfigurationError."""
-        return cls(parse_options(GroupOptions, given, where='format("logtwin")', camel=True))
-
-    @property
-    def schema(self) -> pa.Schema:
-        return NO_ROWS
-
-    def batch_reader(self) -> DataSourceReader:
-        """Raise ConfigurationError: a group has no batch reader."""
-        raise ConfigurationError(
-            "a group of logs is a stream", expected="spark.readStream", found="spark.read", hint="Read one log by id."
-        )
-
-    def stream_reader(self) -> DataSourceStreamReader:
-        return GroupReader(self._masters, self._lookouts, self._pace, self._options.standing)
+def _no_batches() -> DataSourceReader:
+    raise ConfigurationError(
+        "a group of logs is a stream", expected="spark.readStream", found="spark.read", hint="Read one log by id."
+    )
 
 
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -127,7 +127,6 @@ class GroupWatch:
         return self._plan()
 
     def _stand(self) -> Standing:
-        """Read what the job says now."""
         said = self._standing.read()
         if said is not self._said:
             self._said = said

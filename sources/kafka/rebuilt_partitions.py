@@ -28,7 +28,6 @@ OWN: Final = re.compile(r"[^/]+-\d+(/\d{20}\.log)?")
 
 
 def folder_name(log_id: LogId) -> str:
-    """Return the name that brokers give to the folder of a partition."""
     topic, number = topic_and_number(log_id)
     return f"{topic.name.partition('/')[2]}-{number}"
 

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from sources.errors import told_by_spark
+from sources.kafka.log import KafkaLog
 from sources.kafka.options import TopicOptions
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.topic import KafkaTopic, open_topic
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
-from sources.master import Damage
+from sources.master import Known
 from sources.offsets import OffsetRange
 from sources.options import EARLIEST
+from sources.reading import rows_of
+from sources.record_source import RecordSource
 from sources.records import KAFKA_SCHEMA
 
 TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
@@ -33,32 +36,17 @@ TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 class TopicSplit(InputPartition):
     """What one task reads."""
 
-    partition: KafkaPartition
+    log: KafkaLog
     owned: OffsetRange
 
 
-class TopicSource:
-    """A topic and the options it is read with."""
-
-    def __init__(self, topic: KafkaTopic, options: TopicOptions) -> None:
-        self._topic = topic
-        self._options = options
-
-    @property
-    def schema(self) -> pa.Schema:
-        return TOPIC_SCHEMA
-
-    @classmethod
-    def of(cls, given: Mapping[str, str]) -> Self:
-        """Make the source from the options of the data source. Raises ConfigurationError."""
-        options = TopicOptions.of(given)
-        return cls(open_topic(options), options)
-
-    def batch_reader(self) -> DataSourceReader:
-        return TopicBatchReader(self._topic, self._options)
-
-    def stream_reader(self) -> DataSourceStreamReader:
-        return TopicStreamReader(self._topic, self._options)
+def topic_source(given: Mapping[str, str]) -> RecordSource:
+    """Make the source from the options of the data source. Raises ConfigurationError."""
+    options = TopicOptions.of(given)
+    topic = open_topic(options)
+    return RecordSource(
+        TOPIC_SCHEMA, partial(TopicBatchReader, topic, options), partial(TopicStreamReader, topic, options)
+    )
 
 
 class TopicBatchReader(DataSourceReader):
@@ -140,8 +128,9 @@ def _held_from(topic: KafkaTopic, at: TopicOffsets) -> TopicBounds:
 
 def _splits(topic: KafkaTopic, start: TopicOffsets, end: TopicOffsets) -> list[TopicSplit]:
     """Return at least one split, which may be empty: given none, Spark makes up a partition of its own."""
-    wanted = [(topic.partition(number, end.topic_id), batch) for number, batch in end.since(start).items()]
-    pieces = [TopicSplit(partition, piece) for partition, batch in wanted for piece in partition.plan(batch)]
+    known = Known(str(end.topic_id))
+    wanted = [(KafkaLog(topic=topic, number=number, known=known), it) for number, it in end.since(start).items()]
+    pieces = [TopicSplit(log, piece) for log, batch in wanted for piece in log.plan(batch)]
     return pieces or [TopicSplit(*wanted[0])]
 
 
@@ -149,12 +138,4 @@ def _records(split: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(split, TopicSplit):
         raise TypeError(f"not a split of this source: {split!r}")
     with told_by_spark():
-        for piece in split.partition.read(split.owned):
-            if isinstance(piece, Damage):
-                raise piece.error
-            yield _with_log_id(split.partition, piece.records)
-
-
-def _with_log_id(partition: KafkaPartition, records: pa.RecordBatch) -> pa.RecordBatch:
-    log_ids = pa.repeat(str(partition.log_id), len(records))
-    return pa.RecordBatch.from_arrays([log_ids, *records.columns], schema=TOPIC_SCHEMA)
+        yield from rows_of(split.log, split.owned, boundary=True, schema=TOPIC_SCHEMA)

@@ -26,7 +26,6 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
 from sources.kafka.metadata import fetched_and_told
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.reader import MIB, KafkaReader
 from sources.kafka.session import GroupSession
 from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
@@ -151,17 +150,6 @@ class KafkaTopic:
         if self.group is None:
             return SilentSession()
         return GroupSession(self.settings, self.group, self.topic, self.id)
-
-    def partition(self, number: int, topic_id: uuid.UUID) -> KafkaPartition:
-        """Return partition `number` of the topic with id `topic_id`."""
-        return KafkaPartition(
-            reader=self.reader(),
-            cluster=self.cluster,
-            topic=self.topic,
-            topic_id=topic_id,
-            partition=number,
-            split_offsets=self.split_offsets,
-        )
 
     def reader(self, patience_s: float | None = None) -> KafkaReader:
         """Return what reads its partitions, together with those of all topics that are read in the same way."""

@@ -58,7 +58,6 @@ class TopicOffsets:
         return {"topic": str(self.topic_id), "next": {str(number): self.next[number] for number in sorted(self.next)}}
 
     def at(self, partition: int) -> Offset:
-        """Return the position in a partition."""
         return self.next.get(partition, Offset(0))
 
     def up_to(self, last: TopicOffsets) -> TopicOffsets:

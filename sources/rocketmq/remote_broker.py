@@ -85,7 +85,6 @@ class RemoteBroker(ABC):
         return self.bounds().end
 
     def config(self) -> Mapping[str, str]:
-        """Return its configuration now."""
         with self.client() as client:
             return client.broker_config()
 

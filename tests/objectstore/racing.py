@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelConflict, KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError, TakenOver
 from sources.offsets import LogId, Offset
+from tests.sinks.one_log import OneLog
 from tests.spark_session import delta_session
 
 SHARED: Final = LogId("rocketmq", "shared")
@@ -55,7 +55,7 @@ def append(spark: SparkSession, warehouse: str, name: str, commits: int) -> list
 
 def own(spark: SparkSession, warehouse: str, name: str, commits: int) -> list[str]:
     """Claims one log, as the other does, moves it a few times, and claims it again: a file for each move."""
-    table, writer = LogTable(spark, LOG.path(warehouse), SHARED), this_writer()
+    table, writer = OneLog(spark, LOG.path(warehouse), SHARED), this_writer()
     said: list[str] = []
     while len(said) < commits:
         try:

@@ -14,12 +14,12 @@ from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, topics_named
 from sources.kafka.isolation import Isolation
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.reader import KafkaReader
 from sources.kafka.topic import KafkaTopic
 from sources.master import Known
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import KafkaBroker
+from tests.sources.kafka.read_partition import KafkaPartition
 
 Row = tuple[Any, ...]
 COLUMNS = ["offset", "leader_epoch", "topic", "partition", "timestamp", "timestamp_type", "key", "value", "headers"]

@@ -9,13 +9,13 @@ import pytest
 
 from sources.errors import CorruptRecord
 from sources.kafka.format.columns import canonical
-from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_reading import partition_of
 from tests.peers.kafka_traffic import create_topic
 from tests.sources.kafka.batches import GZIP, SNAPPY, Sent, Written, decoded, written
+from tests.sources.kafka.read_partition import KafkaPartition
 from tests.sources.kafka.test_damage import of_headers
 from tests.sources.kafka.test_old_messages import SENT, old
 

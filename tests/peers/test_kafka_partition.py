@@ -17,12 +17,12 @@ import pytest
 
 from sources.errors import AboveMaximum, Rewritten
 from sources.kafka.isolation import Isolation
-from sources.kafka.partition import KafkaPartition
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_reading import Row, consumed, partition_of, rows, topic_of
 from tests.peers.kafka_traffic import COMPRESSIONS, Record, a_record, create_topic, producer, send, transaction
+from tests.sources.kafka.read_partition import KafkaPartition
 
 pytestmark = pytest.mark.peer
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
+from pipeline.config.found import found_now
 from pipeline.inspect.status import statuses
 from pipeline.job.replicate import Job
 from sources.errors import BelowMinimum
@@ -32,7 +33,7 @@ ENOUGH = 2_000
 
 def has_all(job: Job, config: Config) -> bool:
     """Whether the brokers hold nothing now that is not replicated: what a job has asked last may be a second old."""
-    ends = {options.id: open_topic(options).bounds().latest.next for options in config.asked_topics()}
+    ends = {options.id: open_topic(options).bounds().latest.next for options in config.named_topics}
     reached = {one.log_id: {number: at.position for number, at in one.partitions.items()} for one in job.progress()}
     return reached == ends
 
@@ -117,8 +118,8 @@ def test_topics_of_a_pattern_by_a_user_with_a_password(
         "sasl_mechanism": "SCRAM-SHA-512", "sasl_username": f"file:{tmp_path}/user",
         "sasl_password": f"file:{tmp_path}/password", "ssl_ca_file": str(kafka_keys.ca_file),
     }  # fmt: skip
-    config = parse({"warehouse": str(lake), "topics": [given]}, where="test")
     with caplog.at_level("DEBUG"):
+        config = found_now(parse({"warehouse": str(lake), "topics": [given]}, where="test"))
         replicate_now(spark, config)
         said = [caplog.text, *(str(one.as_json()) for one in statuses(config))]
     assert_replicated(lake, newest_kafka, "secure-a", "secure-b")

@@ -15,12 +15,12 @@ from pipeline.config.configuration import parse
 from pipeline.operate.maintain import Maintenance, MaintenanceStep
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.offsets import Offset
 from tests.sinks.long_log import MASTER, file_of
 from tests.sinks.many_commits import COMMIT_BYTES, COMMIT_RECORDS, add_commits
+from tests.sinks.one_log import OneLog
 
 _ROUNDS = 5
 
@@ -58,7 +58,7 @@ def replicate_a_day(spark: SparkSession, warehouse: Path, commits: int, recent: 
     """
     ensure_tables(spark, str(warehouse))
     path = log_path(warehouse)
-    table = LogTable(spark, path, MASTER.log_id)
+    table = OneLog(spark, path, MASTER.log_id)
     state = table.claim(this_writer()).moved_to(Offset(COMMIT_BYTES), first=Offset(0), ledger=[])
     table.commit(table.read(), state, [file_of(path, 0, COMMIT_RECORDS)])
     table.run_hooks()
@@ -79,7 +79,7 @@ def maintain(spark: SparkSession, warehouse: Path, log_hours: float) -> list[Mai
 
 
 def figures(spark: SparkSession, warehouse: Path) -> Figures:
-    table = LogTable(spark, log_path(warehouse), MASTER.log_id)
+    table = OneLog(spark, log_path(warehouse), MASTER.log_id)
     files = KernelTable(spark, log_path(warehouse)).files(newest(spark, warehouse), {"log_id": str(MASTER.log_id)})
     entries = len(list(Path(log_path(warehouse), "_delta_log").iterdir()))
     opens = [_seconds(table.read) for _ in range(_ROUNDS)]

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from sinks.delta.spark_jobs import run_shares
 from sources.errors import LogtwinError
 from sources.group.offsets import GroupOffset
-from sources.group.stream import GroupSource
+from sources.group.stream import group_source
 from tests.sinks.plain_session import PlainSession, make_plain
 
 
@@ -61,7 +61,7 @@ class InProcess:
             self._thread.join()
 
     def _run(self, ends: bool) -> None:
-        reader: Any = GroupSource.of(self._options).stream_reader()
+        reader: Any = group_source(self._options).stream_reader()
         if ends:
             reader.prepareForTriggerAvailableNow()
         at = reader.initialOffset()

@@ -26,6 +26,7 @@ from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.system.ports import free_port
 from sinks.storage.settings import Storage
 from sources.access.address import Address
+from sources.discovery import matched
 from sources.errors import ConfigurationError, NobodyListens
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -242,8 +243,8 @@ def test_a_pattern_means_the_topics_of_its_cluster_that_are_there() -> None:
         "dister/a",
     )
     existing = [LogId.parse(name) for name in names]
-    assert [one.id for one in config.topics_among(existing)] == ["kafka/east/orders-eu", "kafka/east/orders-us"]
-    assert config.topics_among([]) == ()
+    assert list(map(str, matched(config.topics, existing))) == ["kafka/east/orders-eu", "kafka/east/orders-us"]
+    assert config.named_topics == ()
 
 
 CLUSTER = {"cluster": "c1", "name_server": "ns:9876"}

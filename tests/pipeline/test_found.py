@@ -59,7 +59,7 @@ def config(lake: Path, *logs: Mapping[str, object], **tables: object) -> Config:
 
 def ids(found: Config) -> list[str]:
     assert not found.has_patterns
-    return [*(one.id for one in found.logs), *(one.id for one in found.topics_among(()))]
+    return [*(one.id for one in found.logs), *(one.id for one in found.named_topics)]
 
 
 def test_without_patterns_nothing_is_asked_or_read(tmp_path: Path) -> None:

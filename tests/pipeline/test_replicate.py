@@ -20,7 +20,7 @@ from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunFile
 from sinks.batch.result import BatchStep
 from sources.datasource import register
-from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
+from sources.errors import LogtwinError, MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import PATIENCE_S, eventually
@@ -204,9 +204,3 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
     assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
     assert (told.received, told.position, told.acknowledged) == (end, end, end)
     assert (told.lag, told.lag_s, told.until_loss_bytes) == (0, 0, None)
-
-
-def test_a_job_without_anything_to_replicate_says_so(spark: SparkSession, tmp_path: Path) -> None:
-    """As where no topic matches the only pattern."""
-    with pytest.raises(ConfigurationError, match="nothing to replicate"):
-        Job(spark, parse({"warehouse": str(tmp_path)}, where="x"), available_now=True)

@@ -32,7 +32,7 @@ def test_brokers_are_asked_which_topics_match(
     cluster = ScriptedCluster(*[metadata(*map(topic, EXISTING))] * 3)
     monkeypatch.setattr("sources.kafka.cluster.connection.connected", cluster.connected)
     roster = rostered([table({**ONE, "group": "one"}), table({**MATCHING, "group": "all"})])
-    assert {str(log_id): (one.id, one.group) for log_id, one in roster.whole().items()} == {
+    assert {str(log_id): (one.id, one.group) for log_id, one in roster.options.items()} == {
         "kafka/east/orders": ("kafka/east/orders", "one"),
         "kafka/east/orders-eu": ("kafka/east/orders-eu", "all"),
         "kafka/east/orders-us": ("kafka/east/orders-us", "all"),

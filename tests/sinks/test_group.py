@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sources.errors import (
     AboveMaximum,
@@ -39,6 +38,7 @@ from tests.sinks.memory_master import (
     Rewriting,
     Short,
 )
+from tests.sinks.one_log import OneLog
 from tests.sinks.unheard import lose_answers, missing_files
 from tests.spans import span
 
@@ -48,7 +48,7 @@ SIZES = (10, 90, 300, 5, 5, 90)  # records start at 0, 10, 100, 400, 405, 410 an
 
 
 def claimed_by_another(plain: SparkSession, warehouse: Path, name: str) -> None:
-    LogTable(plain, LOG.path(str(warehouse)), named(name)).claim(this_writer())
+    OneLog(plain, LOG.path(str(warehouse)), named(name)).claim(this_writer())
 
 
 # --- together

@@ -16,7 +16,6 @@ from sinks.batch.replica import Replica, open_together
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import LogTable
 from sinks.state.positions import Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
@@ -25,6 +24,7 @@ from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.groups import Tables, named
 from tests.sinks.memory_master import MemoryMaster, RecordingSession
+from tests.sinks.one_log import OneLog
 
 NAMES = ("a", "b", "c", "d")
 
@@ -86,7 +86,7 @@ def test_all_that_wait_for_the_first_are_claimed_in_one_commit(job: Job) -> None
 
 
 def begin_repair(plain: SparkSession, warehouse: Path, name: str) -> None:
-    table = LogTable(plain, LOG.path(str(warehouse)), named(name))
+    table = OneLog(plain, LOG.path(str(warehouse)), named(name))
     held = table.read()
     assert held.state is not None
     table.mark(held, replace(held.state, repair=PendingRepair(to=Offset(0), epoch=1)))
@@ -119,7 +119,7 @@ def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
 def test_only_the_log_that_was_taken_fails_to_open_again(plain: SparkSession, tmp_path: Path, job: Job) -> None:
     job.open()
     theirs = this_writer()
-    LogTable(plain, LOG.path(str(tmp_path)), named("c")).claim(theirs)
+    OneLog(plain, LOG.path(str(tmp_path)), named("c")).claim(theirs)
     version = job.tables.version()
     assert job.open() == {"a": None, "b": None, "c": TakenOver, "d": None}
     assert job.owners() == {**dict.fromkeys(NAMES, job.run), "c": theirs.run}
@@ -130,7 +130,7 @@ def test_replicas_that_belong_together_are_opened_all_or_none(plain: SparkSessio
     opening = Opening()
     lost, other = (replica_of(plain, tmp_path, name, opening.writer) for name in ("x", "y"))
     opening.open(lost, other)
-    LogTable(plain, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
+    OneLog(plain, LOG.path(str(tmp_path)), named("x")).claim(this_writer())
     with pytest.raises(TakenOver):
         opening.open(lost, other)
     opening.open(other)

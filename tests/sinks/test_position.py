@@ -17,7 +17,7 @@ from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held, LogTable, holes_at
+from sinks.state.position import Held, holes_at
 from sinks.state.positions import Move, Positions
 from sinks.tables import LOG
 from sinks.values.continuity import Link
@@ -32,6 +32,7 @@ from tests.sinks.at_once import at_once
 from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
+from tests.sinks.one_log import OneLog
 from tests.spans import span
 
 BROKER_B = LogId("rocketmq", "broker-b")
@@ -245,7 +246,7 @@ def path(plain: SparkSession, tmp_path: Path) -> str:
 
 
 def test_a_claim_moves_no_position(plain: SparkSession, path: str) -> None:
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     assert table.read().state is None
     first = table.claim(this_writer())
     assert (first.offset, first.epoch) == (None, 0)
@@ -263,19 +264,19 @@ def test_two_transactions_on_one_version_make_one_commit(
     plain: SparkSession, path: str, tmp_path: Path, ends: tuple[int, int]
 ) -> None:
     """The same run twice, as after a network split: not even the writer tells them apart."""
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     held = table.read()
     states = [mine.moved_to(Offset(end), first=Offset(0), ledger=[]) for end in ends]
     table.commit(held, states[0], [file_of(path, 0, ends[0] // 100)])
     with pytest.raises(TakenOver):
-        LogTable(plain, path, BROKER_A).commit(held, states[1], [file_of(path, 0, ends[1] // 100)])
+        OneLog(plain, path, BROKER_A).commit(held, states[1], [file_of(path, 0, ends[1] // 100)])
     assert table.read().state == states[0]
     assert offsets(tmp_path) == list(range(0, ends[0], 100))
 
 
 def test_a_claim_in_between_stops_the_commit(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    old, new = LogTable(plain, path, BROKER_A), LogTable(plain, path, BROKER_A)
+    old, new = OneLog(plain, path, BROKER_A), OneLog(plain, path, BROKER_A)
     mine = old.claim(this_writer())
     held = old.read()
     theirs = new.claim(this_writer())
@@ -299,7 +300,7 @@ def test_a_run_is_forgotten_when_no_log_names_it(plain: SparkSession, path: str)
     assert runs() == {f"logtwin.run.{one.run}" for one in (first, second)}
     positions.claim(positions.newest(), [BROKER_B], third)
     assert runs() == {f"logtwin.run.{one.run}" for one in (second, third)}
-    held = LogTable(plain, path, BROKER_A).read().state
+    held = OneLog(plain, path, BROKER_A).read().state
     assert held is not None
     assert held.writer == second
 
@@ -307,27 +308,27 @@ def test_a_run_is_forgotten_when_no_log_names_it(plain: SparkSession, path: str)
 def test_a_run_that_claims_again_while_it_is_forgotten_is_known(plain: SparkSession, path: str) -> None:
     """Its claim writes its domain, whatever the version that it is built on says: the second of the two is refused."""
     mine, theirs = this_writer(), this_writer()
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     table.claim(mine)
     positions = Positions(KernelTable(plain, path))
     on = positions.newest()  # which has the run
     table.claim(theirs)
     assert f"logtwin.run.{mine.run}" not in positions.newest().domains()
     assert positions.claim(on, [BROKER_B], mine)[BROKER_B].writer == mine
-    held = LogTable(plain, path, BROKER_B).read().state
+    held = OneLog(plain, path, BROKER_B).read().state
     assert held is not None
     assert held.writer == mine
 
 
 def test_claims_at_once_leave_one_owner(plain: SparkSession, path: str) -> None:
-    tables = [LogTable(plain, path, BROKER_A) for _ in range(3)]
+    tables = [OneLog(plain, path, BROKER_A) for _ in range(3)]
     writers = [this_writer() for _ in tables]
     claims = at_once([partial(table.claim, writer) for table, writer in zip(tables, writers, strict=True)])
     assert len([claim for claim in claims if tables[0].read().state == claim]) == 1
 
 
 def test_a_change_of_the_table_in_between_does_not_disturb(plain: SparkSession, path: str, tmp_path: Path) -> None:
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     held = table.read()
     KernelTable(plain, path).set_properties(held.snapshot, {"delta.logRetentionDuration": "interval 8 days"})
@@ -344,12 +345,12 @@ class Moving:
     def __init__(self, plain: SparkSession, path: str, *names: str) -> None:
         self.path = path
         self.positions = Positions(KernelTable(plain, path))
-        self.tables = {name: LogTable(plain, path, LogId("rocketmq", name)) for name in names}
+        self.tables = {name: OneLog(plain, path, LogId("rocketmq", name)) for name in names}
         claims = {name: table.claim(this_writer()) for name, table in self.tables.items()}
         self.on = self.positions.newest()
         self.moves = {name: self._move(self.tables[name], mine) for name, mine in claims.items()}
 
-    def _move(self, table: LogTable, mine: LogState, lost: tuple[OffsetRange, ...] = ()) -> Move:
+    def _move(self, table: OneLog, mine: LogState, lost: tuple[OffsetRange, ...] = ()) -> Move:
         to = mine.moved_to(Offset(500), first=Offset(0), ledger=[])
         return Move(table, mine, to, [file_of(self.path, 0, 5)], lost)
 
@@ -438,7 +439,7 @@ def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
 
 
 def test_a_table_that_contradicts_itself_is_refused(plain: SparkSession, path: str) -> None:
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     mine = table.claim(this_writer())
     lying = replace(mine, offset=Offset(900))
     held: Held = table.read()
@@ -451,7 +452,7 @@ def test_a_table_that_contradicts_itself_is_refused(plain: SparkSession, path: s
 
 
 def test_a_position_nobody_can_read_is_refused(plain: SparkSession, path: str) -> None:
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     KernelTable(plain, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()

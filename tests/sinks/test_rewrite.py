@@ -18,13 +18,14 @@ from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes
 from sinks.state.log_state import LogState
-from sinks.state.position import Held, LogTable
+from sinks.state.position import Held
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import TakenOver
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.merged import merge_all
+from tests.sinks.one_log import OneLog
 from tests.sinks.test_files import table_rows
 
 BROKER_B = LogId("rocketmq", "broker-b")
@@ -57,9 +58,9 @@ def path(plain: SparkSession, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def table(plain: SparkSession, path: str) -> LogTable:
+def table(plain: SparkSession, path: str) -> OneLog:
     """Log A at 2500, in files that lie below 1200, across it, above it, and one that both logs share."""
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     state = table.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     files = [
         file_of(path, rows_of(BROKER_A, 0, 8)),
@@ -81,7 +82,7 @@ def below_12(holes: Holes) -> Holes:
     return holes.below(Offset(1200))
 
 
-def test_a_cut_takes_the_rows_and_moves_the_log_at_once(path: str, table: LogTable) -> None:
+def test_a_cut_takes_the_rows_and_moves_the_log_at_once(path: str, table: OneLog) -> None:
     held, before = table.read(), set(DeltaTable(path).file_uris())
     after = back_to_12(held)
     table.cut(held, after, FROM_12, below_12)
@@ -98,7 +99,7 @@ def test_a_cut_takes_the_rows_and_moves_the_log_at_once(path: str, table: LogTab
 
 
 def other_log_commits(plain: SparkSession, path: str) -> None:
-    other = LogTable(plain, path, BROKER_B)
+    other = OneLog(plain, path, BROKER_B)
     state = other.claim(this_writer()).moved_to(Offset(100), first=Offset(0), ledger=())
     other.commit(other.read(), state, [])
 
@@ -109,7 +110,7 @@ def files_are_merged(plain: SparkSession, path: str) -> None:
 
 @pytest.mark.parametrize("interfere", [other_log_commits, files_are_merged])
 def test_others_may_come_between(
-    plain: SparkSession, path: str, table: LogTable, interfere: Callable[[SparkSession, str], None]
+    plain: SparkSession, path: str, table: OneLog, interfere: Callable[[SparkSession, str], None]
 ) -> None:
     held = table.read()
     interfere(plain, path)
@@ -118,11 +119,9 @@ def test_others_may_come_between(
     assert numbers(path, BROKER_B) == list(range(25))
 
 
-def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(
-    plain: SparkSession, path: str, table: LogTable
-) -> None:
+def test_a_job_that_has_claimed_the_log_meanwhile_stops_the_cut(plain: SparkSession, path: str, table: OneLog) -> None:
     held = table.read()
-    LogTable(plain, path, BROKER_A).claim(this_writer())
+    OneLog(plain, path, BROKER_A).claim(this_writer())
     with pytest.raises(TakenOver):
         table.cut(held, back_to_12(held), FROM_12, below_12)
     with pytest.raises(TakenOver):
@@ -136,7 +135,7 @@ LONG, ITS_TWIN = (LogId("rocketmq", "a" * 40 + end) for end in "bc")
 @pytest.mark.parametrize("is_merged", [False, True])
 def test_ids_that_begin_alike_are_told_apart(plain: SparkSession, path: str, is_merged: bool) -> None:
     """By statistics where logtwin wrote the file; Delta's own are cut, and there the rows say it."""
-    table = LogTable(plain, path, LONG)
+    table = OneLog(plain, path, LONG)
     state = table.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
     files = [file_of(path, rows_of(one, *part)) for one in (LONG, ITS_TWIN) for part in ((0, 12), (12, 25))]
     table.commit(table.read(), state, files)

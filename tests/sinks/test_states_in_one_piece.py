@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import topics_held
 from sinks.delta.kernel import KernelTable
-from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG, LOG
 from tests.sinks.batches import rows
 from tests.sinks.groups import Members, Tables, named, sound
 from tests.sinks.memory_master import Damaged
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
+from tests.sinks.one_log import OneLog
 from tests.sinks.topic_batches import Twin
 from tests.spans import span
 from tests.truth import FIXTURES, unpack
@@ -67,5 +67,5 @@ def test_a_topic_goes_on(plain: SparkSession, lake: Path) -> None:
     assert spans == {
         0: [(5, 10), (10, 30), (30, 40)], 1: [(5, 12), (20, 30), (30, 40)], 2: [(5, 8), (8, 30), (30, 40)],
     }  # fmt: skip
-    held = LogTable(plain, KAFKA_LOG.path(str(lake)), PARTITIONS[1].log_id).read()
+    held = OneLog(plain, KAFKA_LOG.path(str(lake)), PARTITIONS[1].log_id).read()
     assert held.holes.ranges == (span(0, 5), span(12, 20))

@@ -12,7 +12,6 @@ from sinks.batch.replica import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable
 from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
 from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
@@ -27,6 +26,7 @@ from tests.sinks.memory_partition import (
     epoch_before,
     partitions,
 )
+from tests.sinks.one_log import OneLog
 from tests.sinks.topic_batches import Twin, expected
 from tests.spans import span
 
@@ -119,7 +119,7 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(
 
     def take(step: BatchStep) -> None:
         if step is BatchStep.FILES and twin.offsets[0] == 0:
-            LogTable(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
+            OneLog(plain, KAFKA_LOG.path(str(tmp_path)), FULL[0].log_id).claim(this_writer())
 
     twin = Twin(plain, tmp_path, FULL, on_step=take).opened()
     before = twin.version()

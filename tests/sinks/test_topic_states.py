@@ -18,7 +18,6 @@ from sinks.books.topic_states import take_apart, topics_held
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
-from sinks.state.position import LogTable
 from sinks.tables import KAFKA_LOG
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
@@ -26,6 +25,7 @@ from sources.offsets import LogId, OffsetRange
 from tests.sinks.batches import rows
 from tests.sinks.killed import Killed
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, partitions
+from tests.sinks.one_log import OneLog
 
 PAYMENTS = LogId("kafka", "prod/payments")
 TOPIC = partitions(tuple(range(40)), tuple(range(40)), (), end=40)
@@ -64,7 +64,7 @@ class Lake:
         self.table.commit(self.table.existing(), transaction=transaction, domains={f"logtwin.{topic}": text})
 
     def read(self, number: int) -> Any:
-        return LogTable(self.spark, KAFKA_LOG.path(self.path), TOPIC[number].log_id).read()
+        return OneLog(self.spark, KAFKA_LOG.path(self.path), TOPIC[number].log_id).read()
 
     def rows(self, table: str) -> list[Any]:
         return rows(f"{self.path}/{table}", "log_id", "start")
@@ -179,7 +179,7 @@ def test_of_a_table_or_a_topic_that_is_not_there_nothing_is_known(plain: SparkSe
     take_apart(plain, lake.path, ORDERS)
     assert lake.version() == before
     state = LogState.fresh(this_writer()).claimed_by(this_writer())
-    LogTable(plain, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
+    OneLog(plain, KAFKA_LOG.path(lake.path), TOPIC[2].log_id).claim(state.writer)
     assert held(topics_held(lake.path)[ORDERS]) == {2: (0, None, None, None)}
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from sources.group.stream import GroupReader, GroupSource
+from sources.group.stream import GroupReader, group_source
 
 
 @contextmanager
 def planning(given: Mapping[str, str]) -> Iterator[GroupReader]:
     """The reader with these options; stopped at the end, because its thread would go on to look at masters."""
-    reader = GroupSource.of(given).stream_reader()
+    reader = group_source(given).stream_reader()
     assert isinstance(reader, GroupReader)
     try:
         yield reader

@@ -99,10 +99,8 @@ def test_two_patterns_that_list_the_same_leave_it_to_nobody() -> None:
     assert told(roster) == {"a": "c1", "c": "c2"}
     assert set(roster.contested) == {log("b")}
     assert roster.unlisted == frozenset()
-    with pytest.raises(ConfigurationError, match=r"several entries .* match it") as caught:
-        roster.whole()
-    for word in ("rocketmq/b", "c1: .*", "c2: .*", "exclude"):
-        assert word in str(caught.value)
+    for word in ("rocketmq/b", "several entries", "match it", "c1: .*", "c2: .*", "exclude"):
+        assert word in str(roster.contested[log("b")])
 
 
 def test_a_pattern_that_matches_but_does_not_list_contests_nothing() -> None:
@@ -124,8 +122,7 @@ def test_without_its_server_a_pattern_means_what_the_replica_has() -> None:
     roster = rostered([every("c1", "a"), away("c2"), away("c3", "x")], held=map(log, ["a", "b"]))
     assert told(roster) == {"a": "c1", "b": "c2"}  # not of c1, whose server was asked
     assert list(roster.unasked) == ["c2: .*", "c3: x"]
-    with pytest.raises(MasterUnreachable, match="c2 is away"):
-        roster.whole()
+    assert "c2 is away" in str(roster.unasked["c2: .*"])
 
 
 def test_the_servers_can_be_asked_side_by_side() -> None:

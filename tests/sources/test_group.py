@@ -18,7 +18,7 @@ from sources.group import standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
-from sources.group.stream import GroupOptions, GroupSource
+from sources.group.stream import GroupOptions, group_source
 from sources.offsets import Offset
 from sources.options import parse_options
 from tests.patience import PATIENCE_S
@@ -113,7 +113,7 @@ def test_mistakes_are_named(tmp_path: Path, logs: list[Any], more: dict[str, Any
 
 def test_a_group_is_no_batch(fixture_550: Fixture, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is a stream"):
-        GroupSource.of(options_of([by_path(fixture_550, A)], tmp_path)).batch_reader()
+        group_source(options_of([by_path(fixture_550, A)], tmp_path)).batch_reader()
 
 
 @pytest.mark.parametrize(

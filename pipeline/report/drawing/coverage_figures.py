@@ -67,7 +67,6 @@ def over_time(facts: Facts) -> Drawn:
 
 
 def drawn_subjects(facts: Facts) -> list[ReportSubject]:
-    """In the order of the headlines."""
     by_name = {one.name: one for one in subjects(facts.logs)}
     return [by_name[one.log_id] for one in headlines(facts) if one.log_id in by_name][:ROWS]
 

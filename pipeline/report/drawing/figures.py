@@ -50,9 +50,10 @@ def waits(timeline: Timeline) -> Drawn:
     series = _series(timeline)
     for name, tint, commits in series:
         times = [at for at, one in commits.items() if one.waited_p50_s is not None]
-        for share, dash, wait in (("p50", "solid", _median), ("p99", "dot", _worst)):
-            values = [max(_SHORTEST_WAIT_S, wait(commits[at])) for at in times]
-            texts = [span(wait(commits[at])) for at in times]
+        for share, dash in (("p50", "solid"), ("p99", "dot")):
+            waits_s = [getattr(commits[at], f"waited_{share}_s") or 0.0 for at in times]
+            values = [max(_SHORTEST_WAIT_S, wait_s) for wait_s in waits_s]
+            texts = [span(wait_s) for wait_s in waits_s]
             line = _line(f"{name}, {share}", tint, times, values, "")
             made.add_trace(line.update(line_dash=dash, text=texts, hovertemplate="%{text}"))
     made.update_xaxes(type="date")
@@ -192,11 +193,3 @@ def _records(one: Commits) -> float:
 
 def _megabytes(one: Commits) -> float:
     return one.bytes / 1e6
-
-
-def _median(one: Commits) -> float:
-    return one.waited_p50_s or 0.0
-
-
-def _worst(one: Commits) -> float:
-    return one.waited_p99_s or 0.0

@@ -69,7 +69,6 @@ def figure(traces: Iterable[Any], *, height: int, **layout: Any) -> go.Figure:
 
 
 def look(made: go.Figure, *, height: int, **layout: Any) -> None:
-    """Give a figure the look of the report."""
     made.update_layout(
         {
             "height": height,

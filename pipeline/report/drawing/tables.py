@@ -51,7 +51,6 @@ def logs(facts: Facts) -> Table:
 
 
 def partitions(facts: Facts) -> Table:
-    """What of each partition of a topic is there."""
     found = [one for subject in subjects(facts.logs) if subject.is_topic for one in subject.logs]
     return _logs("Partitions", found, facts.flaws, lambda log_id: log_id)
 

@@ -21,7 +21,6 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 def csv_reader(kinds: Mapping[str, str], separator: str = ",") -> Reader:
-    """A reader of records that have the fields of `kinds`, in this order."""
     mark = re.escape(separator)
     value = re.compile(rf'(?:"((?:[^"]++|"")*+)"|([^"{mark}\r\n]*+))({mark}|(?:\r?\n)?\Z)')
 

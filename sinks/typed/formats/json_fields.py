@@ -283,7 +283,6 @@ def _mask(mask: str, text: bytes) -> str:
 
 
 def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
-    """A value masked with `mask`, as JSON text."""
     text = bytes(raw)
     if mask == "null" or text == b"null":
         return _NULL

@@ -216,7 +216,6 @@ def _kind(field: FieldDescriptor) -> str:
 
 
 def _object(message: Any) -> dict[str, Any]:
-    """A message as a JSON object."""
     found = {
         one.name: _value(one, getattr(message, one.name))
         for one in message.DESCRIPTOR.fields

@@ -31,7 +31,6 @@ class FileOfRows:
             self._writer.__exit__(kind, error, at)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append `batch` as one row group."""
         if not batch.num_rows:
             return
         if self._writer is None:

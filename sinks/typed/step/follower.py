@@ -57,7 +57,6 @@ _IDLE_S = 10.0
 class StepResult:
     """What one step did. `is_last` says that it has reached the positions of the logs."""
 
-    messages: int = 0
     rows: int = 0
     unfit: int = 0
     is_last: bool = True
@@ -269,13 +268,14 @@ class TypedFollower:
         self._sources = to.sources
         if not (report.files or report.unfit or changes or any(plan.undone.values())):
             self._pass(view, to)
-            return StepResult(report.messages, is_last=plan.is_last)
+            return StepResult(is_last=plan.is_last)
         files: Sequence[DataFile] = report.files
         if files and self._wanted.computed:
             files = with_computed(self._spark, self._wanted.name, columns, self._table.path, files)
         self._dead_letters.bring(report.unfit, to, plan.undone, plan.announced)
         rewritten: Rewritten | None = None
-        if any(one.change == "widened" and _is_there(view, one.column) for one in changes):
+        there = {one.name for one in view.columns}
+        if any(one.change == "widened" and one.column in there for one in changes):
             rewritten = files_rewritten(self._spark, self._table, view, columns)
         removed, added = rewritten or ([], [])
         if self._wanted.is_upsert and report.files:
@@ -284,7 +284,7 @@ class TypedFollower:
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
         self._bring_changes(view, to)
         unfit = sum(one.records for one in report.unfit)
-        return StepResult(report.messages, report.rows, unfit, plan.is_last)
+        return StepResult(report.rows, unfit, plan.is_last)
 
     def _suspect(self, error: WorkerLost, plan: StepPlan, on: Snapshot) -> None:
         """See `Suspects`. Raises `error` if no message is at fault, or that of a look at the messages."""
@@ -385,10 +385,6 @@ class TypedFollower:
             found=found,
             hint='Mend its schema, or let on_bad = "quarantine" put what does not fit into the table unfit.',
         )
-
-
-def _is_there(view: TypedView, column: str) -> bool:
-    return any(one.name == column for one in view.columns)
 
 
 def _in_one(changes: Sequence[ColumnChange]) -> list[ColumnChange]:

@@ -31,7 +31,6 @@ class FoundFields:
         self._last: MessagePlace | None = None  # there are `most` fields up to here: a later one is not among the first
 
     def see(self, field: str, kind: str, place: MessagePlace) -> None:
-        """Note a value of `kind` in a message."""
         before = self._seen.get(field)
         if before is None:
             self._add(SeenValues(field, {kind: place}))
@@ -39,7 +38,6 @@ class FoundFields:
             self._seen[field] = before.and_also(SeenValues(field, {kind: place}))
 
     def take(self, other: FoundFields) -> None:
-        """Note what `other` has found."""
         for one in other.first().values():
             before = self._seen.get(one.field)
             if before is None:

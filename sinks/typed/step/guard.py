@@ -56,5 +56,4 @@ def _apart(
 
 
 def told(error: Exception) -> str:
-    """What a dead letter says of the exception."""
     return f"{type(error).__name__}: {error!s:.{_SHOWN}}"

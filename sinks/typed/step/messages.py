@@ -35,7 +35,6 @@ _COLUMNS: Final = {
 
 
 def view_of(wanted: Definition) -> str:
-    """The view that shows the messages of a definition."""
     return _VIEWS[wanted.source.name][-1]
 
 

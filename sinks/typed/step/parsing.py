@@ -217,7 +217,6 @@ class Parsing:
         return self._unfit(messages, misfits)
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        """The rows and the dead letters that `messages` make."""
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
         misfits = [missing_body(one, messages) for one in misfits]
         places = MessagePlaces(messages)
@@ -385,7 +384,6 @@ class Told:
 
 
 def _is_in(messages: pa.RecordBatch, unread: Unread) -> pa.Array:
-    """Whether each message is one that must not be read."""
     index = pc.fill_null(messages["batch_index"], 0)
     found = pc.and_(pc.equal(messages["log_id"], unread.log_id), pc.equal(messages["offset"], unread.offset))
     for start, end in unread.read:
@@ -411,5 +409,4 @@ def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBa
 
 
 def reports(rows: Iterable[Any]) -> Report:
-    """The reports of all tasks, combined."""
     return reduce(Report.and_also, reported(rows), Report())

@@ -55,11 +55,9 @@ class EmbeddedLeader(LeaderLog):
         self._stand(is_leader=False)
 
     def win_election(self) -> None:
-        """Become the leader, as at first."""
         self._stand(is_leader=True)
 
     def services(self) -> ServiceRegistry:
-        """Return the registry as it is in its file."""
         return read_services(self.folder)
 
     def service_set(self, name: str, kind: str, nodes: Sequence[Node]) -> int:

@@ -40,12 +40,10 @@ class BatchFile:
 
     @property
     def first_id(self) -> int:
-        """The lowest id that belongs in it."""
         return self.number * IDS_PER_FILE
 
 
 def batch_number(entry_id: int) -> int:
-    """Return the number of the batch that an id belongs to."""
     return entry_id // IDS_PER_FILE
 
 

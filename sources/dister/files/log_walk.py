@@ -22,7 +22,6 @@ class Start:
 
 
 def minimum_of(batches: Sequence[BatchFile]) -> Offset:
-    """Return where the log with these files begins."""
     return Offset(batches[0].first_id if batches else 0)
 
 
@@ -65,7 +64,6 @@ class LogWalk:
 
     @property
     def end(self) -> Offset:
-        """How far it has come."""
         return self._walk.end
 
     @property

@@ -88,7 +88,6 @@ _NOTHING: Final = pa.scalar(b"", pa.large_binary())
 
 
 def _heads(records: pa.RecordBatch) -> pa.Array:
-    """Return the lines up to their items."""
     ids = pc.subtract(pc.add(records.column("offset"), records.column("size")), 1)
     acts = records.column("flag")
     canonical = pc.binary_join_element_wise(ids.cast(pa.string()), acts.cast(pa.string()), "", ",")

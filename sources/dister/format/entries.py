@@ -60,7 +60,6 @@ class Entry:
 
     @property
     def head(self) -> bytes:
-        """The line up to its items."""
         return self.line[: -len(self.items_json)]
 
     @property
@@ -69,12 +68,10 @@ class Entry:
 
 
 def index_of(entry_id: int) -> int:
-    """Return the counter in an id."""
     return entry_id // RANDOM
 
 
 def shown(text: bytes) -> str:
-    """Return the beginning of `text`, for an error."""
     start = repr(text[:_SHOWN_BYTES])[1:]
     return start if len(text) <= _SHOWN_BYTES else f"{start}… ({len(text)} bytes)"
 

@@ -62,7 +62,6 @@ class FetchedBatches:
 
     records: bytes
     aborted: tuple[Aborted, ...]
-    log_start: Offset
     high_watermark: Offset
     last_stable: Offset
 
@@ -149,7 +148,6 @@ def _answer(cluster: Cluster, asked: FetchQuestion, found: Mapping[tuple[uuid.UU
     return FetchedBatches(
         records=part.records or b"",
         aborted=tuple(Aborted(one.producer_id, Offset(one.first_offset)) for one in aborted),
-        log_start=Offset(part.log_start_offset),
         high_watermark=Offset(part.high_watermark),
         last_stable=Offset(part.last_stable_offset),
     )

@@ -97,12 +97,11 @@ def _listed(cluster: Cluster, coordinator: int, name: str) -> DescribedGroup | N
     if listed is None:
         return None
     is_described = listed.protocol_type == CONSUMER and listed.group_state not in (_EMPTY, *_GONE)
-    members = _members_of_newer(cluster, coordinator, name) if is_described else ()
+    members: tuple[Member, ...] = ()
+    if is_described:
+        (found,) = cluster.call(ConsumerGroupDescribeRequest(group_ids=[name]), coordinator).groups
+        members = _members(found, name)
     return DescribedGroup(listed.group_state, listed.protocol_type, members)
-
-
-def _members_of_newer(cluster: Cluster, coordinator: int, name: str) -> tuple[Member, ...]:
-    return _members(cluster.call(ConsumerGroupDescribeRequest(group_ids=[name]), coordinator).groups[0], name)
 
 
 def _members(group: Any, name: str) -> tuple[Member, ...]:

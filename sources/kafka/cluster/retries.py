@@ -18,19 +18,16 @@ def ask_again(
     question: Callable[[], T],
     *,
     patience_ms: int,
-    before_again: Callable[[], None] | None = None,
     is_worth: Callable[[BaseException], bool] | None = None,
 ) -> T:
     """Return the answer to `question`, asked again after every error that a retry can help, until `patience_ms` passed.
 
-    `before_again` is called before each repetition; `is_worth` may decide otherwise which errors these are. Raises what
-    `question` raised last.
+    `is_worth` may decide otherwise which errors these are. Raises what `question` raised last.
     """
     retrying = Retrying(
         retry=retry_if_exception(is_worth or may_pass),
         stop=stop_after_delay(patience_ms / 1000),
         wait=wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT_S),
-        before_sleep=lambda _: before_again() if before_again else None,
         reraise=True,
     )
     return retrying(question)

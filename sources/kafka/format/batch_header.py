@@ -99,7 +99,6 @@ class Batch(NamedTuple):
 
     @property
     def epoch(self) -> int | None:
-        """The epoch of the leader that wrote it."""
         return None if self.leader_epoch < 0 else self.leader_epoch
 
     @property

@@ -183,7 +183,6 @@ class AnswerBatches:
 
     @property
     def batches(self) -> list[Batch]:
-        """The batches that were taken."""
         return [one.batch for one in self._taken]
 
     @property

@@ -16,7 +16,6 @@ def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def of_fixed_size(rows: npt.NDArray[Any]) -> pa.Array:
-    """Return the bytes of each of `rows`."""
     buffers = [None, pa.py_buffer(rows.tobytes())]
     return pa.Array.from_buffers(pa.binary(rows.itemsize), len(rows), buffers).cast(pa.binary())
 

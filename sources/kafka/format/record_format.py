@@ -164,7 +164,6 @@ class _Cursor:
         self.at = at
 
     def varints(self, field: str) -> Ints:
-        """Read the next number of each record."""
         byte = self._raw[self.at]
         numbers = (byte & 0x7F).astype(np.uint64)
         ends = self.at + 1

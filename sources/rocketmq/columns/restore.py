@@ -192,7 +192,6 @@ def _fixed_width(rows: Rows) -> pa.Array:
 
 
 def _values(encoded: pa.Array) -> bytes:
-    """Return all bytes, one value after the other."""
     _, ends, values = encoded.buffers()
     if values is None:
         return b""

@@ -34,7 +34,6 @@ class Connections:
 
     @property
     def are_accepted(self) -> bool:
-        """Whether connections are accepted: from the first `accept` to `end`."""
         return bool(self._servers)
 
     async def accept(self, listener: socket.socket) -> None:

@@ -38,7 +38,6 @@ class GroupTransfer:
         self._has_stopped = False
 
     def __len__(self) -> int:
-        """Return the number of waiters."""
         return len(self._waiters)
 
     async def until(self, end: Offset) -> bool:

@@ -43,7 +43,6 @@ class Recovered:
     last_store_timestamp_ms: int = 0
 
     def count(self, records: pa.RecordBatch) -> None:
-        """Add consecutive records."""
         if records.num_rows:
             is_blank = records["kind"][-1].as_py() == BLANK
             self.last_message = None if is_blank else Offset(records["offset"][-1].as_py())
@@ -61,7 +60,6 @@ class Recovered:
             self.next_queue_offsets[key] = max(following, self.next_queue_offsets.get(key, 0))
 
     def take_back(self, message: Message) -> None:
-        """Remove `message`, the last one."""
         self.end, self.last_message = message.offset, None
         if message.queue_offset:
             self.next_queue_offsets[message.topic, message.queue_id] = message.queue_offset

@@ -87,7 +87,6 @@ class Registration:
         self._registering: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Register repeatedly, in the background."""
         self._registering = asyncio.create_task(self._keep_registered())
 
     async def stop(self) -> None:

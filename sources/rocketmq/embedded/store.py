@@ -188,7 +188,6 @@ class CommitLogStore:
         return found
 
     def _encode(self, puts: Sequence[Put], start: Offset, now_ms: int) -> list[bytes]:
-        """Return the records of `puts` from `start` on."""
         records: list[bytes] = []
         ahead: dict[tuple[str, int], int] = {}
         at = start

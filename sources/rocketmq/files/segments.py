@@ -115,24 +115,21 @@ class Segments:
         self._seen.look = look(looked_at, start, self._limits, self._seen.look, known or NOWHERE)
         return segments, self._seen.look
 
-    def chunks(
-        self, owned: OffsetRange, boundary: bool, chunk_bytes: int, upto: Offset | None = None
-    ) -> Iterator[Chunk | Damage]:
+    def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, in order, about `chunk_bytes` of the log at a time.
 
         With `boundary` the first record must start at ``owned.start``; otherwise reading begins at the first record at
-        or after it. The last record may reach past ``owned.end``. `upto` is the log's end if the caller knows it;
-        without it, `owned` must lie below an end that `bounds` gave. A chunk's `raw` is a view of the mapped file and
-        is released when the next chunk is requested. With `past_damage`, anything that is not a sound record, or is in
-        no file, comes as Damage, which never passes ``owned.end``.
+        or after it. The last record may reach past ``owned.end``, which must lie below an end that `bounds` gave. A
+        chunk's `raw` is a view of the mapped file and is released when the next chunk is requested. With `past_damage`,
+        anything that is not a sound record, or is in no file, comes as Damage, which never passes ``owned.end``.
 
         Raises BelowMinimum, AboveMaximum, CorruptRecord, SegmentError, ConfigurationError.
         """
         segments = list_segments(self._path)
-        check_within(owned, _held_by(segments) if upto is None else OffsetRange(min(segments[0].start, upto), upto))
+        check_within(owned, _held_by(segments))
         for part in parts_of(segments, owned):
             if isinstance(part, Segment):
-                yield from self._file_chunks(part, owned, boundary, chunk_bytes, upto)
+                yield from self._file_chunks(part, owned, boundary, chunk_bytes)
             elif self._past_damage:
                 yield Damage(_inside(part, owned), None, part.error())
             else:
@@ -185,33 +182,33 @@ class Segments:
             raise self._gone(segment) from error
 
     def _file_chunks(
-        self, segment: Segment, owned: OffsetRange, boundary: bool, chunk_bytes: int, upto: Offset | None
+        self, segment: Segment, owned: OffsetRange, boundary: bool, chunk_bytes: int
     ) -> Iterator[Chunk | Damage]:
         with self._opened(segment) as file:
-            reader = SegmentReader(file, owned, self._limits, lambda at: self._ends_early(segment, at, owned, upto))
+            reader = SegmentReader(file, owned, self._limits, lambda at: self._ends_early(segment, at, owned))
             is_checked = False
             try:
                 for piece in reader.chunks(boundary=boundary, chunk_bytes=chunk_bytes, past_damage=self._past_damage):
                     if isinstance(piece, Damage) and not is_checked:
-                        self._check_goes_on(segment, owned, upto)
+                        self._check_goes_on(segment, owned)
                         is_checked = True
                     yield piece
             except CorruptRecord:
-                self._check_goes_on(segment, owned, upto)
+                self._check_goes_on(segment, owned)
                 raise
 
-    def _check_goes_on(self, segment: Segment, owned: OffsetRange, upto: Offset | None) -> None:
+    def _check_goes_on(self, segment: Segment, owned: OffsetRange) -> None:
         """Raise AboveMaximum if `segment` holds the end of the log, and that lies before the end of `owned` now.
 
         Something is wrong in it, which in the newest file is no damage: the broker has ended its log there since.
         """
         segments = list_segments(self._path)
-        if upto is None and segment.start >= segments[newest(segments, self._limits)].start:
+        if segment.start >= segments[newest(segments, self._limits)].start:
             check_within(owned, self.bounds())
 
-    def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange, upto: Offset | None) -> CorruptRecord:
+    def _ends_early(self, segment: Segment, at: Offset, owned: OffsetRange) -> CorruptRecord:
         """Say why there are zeros at `at`, inside the range to read. Raises AboveMaximum if the log ends there now."""
-        held = self.bounds() if upto is None else OffsetRange(owned.start, upto)
+        held = self.bounds()
         check_within(owned, held)
         if at == owned.start:
             return corrupt(segment, at, NO_BOUNDARY, "a record", "zeros", BOUNDARY_HINT)

@@ -43,7 +43,6 @@ class BatchItem:
 
 
 def encode_items(items: Iterable[BatchItem]) -> bytes:
-    """Encode items as the body of a batch."""
     return b"".join(_encode(item) for item in items)
 
 
@@ -67,7 +66,6 @@ def _encode(item: BatchItem) -> bytes:
 
 
 def _decode(rest: memoryview, at: int) -> BatchItem:
-    """Decode the item that `rest` starts with."""
     if len(rest) < _MIN_BYTES:
         raise _corrupt("a batch item is cut off", at, f"at least {_MIN_BYTES} bytes", len(rest))
     size, _magic, _crc, flag, body_length = _LEAD.unpack_from(rest)

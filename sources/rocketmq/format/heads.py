@@ -85,7 +85,6 @@ def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size:
 def corrupt(
     segment: Segment, at: Offset, problem: str, expected: object, found: object, hint: str = _MEND
 ) -> CorruptRecord:
-    """Return a CorruptRecord that names the segment file."""
     problem = f"{problem} in segment file {segment.path}"
     return CorruptRecord(problem, offset=at, expected=expected, found=found, hint=hint)
 

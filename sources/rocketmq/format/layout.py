@@ -126,7 +126,6 @@ class Files:
     size: int
 
     def end_after(self, offset: int) -> int:
-        """Return where the file that holds `offset` ends."""
         return offset + self.size - (offset - self.start) % self.size
 
 

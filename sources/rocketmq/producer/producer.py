@@ -131,7 +131,6 @@ class Producer(RemotingConnection):
         return len(self._open)
 
     def send(self, item: OutgoingMessage | MessageBatch) -> SendResult:
-        """Send one message or batch and wait for its answer."""
         (result,) = self.send_all([item])
         return result
 

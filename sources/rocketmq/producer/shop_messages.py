@@ -85,7 +85,6 @@ class Shop:
         )
 
     def next_item(self) -> OutgoingMessage | MessageBatch:
-        """Return the next message or batch of the sequence."""
         topic, fields = self._pick(self._topics)
         queue_id = self._below(QUEUES)
         if self._random() >= self._mix.batches:

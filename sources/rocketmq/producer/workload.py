@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,7 +15,6 @@ from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import ResponseCode
 from sources.rocketmq.wire.security import RemotingSecurity
 
-PROGRESS_INTERVAL_S: Final = 0.5
 MAX_ATTEMPTS: Final = 20
 _BUSY_PAUSE_S: Final = 0.05
 _WORTH_SLEEPING_S: Final = 0.01
@@ -43,11 +42,7 @@ class WorkloadSummary:
         return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
 
 
-Progress = Callable[[WorkloadSummary], None]
-
-
 def workload(seed: int, mix: Mix | None = None) -> Iterator[OutgoingMessage | MessageBatch]:
-    """Yield the endless sequence of `seed`."""
     shop = Shop(seed, mix or Mix())
     while True:
         yield shop.next_item()
@@ -60,18 +55,17 @@ def send_workload(
     count: int | None = None,
     duration_s: float | None = None,
     rate_per_s: float | None = None,
-    on_progress: Progress | None = None,
     window: int = DEFAULT_WINDOW,
     security: RemotingSecurity = NO_SECURITY,
 ) -> WorkloadSummary:
     """Send `items` to the broker at `address`, until they end, or exactly `count` messages, or for `duration_s`.
 
-    `rate_per_s` (messages) limits the average speed. `on_progress` is called about twice a second, and at the end.
-    An item that a broker is too busy for (code 2: not stored) is sent again, a few times, after those sent meanwhile;
-    any other refusal is counted, and sending goes on. Raises what Producer raises.
+    `rate_per_s` (messages) limits the average speed. An item that a broker is too busy for (code 2: not stored) is sent
+    again, a few times, after those sent meanwhile; any other refusal is counted, and sending goes on. Raises what
+    Producer raises.
     """
     with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS, security=security) as producer:
-        sender = _Sender(producer, on_progress)
+        sender = _Sender(producer)
         for item in _limited(items, count):
             if duration_s is not None and sender.seconds >= duration_s:
                 break
@@ -87,10 +81,9 @@ def send_workload(
 class _Sender:
     """Sends items and counts the results, which come in the same order."""
 
-    def __init__(self, producer: Producer, on_progress: Progress | None) -> None:
+    def __init__(self, producer: Producer) -> None:
         self._producer = producer
-        self._on_progress = on_progress
-        self._started = self._reported = time.monotonic()
+        self._started = time.monotonic()
         self._open: deque[_Sending] = deque()
         self._busy: list[_Sending] = []
         self._submitted_messages = self._messages = self._bytes = 0
@@ -115,8 +108,6 @@ class _Sender:
             again, self._busy = self._busy, []
             for sending in again:
                 self._submit(sending)
-        if time.monotonic() - self._reported >= PROGRESS_INTERVAL_S:
-            self._report()
 
     def hold_back(self, rate_per_s: float) -> None:
         """If sending is ahead of the rate, settle what is pending and sleep for the rest of the time."""
@@ -128,7 +119,6 @@ class _Sender:
     def finish(self) -> None:
         while self._open:
             self.settle(at_most_open=0)
-        self._report()
 
     def summary(self) -> WorkloadSummary:
         return WorkloadSummary(
@@ -153,11 +143,6 @@ class _Sender:
             self._busy.append(_Sending(sending.item, sending.attempts + 1))
         else:
             self._refused[result.code] += _messages_in(sending.item)
-
-    def _report(self) -> None:
-        self._reported = time.monotonic()
-        if self._on_progress is not None:
-            self._on_progress(self.summary())
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,6 @@ class Turns:
                 self._step(TurnStep.GIVE_BACK)
 
     def close(self) -> None:
-        """End all waiting."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -113,7 +112,6 @@ class Turns:
 
     @property
     def are_readers(self) -> bool:
-        """Whether tasks read, or wait for it."""
         return self._turn in (Turn.ENDING, Turn.READERS)
 
     def await_own(self) -> bool:

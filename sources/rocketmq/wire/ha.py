@@ -117,7 +117,6 @@ class PlainHeads:
     confirmed: Final = None
 
     def read(self, buffer: Buffer, at: int, expected: Offset | None) -> tuple[int, int]:
-        """Read a head, as in `FrameHeads`."""
         offset, size = FRAME_HEAD.unpack_from(buffer, at)
         return offset, size
 

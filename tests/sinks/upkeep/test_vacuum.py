@@ -13,7 +13,6 @@ from sinks.batch.split_report import Damaged
 from sinks.books.quarantine import open_quarantine, quarantine_row
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.position import LogTable
 from sinks.tables import LOG, QUARANTINE
 from sinks.upkeep import vacuum as module
 from sinks.upkeep.vacuum import commit_owed, vacuum
@@ -23,6 +22,7 @@ from sources.offsets import Offset, OffsetRange
 from tests.sinks.batches import offsets, rows
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
+from tests.sinks.one_log import OneLog
 
 WEEK_H = 168.0
 
@@ -85,7 +85,7 @@ def test_quarantined_bytes_that_a_commit_owes_are_committed(plain: SparkSession,
         piece = Damaged(damaged, Condition.CHECKSUM_FAILURE, "no record", is_kept=True)
         writer.write(quarantine_row(BROKER_A, 0, piece, memoryview(b"x" * 100)))
         owed = writer.finish()
-    table = LogTable(plain, path, BROKER_A)
+    table = OneLog(plain, path, BROKER_A)
     state = table.claim(this_writer())
     moved = state.moved_to(Offset(600), first=Offset(0), ledger=[], quarantined=[owed])
     table.commit(table.read(), moved, [file_of(path, 0, 5)], lost=[damaged])

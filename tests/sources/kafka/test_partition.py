@@ -7,7 +7,6 @@ import pytest
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
-    ConfigurationError,
     CorruptRecord,
     LogtwinError,
     MasterRefused,
@@ -17,10 +16,10 @@ from sources.errors import (
     Rewritten,
 )
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.partition import KafkaPartition
 from sources.kafka.reader import KafkaReader
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
+from tests.sources.kafka.read_partition import KafkaPartition
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
     OUT_OF_RANGE,
@@ -166,8 +165,3 @@ def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
     with pytest.raises(AboveMaximum):
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
-
-
-def test_a_topic_whose_name_is_no_part_of_a_log_id_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"topic '\.hidden'"):
-        a_partition(topic=".hidden")

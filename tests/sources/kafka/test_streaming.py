@@ -55,7 +55,7 @@ def at(*positions: int, topic_id: uuid.UUID = TOPIC_ID) -> dict[str, Any]:
 def owned(splits: Any) -> list[tuple[int, int, int]]:
     """Of each split its partition, where it begins, and where it ends."""
     assert all(isinstance(split, TopicSplit) for split in splits)
-    return [(split.partition.partition, split.owned.start, split.owned.end) for split in splits]
+    return [(split.log.number, split.owned.start, split.owned.end) for split in splits]
 
 
 def error_of(kind: type[LogtwinError], question: Any) -> LogtwinError:
@@ -121,7 +121,7 @@ def test_available_now_ends_where_the_topic_ended_when_it_began(readers: Readers
 def test_a_batch_is_planned_in_pieces_from_two_positions_alone(readers: Readers) -> None:
     splits = readers.stream().partitions(at(0, 5), at(25, 5, 3))
     assert owned(splits) == [(0, 0, 10), (0, 10, 20), (0, 20, 25), (2, 0, 3)]
-    assert {split.partition.topic_id for split in splits if isinstance(split, TopicSplit)} == {TOPIC_ID}
+    assert {split.log.known.identity for split in splits if isinstance(split, TopicSplit)} == {str(TOPIC_ID)}
     assert pickle.loads(pickle.dumps(splits)) == splits  # noqa: S301 - our own
 
 

@@ -1,0 +1,21 @@
+"""A log of a table by itself, moved without a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sinks.delta.data_file import DataFile
+from sinks.state.log_state import LogState
+from sinks.state.position import Held, LogTable
+from sinks.state.positions import Move, Positions
+from sources.offsets import OffsetRange
+
+
+class OneLog(LogTable):
+    def commit(
+        self, held: Held, state: LogState, files: Sequence[DataFile] = (), lost: Sequence[OffsetRange] = ()
+    ) -> None:
+        """Move it from `held` to `state`. Raises TakenOver."""
+        mine = held.state or LogState.fresh(state.writer)
+        for error in Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)]).values():
+            raise error
