@@ -196,6 +196,15 @@ def test_damage_is_cut_to_the_range_and_its_beginning_has_the_bytes(tmp_path: Pa
     assert pieces(log, 15_000, 30_006) == [("damage", 15_000, 30_005, None), ("entry", 30_005, 30_006, THREE)]
 
 
+def test_damage_between_ids_that_follow_one_another_stops_the_log(tmp_path: Path) -> None:
+    log = leader(tmp_path, set_line(19_999), b"no entry at all\n", set_line(20_000), past_damage=True)
+    assert pieces(log, 0, 20_000) == [("entry", 0, 20_000, set_line(19_999))]
+    for start in (0, 20_000):
+        with pytest.raises(CorruptRecord, match="follow one another") as raised:
+            pieces(log, start, 20_001)
+        assert raised.value.offset == 20_000
+
+
 @pytest.mark.parametrize("chunk_bytes", [1, len(ONE) + 1, 10**6])
 def test_chunks_have_about_the_size_that_is_asked_for(tmp_path: Path, chunk_bytes: int) -> None:
     lines = [set_line(number * 10_000) for number in range(1, 100)]

@@ -37,15 +37,12 @@ def check_every(fixture: truth.Fixture, offsets: list[int]) -> None:
         assert search(log[offset : offset + WINDOW_BYTES], offset) == expected, offset
 
 
-def test_from_every_offset_around_the_blank_at_a_files_end(fixture_log: truth.Fixture) -> None:
+def test_from_offsets_anywhere_and_from_every_one_around_the_blank_at_a_files_end(fixture_log: truth.Fixture) -> None:
     for blank in (row for row in fixture_log.rows if row.get("blank")):
         start, end = blank["physical_offset"], blank["physical_offset"] + blank["size"]
         check_every(
             fixture_log, some_of(range(start - 700, start + 40), [start]) + some_of(range(end - 40, end + 700), [end])
         )
-
-
-def test_from_offsets_anywhere_in_a_brokers_log(fixture_log: truth.Fixture) -> None:
     chosen = random.Random(1)
     check_every(fixture_log, [chosen.randrange(fixture_log.max_offset) for _ in range(300)])
 
