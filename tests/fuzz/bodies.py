@@ -25,6 +25,7 @@ from sinks.typed.formats.protobuf import of_descriptor_set
 from tests.fuzz import plain_values
 from tests.fuzz.mutations import text
 from tests.fuzz.plain_values import YEAR_1_US, YEAR_10000_US, fits, in_years, value_of
+from tests.sinks.typed.formats.test_avro import long_bytes
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 
 KINDS = ("boolean", "int", "bigint", "double", "string", "timestamp", "timestamp_ms", "date", "decimal(12,2)",
@@ -181,20 +182,16 @@ def _avro() -> Avro:
     return Avro(json.dumps({"type": "record", "name": "R", "fields": fields}))
 
 
-def _zigzag(whole: int) -> bytes:
-    left, out = (2 * whole if whole >= 0 else -2 * whole - 1), b""
-    while left > 0x7F:
-        out, left = out + bytes([left % 128 + 128]), left // 128
-    return out + bytes([left])
-
-
 def _check_avro(rng: random.Random) -> None:
     millis, micros, days = _near(rng, 64, 1000), _near(rng, 64, 1), _near(rng, 32, 86_400_000_000)
     whole, part = _near(rng, 64, 1), _double(rng)
     unscaled = rng.choice((0, 10**12, rng.getrandbits(300))) * rng.choice((1, -1)) + rng.randint(-2, 2)
     amount = unscaled.to_bytes(unscaled.bit_length() // 8 + rng.choice((1, 2, 20)), "big", signed=True)
     body = (
-        b"".join(map(_zigzag, (millis, micros, days, len(amount)))) + amount + _zigzag(whole) + struct.pack("<d", part)
+        b"".join(map(long_bytes, (millis, micros, days, len(amount))))
+        + amount
+        + long_bytes(whole)
+        + struct.pack("<d", part)
     )
     expected = {
         "millis": in_years(millis * 1000), "micros": in_years(micros), "day": _day(days),

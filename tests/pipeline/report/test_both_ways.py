@@ -169,10 +169,6 @@ def known(rows: Rows, name: str) -> list[datetime]:
     return [row[name] for row in rows if row[name] is not None]
 
 
-def least(rows: Rows, name: str) -> datetime | None:
-    return min(known(rows, name), default=None)
-
-
 def greatest(rows: Rows, name: str) -> datetime | None:
     return max(known(rows, name), default=None)
 
@@ -205,7 +201,7 @@ def plain_log(log_id: str, ledger: Rows, incidents: Rows) -> LogFacts:
         complete_to=max((row["end"] for row in whole), default=None),
         complete_through=greatest(whole, "last_store_timestamp"),
         open_incidents=sum(one["state"] == "open" for one in incidents),
-        oldest_stored=least(ledger, "first_store_timestamp"),
+        oldest_stored=min(known(ledger, "first_store_timestamp"), default=None),
         newest_stored=greatest(ledger, "last_store_timestamp"),
         last_committed=greatest(ledger, "committed_at"),
         newest_waited_s=newest_waited[-1] if newest_waited else None,

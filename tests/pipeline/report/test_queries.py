@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -26,6 +24,7 @@ from tests.sinks.views.conftest import LOG_IDS
 from tests.sinks.views.lake import Row, version, write
 from tests.sinks.views.made_logs import NOON
 from tests.sinks.views.made_topics import ranges_of, record
+from tests.sinks.views.test_consumer_lag import committed
 from tests.truth import Fixture
 
 ORDERS = "kafka/prod/orders"
@@ -201,8 +200,6 @@ def is_system(one: dict[str, Any]) -> bool:
 
 def behind(fixture: Fixture, topic: str, group: str) -> int:
     """How far a group is behind in a topic, by the files that the broker left."""
-    written = (fixture.path / "config" / "consumerOffset.json").read_text()
-    quoted = re.sub(r"(\d+):", r'"\1":', written)  # brokers write numbers as keys, which is not JSON
-    consumed = {int(queue): offset for queue, offset in json.loads(quoted)["offsetTable"][f"{topic}@{group}"].items()}
-    queues = {one["queue_id"]: len(one["entries"]) for one in fixture.consume_queues if one["topic"] == topic}
-    return sum(max(0, entries - consumed.get(queue, 0)) for queue, entries in queues.items())
+    ends = {one["queue_id"]: len(one["entries"]) for one in fixture.consume_queues if one["topic"] == topic}
+    consumed = {queue: at for *of, queue, at in committed(fixture) if of == [group, topic]}
+    return sum(max(0, end - consumed.get(queue, 0)) for queue, end in ends.items())

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
@@ -96,12 +95,6 @@ def alone(served: Client, text: str, form: Format) -> bytes:
 def test_the_same_bytes_as_without_a_server(served: Client) -> None:
     text = f"{QUERY}; SELECT 1 AS n, ';' AS end"
     assert served("-e", text, "--format", "table") == (0, alone(served, text, "table"), "")
-
-
-def test_the_same_rows_in_a_parquet_file(served: Client, tmp_path: Path) -> None:
-    file = tmp_path / "bodies.parquet"
-    assert served("-e", QUERY, "--format", "parquet", "--output", file) == (0, b"", "")
-    assert pq.read_table(file).equals(pq.read_table(io.BytesIO(alone(served, QUERY, "parquet"))))
 
 
 def reporter(served: Client, folder: Path) -> Client:

@@ -26,7 +26,7 @@ from google.protobuf.message_factory import GetMessageClass
 from sinks.typed.formats.reading import Reading
 from tests.pipeline.typed.in_process import world_in_process
 from tests.pipeline.typed.world import World, bring
-from tests.sinks.typed.formats.test_avro import encoded
+from tests.sinks.typed.formats.test_avro import decimals, encoded
 from tests.sinks.typed.formats.test_protobuf import field, in_base64, message
 from tests.sinks.typed.served_schemas import Served, frame
 
@@ -98,10 +98,6 @@ DECLARED = [
     Case("anything", [1], "x", TEXT, ([1], "x"), declared="json"),
 ]  # fmt: skip
 MILLIS, MICROS = ({"type": "long", "logicalType": f"timestamp-{unit}"} for unit in ("millis", "micros"))
-
-
-def decimals(precision: int, scale: int) -> dict[str, Any]:
-    return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
 def of_record(name: str, *fields: tuple[str, Any]) -> dict[str, Any]:

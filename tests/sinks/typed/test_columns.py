@@ -63,15 +63,13 @@ def test_a_field_has_the_name_of_its_column(fields: list[str], columns: list[str
     assert is_name(fields[0]) == bool(columns)
 
 
-def test_a_field_of_any_name_may_be_given_another() -> None:
-    made, _ = with_found((), [seen("n" * 256, string=1)], renamed={"n" * 256: "n"}, masks={}, most=9)
-    assert [one.name for one in made] == ["n"]
-
-
 def test_renamed_and_masked() -> None:
-    made, changes = with_found(
-        (), [seen("cardNo", bigint=4)], renamed={"cardNo": "card"}, masks={"cardNo": "hash"}, most=9
-    )
-    assert made == (Column("card", "cardNo", "bigint", "hash"),)
+    """A field of any name may be given another."""
+    found = [seen("cardNo", bigint=4), seen("n" * 256, string=5)]
+    made, changes = with_found((), found, renamed={"cardNo": "card", "n" * 256: "n"}, masks={"cardNo": "hash"}, most=9)
+    assert made == (Column("card", "cardNo", "bigint", "hash"), Column("n", "n" * 256, "string"))
     assert str(made[0].type) == "string"
-    assert [(one.column, one.change, one.log_id, one.offset) for one in changes] == [("card", "added", "rocketmq/a", 4)]
+    assert [(one.column, one.change, one.log_id, one.offset) for one in changes] == [
+        ("card", "added", "rocketmq/a", 4),
+        ("n", "added", "rocketmq/a", 5),
+    ]

@@ -101,20 +101,6 @@ def test_the_depth_of_a_key_is_found_in_linear_time() -> None:
     assert growth(lambda pairs: b"[" * 101 + b'"' + b'\\"' * pairs, refused) < MOST
 
 
-def test_a_key_that_is_nested_too_deep_is_a_dead_letter() -> None:
-    parsing = Parsing(
-        "orders", (DELETED, Column("id", "id", "string")), "rows", "unfit", finds=False, key=("id",),
-        epochs={"k/0": 0}, deletes=BY_ID,
-    )  # fmt: skip
-    batch = messages([None, None, b'{"id": "c"}'], [b"a", b"[" * 5_000, b"c"])
-    made, unfit = parsing.rows(with_epochs(batch, {"k/0": 0}), Told())
-    assert [(row["offset"], row["id"], row["_deleted"]) for row in made.to_pylist()] == [
-        (2, "c", False),
-        (0, "a", True),
-    ]
-    assert [(row["offset"], row["reason"]) for row in unfit.to_pylist()] == [(1, "too_deep")]
-
-
 def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
     bodies = [
         b'{"id": "a", "n": 1, "_deleted": "mine"}',
@@ -122,8 +108,9 @@ def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
         None,
         None,
         b"broken",
+        None,
     ]
-    keys = [b"a", b"b", b"c", b"\xff", b"e"]
+    keys = [b"a", b"b", b"c", b"\xff", b"e", b"[" * 5_000]
     columns = (DELETED, Column("id", "id", "string"), Column("n", "n", "bigint"))
     parsing = Parsing(
         "orders", columns, "rows", "unfit", finds=True, key=("id",), epochs={"k/0": 0},
@@ -138,7 +125,11 @@ def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
         (1, True, "b", None, None),
         (2, True, "c", None, None),
     ]  # fmt: skip
-    assert [(row["offset"], row["reason"]) for row in unfit.to_pylist()] == [(3, "no_body"), (4, "not_json")]
+    assert [(row["offset"], row["reason"]) for row in unfit.to_pylist()] == [
+        (3, "no_body"),
+        (4, "not_json"),
+        (5, "too_deep"),
+    ]
     assert set(told.found.first()) == {"_deleted"}  # of a, whose column will be called otherwise
 
 

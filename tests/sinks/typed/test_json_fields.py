@@ -62,15 +62,6 @@ def test_the_rest_is_the_rest(fields: dict[str, Any]) -> None:
     assert (json.loads(text) if text is not None else {}) == said
 
 
-@pytest.mark.parametrize("digits", [18, 19, 20, 39, 40, 41, 309, 310, 4300, 4301, 100_000])
-def test_integers_too_long_for_a_column_ask_for_none(digits: int) -> None:
-    """Such a number next to integers must not make their column double."""
-    text = b"9" * digits
-    is_long = digits == 18
-    assert kind_of(msgspec.Raw(text)) == ("bigint" if is_long else None)
-    assert kind_of(msgspec.Raw(b"-" + text)) == ("bigint" if is_long else None)
-
-
 @given(VALUES)
 def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
     raw = msgspec.Raw(json.dumps(value).encode())

@@ -13,6 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from sources.rocketmq.embedded.master import EmbeddedMaster
+from sources.rocketmq.embedded.remoting_service import RemotingService
 from sources.rocketmq.format import properties
 from sources.rocketmq.format.commitlog import Message
 from tests import truth
@@ -26,6 +27,7 @@ from tests.sources.rocketmq.embedded.conversation import (
     split,
 )
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.scenarios import scenario
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 
@@ -39,6 +41,11 @@ def master(tmp_path: Path) -> Iterator[EmbeddedMaster]:
 def talk(master: EmbeddedMaster) -> Iterator[Conversation]:
     with conversation(master.address) as talk:
         yield talk
+
+
+@scenario
+async def test_a_service_that_never_listened_stops_at_once() -> None:
+    await RemotingService({}, lambda: None).stop()
 
 
 def stored(talk: Conversation, root: Path) -> list[Message]:
