@@ -14,6 +14,7 @@ from sources.errors import (
     MasterRefused,
     MasterSilent,
     MasterUnreachable,
+    NoSuchTopic,
     Recreated,
     UnprovenEnd,
 )
@@ -235,7 +236,7 @@ def test_a_topic_that_is_gone_or_another_one_does_not_concern_the_others(play: P
     play(metadata(topic(), gone, another), fetched_of({0: fetched_part(batch(0, 4))}))
     found = read(wanted(0, 0, 4), wanted(0, 0, 4, name="gone"), wanted(0, 0, 4, name="u"), patience_ms=LONG_MS)
     assert found.pop(0) == [span(0, 4), None]
-    assert {number: type(error) for number, (error,) in found.items()} == {1: ConfigurationError, 2: Recreated}
+    assert {number: type(error) for number, (error,) in found.items()} == {1: NoSuchTopic, 2: Recreated}
 
 
 def test_who_has_lost_its_leader_is_looked_up_again_and_the_others_do_not_wait(play: Play) -> None:
