@@ -87,7 +87,7 @@ $(VENV)/.docs: $(STAMP)
 test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
 	$(BIN)/python -m pytest -m "$(GATE)" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
-unit: setup ## the pure tests without whole jobs, in three quarters of a minute
+unit: setup ## the pure tests without whole jobs, in about a minute
 	$(BIN)/python -m pytest -m "$(PURE) and not job" -n 3 $(ARGS)
 
 nightly: lint airflow-setup browser-setup azurite-setup ## within the hour: older brokers, Airflow, Azure, Chromium, demos, what repeats, random cases (SEED=…)

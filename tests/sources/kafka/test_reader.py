@@ -5,7 +5,11 @@ from __future__ import annotations
 import uuid
 from collections import defaultdict
 from functools import partial
+from itertools import count
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from sources.errors import (
     BelowMinimum,
@@ -239,7 +243,13 @@ def test_a_topic_that_is_gone_or_another_one_does_not_concern_the_others(play: P
     assert {number: type(error) for number, (error,) in found.items()} == {1: NoSuchTopic, 2: Recreated}
 
 
-def test_who_has_lost_its_leader_is_looked_up_again_and_the_others_do_not_wait(play: Play) -> None:
+def test_who_has_lost_its_leader_is_looked_up_again_and_the_others_do_not_wait(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = count()  # the others are asked before the clock goes on, however slow the machine is
+    at = [next(now_s)]
+    clock = SimpleNamespace(monotonic=lambda: at[0], sleep=lambda _: at.insert(0, next(now_s)))
+    monkeypatch.setattr("sources.kafka.reader.time", clock)
     cluster = play(
         led_by(1, 1),
         fetched_of({0: fetched_part(error=NOT_LEADER), 1: fetched_part(batch(0, 2))}),
