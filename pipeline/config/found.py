@@ -76,8 +76,17 @@ def found_for_job(config: Config, *, available_now: bool) -> Config:
     Raises ConfigurationError also for an id that is contested, or if there is nothing to replicate. Raises MasterError
     if servers cannot be asked and the job would therefore have nothing to do, or, with `available_now`, not all.
     """
-    if not config.has_patterns:
-        return config
+    named = _found_at_start(config, available_now=available_now) if config.has_patterns else config
+    if not named.logs and not named.topics:
+        raise ConfigurationError(
+            "there is nothing to replicate",
+            expected="a log or a topic, by name or by a pattern that matches",
+            found="none",
+        )
+    return named
+
+
+def _found_at_start(config: Config, *, available_now: bool) -> Config:
     held = ids_held(config)
     rosters = Rosters.of(config, held)
     for one in (rosters.logs, rosters.topics):
@@ -92,12 +101,7 @@ def found_for_job(config: Config, *, available_now: bool) -> Config:
         _for_job(rosters.logs, held, available_now=available_now),
         _for_job(rosters.topics, held, available_now=available_now),
     )
-    named = rosters.among(config)
-    if not named.logs and not named.topics:
-        raise ConfigurationError(
-            "there is nothing to replicate", expected="a log or a topic that matches a pattern", found="none"
-        )
-    return named
+    return rosters.among(config)
 
 
 def _for_job(roster: Roster[Options], held: Collection[LogId], *, available_now: bool) -> Roster[Options]:

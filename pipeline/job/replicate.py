@@ -25,7 +25,7 @@ from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
 from sources.discovery import matched
-from sources.errors import ConfigurationError, LogtwinError, NotAlone, of_log
+from sources.errors import LogtwinError, NotAlone, of_log
 from sources.offsets import LogId
 from sources.registry import FollowedOptions
 
@@ -80,10 +80,6 @@ class Job:
         found = found_for_job(config, available_now=available_now)
         followed: list[FollowedOptions] = [*found.logs, *found.named_topics]
         self.logs = [self._replication(one, take_over=take_over) for one in followed]
-        if not self.logs:
-            raise ConfigurationError(
-                "there is nothing to replicate", expected="a [[logs]] or [[topics]] table", found="none"
-            )
         members: dict[TableSpec, list[Replication]] = {}
         for one in self.logs:
             members.setdefault(log_table(one.options.log_id), []).append(one)
@@ -189,8 +185,7 @@ class Job:
 
     def _hear_roll_call(self) -> None:
         """Begin to follow what servers list now and did not before, and note what none lists any more."""
-        answer = None if self._roll_call is None else self._roll_call.answer()
-        if self._roll_call is None or answer is None:
+        if self._roll_call is None or (answer := self._roll_call.answer()) is None:
             return
         news = News.of(answer, {one.options.log_id for one in self.logs}, self._unlisted)
         for one in self.logs:
