@@ -16,9 +16,9 @@ import pytest
 
 from sinks.storage.errors import passes_as_told
 from sinks.typed.formats.avro import Avro
+from sinks.typed.formats.binary import long_at
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import NoObject, _depth, fields_of, kind_of
-from sinks.typed.formats.zigzag import long_at
 from sources.access.address import Address
 from sources.dister import services, whole_states
 from sources.dister.files.layout import BatchFile

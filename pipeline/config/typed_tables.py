@@ -14,10 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, 
 
 from sinks.tables import TABLES
 from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
-from sinks.typed.definition import Definition
-from sinks.typed.formats.reading import UNKNOWN, Reading
+from sinks.typed.definition import Definition, Reading, check_topic
+from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import kinds
-from sinks.typed.topics import check
 from sinks.views.definition import VIEWS
 from sources.access.secrets import Secret, place_of
 from sources.errors import ConfigurationError
@@ -136,7 +135,7 @@ class TypedTableConfig(BaseModel):
             raise ValueError(f"from: kafka/<cluster>/<topic>, and not {wrong[0]!r}")
         for one in self.from_:
             try:
-                check(one)
+                check_topic(one)
             except ValueError as error:
                 raise ValueError(f"from: {error}") from error
         if of_kafka == {True} and (self.logs or self.tags):

@@ -19,8 +19,8 @@ from sinks.proof.whole_ledger import read_ledgers, stored_through_us
 from sinks.typed.columns import Column
 from sinks.typed.dead_letters import unfit_count
 from sinks.typed.definition import Definition
-from sinks.typed.logs import positions_at
 from sinks.typed.state import Followed, TypedState
+from sinks.typed.step.plan import positions_at
 from sinks.typed.table import path_of, standing_at
 from sinks.warehouse import absolute
 from sources.instant import iso, moment

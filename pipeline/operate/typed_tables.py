@@ -21,17 +21,14 @@ from sinks.delta.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG, UNFIT
 from sinks.typed.columns import column_name, with_found
 from sinks.typed.dead_letters import unfit_count
-from sinks.typed.definition import Definition
-from sinks.typed.formats.reading import Reading
-from sinks.typed.logs import FollowedLogs
+from sinks.typed.definition import Definition, Reading, is_meant
 from sinks.typed.state import TypedState, without
-from sinks.typed.step.field_survey import FieldSurvey
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import in_ranges, messages_in, records_of, view_of
-from sinks.typed.step.parsing import Report, reports
-from sinks.typed.step.task_reports import REPORT_DDL
+from sinks.typed.step.parsing import FieldSurvey
+from sinks.typed.step.plan import FollowedLogs
+from sinks.typed.step.report import REPORT_DDL, Report, reports
 from sinks.typed.table import TypedTable
-from sinks.typed.topics import is_meant
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 from sources.offsets import LogId, Offset, OffsetRange

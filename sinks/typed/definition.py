@@ -1,19 +1,76 @@
-"""The definition of a typed table: its messages, its columns, and how they are read. Pure; made from ``[[tables]]``."""
+"""The definition of a typed table: its messages, its columns, and how they are read. Pure; made from ``[[tables]]``.
+
+Each text in its ``from`` is the name of a topic, or a regular expression for whole names. A name has only letters that
+topics' names have; any other text is a pattern: ``orders.eu`` is one topic, ``orders-.*`` are many. Of
+``kafka/<cluster>/<topic>`` only the topic may be a pattern. Python and Spark's SQL, so Java, both have to read a
+pattern, and in the same way.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import DELETED, Column, column_name
 from sinks.typed.deletes import Deletes
-from sinks.typed.formats.reading import Reading
-from sinks.typed.topics import is_meant
+from sources.access.secrets import Secret
 from sources.offsets import LogId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How to read bodies. Tasks make a reader from it.
+
+    `schema_text` is the text of the schema file, for a descriptor set in base64, for CSV the fields and their kinds as
+    JSON. Otherwise each body names its schema in the registry at the URL `registry`, for which `username` and
+    `password` are. `message` is the type of a protobuf message.
+    """
+
+    format: str = "json"
+    schema_text: str | None = None
+    message: str | None = None
+    separator: str | None = None
+    registry: str | None = None
+    username: Secret | None = None
+    password: Secret | None = None
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9%|._/-]+")
+_READ_DIFFERENTLY: Final = re.compile(r"&&|\(\?P|\\[ZGQENk]|\[[^\]]*\[")
+
+
+def is_pattern(text: str) -> bool:
+    return _NAME.fullmatch(text) is None
+
+
+def check_topic(text: str) -> None:
+    """Raise ValueError for a pattern that is no regular expression, or that Python and Java read differently."""
+    if not is_pattern(text):
+        return
+    if is_pattern(text.rpartition("/")[0] or "x"):
+        raise ValueError(f"a pattern only of the topic, and not {text!r}")
+    if _READ_DIFFERENTLY.search(text) is not None:
+        raise ValueError(f"a plain regular expression, without named groups and nested classes, and not {text!r}")
+    try:
+        re.compile(expression(text))
+    except re.error as error:
+        raise ValueError(f"a topic, or a regular expression, and not {text!r}: {error}") from error
+
+
+def expression(text: str) -> str:
+    """The regular expression of a pattern, with its ``kafka/<cluster>/`` as it is written."""
+    before, slash, topic = text.rpartition("/")
+    return f"{re.escape(before + slash)}(?:{topic})"
+
+
+def is_meant(topic: str, texts: Iterable[str]) -> bool:
+    return any(topic == one or (is_pattern(one) and re.fullmatch(expression(one), topic) is not None) for one in texts)
+
 
 _OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
 
@@ -24,7 +81,7 @@ class Definition:
 
     Its messages are those of `topics` in logs of RocketMQ, in `logs` or in all of them, or those of `kafka_topics`
     (``kafka/<cluster>/<topic>``); with one of `tags`, and for which the SQL condition `where` holds. Topics are names
-    or patterns (`sinks.typed.topics`).
+    or patterns.
     `reading` says how bodies are read. `schema` has the kinds of the columns by field; None if they are found.
     `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` a message
     without a body does so, too. `computed` has columns by name: their kind, and the SQL expression over the others.

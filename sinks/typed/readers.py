@@ -9,10 +9,10 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 
-from sinks.typed.formats.confluent import framed
+from sinks.typed.definition import Reading
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import Reader, fields_of, text_of
-from sinks.typed.formats.reading import Reading
+from sinks.typed.registry import framed
 
 
 @lru_cache(maxsize=64)

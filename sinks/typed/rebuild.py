@@ -21,10 +21,9 @@ from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
-from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TypedState
 from sinks.typed.step.follower import TypedFollower
-from sinks.typed.table import ANEW, TypedTable, TypedView
+from sinks.typed.table import ANEW, SchemaChanges, TypedTable, TypedView
 from sources.errors import ReplicaError
 
 

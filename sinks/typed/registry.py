@@ -1,4 +1,6 @@
-"""A client of schema registries with Confluent's REST interface. Tasks ask it once for each schema id.
+"""Schemas in a registry: Confluent's frame around a body, and a client of the registry's REST interface.
+
+A frame is 00, the id of the body's schema (4 bytes, big-endian), the body. Tasks ask once for each schema id:
 
     GET /schemas/ids/{id}                       {"schema": …, "schemaType": …, "references": [{name, subject, version}]}
     GET /subjects/{subject}/versions/{version}  the same, of a reference
@@ -12,14 +14,56 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import struct
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from sinks.typed.formats.confluent import Registered
-from sinks.typed.formats.json_fields import NoObject
+from sinks.typed.formats.json_fields import Fields, NoObject, Reader, given
 from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
+
+_HEAD: Final = struct.Struct(">bI")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A schema as a registry has it; `others` are the names and texts of those that it uses, each after its own."""
+
+    type: str
+    text: str
+    others: tuple[tuple[str, str], ...] = ()
+
+
+def framed(
+    kind: str, registered: Callable[[int], Registered], of: Callable[[Registered], Callable[[bytes], Fields]]
+) -> Reader:
+    """A reader of frames whose schemas are of type `kind`; `of` makes the reader of a body, once for each schema."""
+
+    @cache
+    def reading(number: int) -> Callable[[bytes], Fields] | NoObject:
+        found = registered(number)
+        if found.type != kind:
+            return NoObject("unusable_schema", f"schema {number} is {found.type}, and not {kind}")
+        try:
+            return of(found)
+        except ConfigurationError as error:
+            return NoObject("unusable_schema", f"schema {number}: {error}")
+
+    def read(body: bytes | None) -> Fields:
+        body = given(body)
+        if len(body) < _HEAD.size or body[0] != 0:
+            raise NoObject("no_schema_id", f"{body[: _HEAD.size].hex()}: no 00 and four bytes at the beginning")
+        found = reading(_HEAD.unpack_from(body)[1])
+        if isinstance(found, NoObject):
+            raise NoObject(found.reason, str(found))
+        return found(body[_HEAD.size :])
+
+    return read
+
 
 _PATIENCE_S: Final = 10.0
 _AGAIN_S: Final = 60.0

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pytest
 
-from sinks.typed.formats import json_fields, numbers
+from sinks.typed.formats import json_fields, scalars
 from sources.errors import ProtocolViolation
 from sources.rocketmq.format import properties
 from sources.rocketmq.wire import remoting
@@ -40,7 +40,7 @@ def test_it_finds_what_a_long_number_did() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "without"),
     [
-        (numbers, "is_integer", lambda text: len(text) < 40 and text.lstrip(b"-").isdigit()),
+        (scalars, "is_integer", lambda text: len(text) < 40 and text.lstrip(b"-").isdigit()),
         (json_fields, "in_years", lambda micros: micros),
         (json_fields, "_within", lambda values, least, greatest: values),
         (json_fields, "day_of", date.fromisoformat),

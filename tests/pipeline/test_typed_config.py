@@ -15,7 +15,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from pipeline.config.configuration import parse
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.operate.typed_tables import proposed
-from sinks.typed.formats.reading import UNKNOWN
+from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import reader
 from sources.errors import ConfigurationError
 from sources.offsets import LogId

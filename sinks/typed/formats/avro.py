@@ -37,9 +37,8 @@ from typing import Any, Final, TypeAlias
 from fastavro.schema import SchemaParseException, UnknownType, fingerprint, parse_schema, to_parsing_canonical_form
 
 from sinks.typed.columns import MOST_DIGITS
+from sinks.typed.formats.binary import day, described, instant, long_at, number, text_of_bytes
 from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
-from sinks.typed.formats.values import day, described, instant, number, text_of_bytes
-from sinks.typed.formats.zigzag import long_at
 from sources.errors import ConfigurationError
 
 _Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]

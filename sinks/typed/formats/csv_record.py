@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from sinks.typed.formats.json_fields import Fields, NoObject, Reader, decoded
-from sinks.typed.formats.numbers import is_number
+from sinks.typed.formats.scalars import is_number
 
 _LITERALS: Final = (b"true", b"false")
 _STRINGS: Final = ("string", "timestamp", "date")

@@ -23,8 +23,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.typed.columns import Column
-from sinks.typed.formats.numbers import EXACT, decimal_of, double_of, is_integer, long_of
-from sinks.typed.formats.times import GREATEST_US, LEAST_US, day_of, in_years, instant_us
+from sinks.typed.formats.scalars import (
+    EXACT,
+    GREATEST_US,
+    LEAST_US,
+    day_of,
+    decimal_of,
+    double_of,
+    in_years,
+    instant_us,
+    is_integer,
+    long_of,
+)
 
 Fields: TypeAlias = dict[str, msgspec.Raw]
 """The text of each field, by its name."""
@@ -54,6 +64,8 @@ _TOKENS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', 
 REDACTED: Final = "***"
 NO_BODY: Final = "no_body"
 """The reason of a misfit that has no body."""
+UNKNOWN: Final = "unknown fields"
+"""The field with the parts of a message that its schema does not name. No column can have this name."""
 
 
 @dataclass(frozen=True, slots=True)

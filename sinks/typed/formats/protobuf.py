@@ -42,10 +42,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
-from sinks.typed.formats.reading import UNKNOWN
-from sinks.typed.formats.values import described, instant, number, text_of_bytes
-from sinks.typed.formats.zigzag import long_at
+from sinks.typed.formats.binary import described, instant, long_at, number, text_of_bytes
+from sinks.typed.formats.json_fields import UNKNOWN, DescribedFields, NoObject, given
 from sources.errors import ConfigurationError
 
 _GOOGLES: Final = {

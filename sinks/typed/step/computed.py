@@ -18,9 +18,9 @@ from sinks.delta.spark_jobs import JobFacts, first_line, job_failure
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG_ID, TableSpec
 from sinks.typed.columns import Column, table_spec
-from sinks.typed.formats.times import are_in_years
+from sinks.typed.formats.scalars import are_in_years
 from sinks.typed.step.file_of_rows import FileOfRows
-from sinks.typed.step.task_reports import REPORT_DDL, as_row, reported
+from sinks.typed.step.report import REPORT_DDL, as_row, reported
 from sources.errors import ConfigurationError, ReplicaError, across_processes
 
 

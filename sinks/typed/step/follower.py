@@ -31,17 +31,16 @@ from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
-from sinks.typed.logs import FollowedLogs
-from sinks.typed.schema_changes import SchemaChanges
 from sinks.typed.state import TableWork, TypedState
 from sinks.typed.step.computed import with_computed
-from sinks.typed.step.files_anew import Rewritten, files_by_key, files_rewritten
-from sinks.typed.step.parsing import Parsing, Report
+from sinks.typed.step.parsing import Parsing
 from sinks.typed.step.parsing_job import ParsingJob
-from sinks.typed.step.plan import StepPlan, is_under_way, plan_of
+from sinks.typed.step.plan import FollowedLogs, StepPlan, is_under_way, plan_of
+from sinks.typed.step.report import Report
 from sinks.typed.step.suspects import Suspects
-from sinks.typed.step.widening import can_widen
-from sinks.typed.table import TypedTable, TypedView
+from sinks.typed.step.upsert import files_by_key
+from sinks.typed.step.widening import Rewritten, can_widen, files_rewritten
+from sinks.typed.table import SchemaChanges, TypedTable, TypedView
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError, ReplicaError, RowsReplaced, UnfitMessage, WorkerLost
 from sources.offsets import LogId, Offset, OffsetRange
@@ -89,13 +88,8 @@ class TypedFollower:
 
     @cached_property
     def _job(self) -> ParsingJob:
-        parsing = Parsing(
-            self._wanted.name, (), self._table.path, self._dead_letters.path,
-            finds=self._wanted.schema is None, dropped=self._wanted.dropped, masks=dict(self._wanted.masks),
-            key=self._wanted.key_columns, reading=self._wanted.reading, deletes=self._wanted.deletes,
-            renamed=dict(self._wanted.renamed), most=self._wanted.max_columns,
-        )  # fmt: skip
-        return ParsingJob(self._spark, self._logs.table, self._wanted, parsing)
+        parsing = Parsing(self._wanted, self._table.path, self._dead_letters.path)
+        return ParsingJob(self._spark, self._logs.table, parsing)
 
     @cached_property
     def _dead_letters(self) -> DeadLetters:

@@ -20,7 +20,7 @@ from sinks.delta.file_statistics import bounds
 from sinks.delta.files import batches_of, group_bounds, in_columns, open_parquet
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
-from sinks.typed.topics import is_meant
+from sinks.typed.definition import is_meant
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -94,7 +94,7 @@ def _may_overlap(within: tuple[int, int] | None, wanted: Sequence[OffsetRange]) 
 class LogRows:
     """Reads shares, picklable: rows of the table `spec` in `folder`, and only those of `topics`.
 
-    Topics are names or patterns (`sinks.typed.topics`).
+    Topics are names or patterns (`sinks.typed.definition`).
     """
 
     spec: TableSpec

@@ -15,11 +15,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta.data_file import DataFile
 from sinks.delta.files import in_columns
 from sinks.tables import EPOCH, UNFIT
-from sinks.typed.columns import DELETED, PLACE, Column, MessagePlace, SeenValues, table_spec
-from sinks.typed.deletes import Deletes
+from sinks.typed.columns import DELETED, MOST_CHARACTERS, PLACE, Column, MessagePlace, table_spec
+from sinks.typed.definition import Definition, Reading
 from sinks.typed.formats.json_fields import (
     NO_BODY,
     Fields,
@@ -27,23 +26,16 @@ from sinks.typed.formats.json_fields import (
     NoObject,
     column_values,
     concealed,
-    each_left,
     kind_of,
     rest_of,
     taken_apart,
     texts_of,
 )
-from sinks.typed.formats.numbers import EXACT, long_of
-from sinks.typed.formats.reading import Reading
-from sinks.typed.formats.times import are_in_years
+from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
 from sinks.typed.readers import reader
 from sinks.typed.step import guard
 from sinks.typed.step.file_of_rows import FileOfRows
-from sinks.typed.step.found_fields import MOST, FoundFields, free_names
-from sinks.typed.step.inner_batch import Unread
-from sinks.typed.step.missing_bodies import missing_body
-from sinks.typed.step.places import MessagePlaces, Span, spans
-from sinks.typed.step.task_reports import as_row, reported
+from sinks.typed.step.report import FoundFields, MessagePlaces, Report, Told, as_row, free_names, looked
 from sources.errors import across_processes
 
 MESSAGES: Final = pa.schema(
@@ -61,122 +53,76 @@ MESSAGES: Final = pa.schema(
 topic of `from`."""
 
 
+_NOT_DECOMPRESSED: Final = "not_decompressed"
+"""The reason of a misfit whose body is not what its sys_flag says; its dead letter has the body as it is stored."""
+
+Indexes = tuple[int, int]
+"""From an index in an inner batch up to another."""
+
+
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What one task, or several together, made of their messages.
+class Unread:
+    """A record of which only the messages in `read` are read; the others are dead letters, which say `found`."""
 
-    `fractions` has the place of the first number with a fraction, by column of integers. `large` has, by column of
-    doubles, the place of the first integer that would have kept a column of integers from being widened. `held` is
-    where the messages are; only a look tells it.
-    """
-
-    messages: int = 0
-    rows: int = 0
-    files: tuple[DataFile, ...] = ()
-    unfit: tuple[DataFile, ...] = ()
-    seen: Mapping[str, SeenValues] = field(default_factory=dict)
-    fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
-    large: Mapping[str, MessagePlace] = field(default_factory=dict)
-    first_unfit: tuple[MessagePlace, str, str] | None = None
-    sources: frozenset[str] = frozenset()
-    held: tuple[Span, ...] = ()
-
-    def and_also(self, other: Report) -> Report:
-        seen = dict(self.seen)
-        for name, one in other.seen.items():
-            seen[name] = seen[name].and_also(one) if name in seen else one
-        unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
-        return Report(
-            self.messages + other.messages,
-            self.rows + other.rows,
-            (*self.files, *other.files),
-            (*self.unfit, *other.unfit),
-            seen,
-            _first(self.fractions, other.fractions),
-            _first(self.large, other.large),
-            min(unfit, default=None),
-            self.sources | other.sources,
-            (*self.held, *other.held),
-        )
+    log_id: str
+    offset: int
+    read: tuple[Indexes, ...]
+    found: str
 
 
 @dataclass(frozen=True, slots=True)
 class OfStep:
-    """The values of `Parsing` that differ between steps of one table.
+    """What differs between steps of one table: its columns and generation, and the epochs of its logs, by log id.
 
-    With `only_looks` nothing is parsed or written: the report says how many messages there are, and where.
+    Columns in `unwidened` stay columns of integers. Messages that are `unread` are dead letters. With `only_looks`
+    nothing is parsed or written: the report says how many messages there are, and where.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...] = ()
     unwidened: tuple[str, ...] = ()
     generation: int = 1
     epochs: Mapping[str, int] = field(default_factory=dict)
     unread: Unread | None = None
     only_looks: bool = False
 
-    def told(self, parsing: Parsing) -> Parsing:
-        return replace(
-            parsing, columns=self.columns, unwidened=self.unwidened, generation=self.generation, epochs=self.epochs,
-            unread=self.unread,
-        )  # fmt: skip
-
-
-def _note(first: dict[str, MessagePlace], name: str, places: Iterable[MessagePlace]) -> None:
-    for place in places:
-        first[name] = min(place, first.get(name, place))
-
-
-def _first(one: Mapping[str, MessagePlace], other: Mapping[str, MessagePlace]) -> dict[str, MessagePlace]:
-    return {name: min(of[name] for of in (one, other) if name in of) for name in {**one, **other}}
-
 
 @dataclass(frozen=True, slots=True)
 class Parsing:
-    """The task function, picklable: parses messages for the typed table `table`, whose folder is `folder`.
+    """The task function, picklable: parses messages for the typed table `wanted`, whose folder is `folder`."""
 
-    `finds` says whether to report fields without a column, the first `most`; `dropped` fields are left out. Columns in
-    `unwidened` stay columns of integers. `epochs` are those of the logs, by log id. Messages that are `unread`
-    are dead letters.
-    """
-
-    table: str
-    columns: tuple[Column, ...]
+    wanted: Definition
     folder: str
     unfit_folder: str
-    finds: bool
-    dropped: tuple[str, ...] = ()
-    masks: Mapping[str, str] = field(default_factory=dict)
-    key: tuple[str, ...] = ()
-    unwidened: tuple[str, ...] = ()
-    reading: Reading = field(default_factory=Reading)
-    generation: int = 1
-    epochs: Mapping[str, int] = field(default_factory=dict)
-    deletes: Deletes = field(default_factory=Deletes)
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    most: int = MOST
-    unread: Unread | None = None
+    step: OfStep = field(default_factory=OfStep)
+
+    @property
+    def finds(self) -> bool:
+        """Whether to report fields without a column."""
+        return self.wanted.schema is None
 
     def __call__(self, batches: Iterable[pa.RecordBatch], of_step: OfStep) -> Iterator[pa.RecordBatch]:
         with across_processes():
-            report = _looked(batches) if of_step.only_looks else of_step.told(self).report(batches)
+            if of_step.only_looks:
+                report = looked(in_columns(batch, MESSAGES) for batch in batches)
+            else:
+                report = replace(self, step=of_step).report(batches)
         if report.messages:
             yield as_row(report)
 
     def report(self, batches: Iterable[pa.RecordBatch]) -> Report:
         """Write rows and dead letters, and return the report."""
-        told = self._nothing_told()
+        told, unread = self._nothing_told(), self.step.unread
         with (
-            FileOfRows(table_spec(self.table, self.columns), self.folder) as rows,
+            FileOfRows(table_spec(self.wanted.name, self.step.columns), self.folder) as rows,
             FileOfRows(UNFIT, self.unfit_folder) as unfit,
         ):
 
             def written() -> Iterator[pa.RecordBatch]:
                 for batch in batches:
-                    messages = with_epochs(batch, self.epochs)
-                    if self.unread is not None:
-                        is_unread = _is_in(messages, self.unread)
-                        left_out = messages.filter(is_unread)
-                        unfit.write(self._left_out(left_out, guard.WORKER_DIED, self.unread.found, told))
+                    messages = with_epochs(batch, self.step.epochs)
+                    if unread is not None:
+                        is_unread = _is_in(messages, unread)
+                        unfit.write(self._left_out(messages.filter(is_unread), guard.WORKER_DIED, unread.found, told))
                         messages = messages.filter(pc.invert(is_unread))
                     for made, dead in self._each_part(messages, told):
                         unfit.write(dead)
@@ -185,10 +131,10 @@ class Parsing:
 
             rows.write_all(written())
             files, dead = rows.finish(), unfit.finish()
-            return replace(told.report(), files=files, unfit=dead)
+            return replace(told.report, files=files, unfit=dead)
 
     def _nothing_told(self) -> Told:
-        return Told(FoundFields(free_names(self.columns, self.renamed), self.most))
+        return Told(FoundFields(free_names(self.step.columns, self.wanted.renamed), self.wanted.max_columns))
 
     def _each_part(
         self, messages: pa.RecordBatch, told: Told
@@ -210,25 +156,23 @@ class Parsing:
     def _left_out(self, messages: pa.RecordBatch, reason: str, found: str, told: Told) -> pa.RecordBatch:
         """The dead letters of messages that are not read."""
         misfits = [Misfit(row, None, reason, found) for row in range(messages.num_rows)]
-        places = MessagePlaces(messages)
         told.see_messages(messages)
-        for one in misfits:
-            told.found_unfit(places[one.row], one)
+        told.see_unfit(misfits, MessagePlaces(messages))
         return self._unfit(messages, misfits)
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.reading))
-        misfits = [missing_body(one, messages) for one in misfits]
-        places = MessagePlaces(messages)
-        deleted = self.deletes.of(objects)
-        if self.deletes.tombstones:
+        objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.wanted.reading))
+        misfits = [_missing_body(one, messages) for one in misfits]
+        places, columns, deletes = MessagePlaces(messages), self.step.columns, self.wanted.deletes
+        deleted = deletes.of(objects)
+        if deletes.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
             objects += tombstones.values()
             numbers += tombstones
             deleted += [True] * len(tombstones)
         self._conceal(objects)
         values: list[pa.Array] = []
-        for column in self.columns:
+        for column in columns:
             if column == DELETED:
                 values.append(pa.array(deleted, column.type))
                 continue
@@ -241,28 +185,26 @@ class Parsing:
         if self.finds:
             told.see_left(objects, numbers, places)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
-        schema = table_spec(self.table, self.columns).schema.remove_metadata()
+        schema = table_spec(self.wanted.name, columns).schema.remove_metadata()
         placed = messages.take(pa.array(numbers, pa.int64()))
         made = pa.RecordBatch.from_arrays([*(placed[one.name] for one in PLACE), *values, rest], schema=schema)
-        if self.key:
+        if self.wanted.is_upsert:
             made, without_key = self._with_key(made, numbers)
             misfits += without_key
-        told.see_messages(messages)
-        told.rows += made.num_rows
-        for one in misfits:
-            told.found_unfit(places[one.row], one)
+        told.see_messages(messages, made.num_rows)
+        told.see_unfit(misfits, places)
         return made, self._unfit(messages, misfits)
 
     def _tombstones(
         self, messages: pa.RecordBatch, misfits: Sequence[Misfit]
     ) -> tuple[dict[int, Fields], list[Misfit]]:
         """The misfits that delete a row, as key fields by their row in the batch, and the other misfits."""
-        kinds = {one.field: one.kind for one in self.columns}
+        deletes, kinds = self.wanted.deletes, {one.field: one.kind for one in self.step.columns}
         found, others = dict[int, Fields](), list[Misfit]()
         for one in misfits:
             record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
             try:
-                fields = None if record_key is None else self.deletes.tombstone(record_key, kinds)
+                fields = None if record_key is None else deletes.tombstone(record_key, kinds)
             except NoObject as error:
                 others.append(replace(one, reason=error.reason, found=f"the record's key: {error}"))
                 continue
@@ -274,8 +216,9 @@ class Parsing:
 
     def _conceal(self, objects: Sequence[Fields]) -> None:
         """Remove dropped fields and mask masked ones that have no column, so that `_rest` does not show them."""
-        masked = {name: mask for name, mask in self.masks.items() if name not in {one.field for one in self.columns}}
-        for name in self.dropped:
+        shown = {one.field for one in self.step.columns}
+        masked = {name: mask for name, mask in self.wanted.masks.items() if name not in shown}
+        for name in self.wanted.dropped:
             for one in objects:
                 one.pop(name, None)
         for name, mask in masked.items():
@@ -285,7 +228,7 @@ class Parsing:
 
     def _with_key(self, made: pa.RecordBatch, numbers: Sequence[int]) -> tuple[pa.RecordBatch, list[Misfit]]:
         missing = pa.nulls(made.num_rows)  # no message has had the field yet
-        columns = (made[name] if name in made.schema.names else missing for name in self.key)
+        columns = (made[name] if name in made.schema.names else missing for name in self.wanted.key_columns)
         has_key = reduce(pc.and_, (column.is_valid() for column in columns))
         if has_key.true_count == made.num_rows:
             return made, []
@@ -303,24 +246,25 @@ class Parsing:
     ) -> list[Misfit]:
         """Note the numbers that decide whether a column of integers can be widened. Returns the other misfits."""
         if column.kind == "double" and column.mask is None:
-            _note(told.large, column.name, map(place_of, _large_integers(array, raws, misfits)))
-        if column.kind != "bigint" or column.name in self.unwidened:
+            large = [place_of(row) for row in _large_integers(array, raws, misfits)]
+            told.add(Report(large={column.name: min(large)} if large else {}))
+        if column.kind != "bigint" or column.name in self.step.unwidened:
             return list(misfits)
         fractions = {one.row for one in misfits if kind_of(raws[one.row]) == "double"}
-        _note(told.fractions, column.name, map(place_of, fractions))
+        told.add(Report(fractions={column.name: min(map(place_of, fractions))} if fractions else {}))
         return [one for one in misfits if one.row not in fractions]
 
     def _unfit(self, messages: pa.RecordBatch, misfits: Sequence[Misfit]) -> pa.RecordBatch:
         """The dead letters of `misfits`, without their body if the table masks or drops fields: the log has it."""
         rows = messages.take(pa.array([one.row for one in misfits], pa.int64()))
         given: dict[str, Any] = {
-            "table": pa.array([self.table] * len(misfits), pa.string()),
-            "generation": pa.array([self.generation] * len(misfits), pa.int32()),
+            "table": pa.array([self.wanted.name] * len(misfits), pa.string()),
+            "generation": pa.array([self.step.generation] * len(misfits), pa.int32()),
             "column": pa.array([one.column for one in misfits], pa.string()),
             "reason": pa.array([one.reason for one in misfits], pa.string()),
             "found": pa.array([one.found for one in misfits], pa.string()),
         }
-        hides = self.masks or self.dropped
+        hides = self.wanted.masks or self.wanted.dropped
         given["body"] = pa.nulls(len(misfits), pa.binary()) if hides else pc.coalesce(rows["body"], rows["stored_body"])
         schema = UNFIT.schema.remove_metadata()
         columns = [given[name] if name in given else rows[name] for name in schema.names]
@@ -336,51 +280,22 @@ def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Seq
             yield row
 
 
-_SHOWN: Final = 80
+def _missing_body(one: Misfit, messages: pa.RecordBatch) -> Misfit:
+    """`one` of `messages`; if it has no body, it says why there is none.
 
-
-@dataclass(slots=True)
-class Told:
-    """Collects a report."""
-
-    found: FoundFields = field(default_factory=lambda: FoundFields(free_names((), {})))
-    messages: int = 0
-    rows: int = 0
-    fractions: dict[str, MessagePlace] = field(default_factory=dict)
-    large: dict[str, MessagePlace] = field(default_factory=dict)
-    first_unfit: tuple[MessagePlace, str, str] | None = None
-    sources: set[str] = field(default_factory=set)
-
-    def see_messages(self, messages: pa.RecordBatch) -> None:
-        self.messages += messages.num_rows
-        self.sources.update(pc.unique(messages["source"]).to_pylist())
-
-    def report(self) -> Report:
-        return Report(
-            self.messages, self.rows, seen=self.found.first(), fractions=self.fractions, large=self.large,
-            first_unfit=self.first_unfit, sources=frozenset(self.sources),
-        )  # fmt: skip
-
-    def take(self, other: Told) -> None:
-        """Add what a part of the messages has told."""
-        self.messages += other.messages
-        self.sources |= other.sources
-        self.rows += other.rows
-        self.found.take(other.found)
-        self.fractions = _first(self.fractions, other.fractions)
-        self.large = _first(self.large, other.large)
-        unfit = [one for one in (self.first_unfit, other.first_unfit) if one is not None]
-        self.first_unfit = min(unfit, default=None)
-
-    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: MessagePlaces) -> None:
-        """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
-        for row, name, kind in each_left(objects):
-            # a later schema may have longer integers, so a column that is found has room for them
-            self.found.see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
-
-    def found_unfit(self, place: MessagePlace, one: Misfit) -> None:
-        first = (place, one.column or "", f"{one.reason}: {one.found[:_SHOWN]}")
-        self.first_unfit = first if self.first_unfit is None else min(self.first_unfit, first)
+    A record of Kafka may have none. One of RocketMQ always has: it cannot be decompressed, or its inner batch is not
+    what the record says.
+    """
+    if one.reason != NO_BODY:
+        return one
+    names = ("stored_body", "sys_flag", "batch_index")
+    stored, sys_flag, index = (messages[name][one.row].as_py() for name in names)
+    if stored is not None:
+        found = f"sys_flag {sys_flag}, {len(stored):,} bytes that cannot be decompressed, or are too many then"
+        return replace(one, reason=_NOT_DECOMPRESSED, found=found)
+    if index is not None:
+        return replace(one, found=f"sys_flag {sys_flag}, an inner batch that has no message {index}")
+    return one
 
 
 def _is_in(messages: pa.RecordBatch, unread: Unread) -> pa.Array:
@@ -389,11 +304,6 @@ def _is_in(messages: pa.RecordBatch, unread: Unread) -> pa.Array:
     for start, end in unread.read:
         found = pc.and_(found, pc.or_(pc.less(index, start), pc.greater_equal(index, end)))
     return found
-
-
-def _looked(batches: Iterable[pa.RecordBatch]) -> Report:
-    messages, held = spans(in_columns(batch, MESSAGES) for batch in batches)
-    return Report(messages, held=held)
 
 
 def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBatch:
@@ -408,5 +318,35 @@ def with_epochs(batch: pa.RecordBatch, epochs: Mapping[str, int]) -> pa.RecordBa
     return messages.append_column(EPOCH, of_log[1].take(pc.index_in(messages["log_id"], of_log[0])))
 
 
-def reports(rows: Iterable[Any]) -> Report:
-    return reduce(Report.and_also, reported(rows), Report())
+@dataclass(frozen=True, slots=True)
+class FieldSurvey:
+    """A task function, picklable, that only reports: which fields messages have, and how many cannot be read.
+
+    Without a `reading` it only counts the messages.
+    """
+
+    reading: Reading | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        told = Told(FoundFields(_short))
+        for batch in batches:
+            for part, found in guard.in_sound_parts(self._look, in_columns(batch, MESSAGES)):
+                if isinstance(found, Exception):
+                    told.see_messages(part)
+                else:
+                    told.take(found)
+        yield as_row(told.report)
+
+    def _look(self, messages: pa.RecordBatch) -> Told:
+        told, rows = Told(FoundFields(_short)), 0
+        if self.reading is not None:
+            objects, numbers, _ = taken_apart(messages["body"].to_pylist(), reader(self.reading))
+            told.see_left(objects, numbers, MessagePlaces(messages))
+            rows = len(objects)
+        told.see_messages(messages, rows)
+        return told
+
+
+def _short(field: str) -> str | None:
+    """The field, unless its name is too long for any use."""
+    return field if len(field) <= MOST_CHARACTERS else None

@@ -5,7 +5,7 @@ A worker that dies says nothing of the message that it was at. So a step in whic
     a worker dies three times in the same step     half of its messages are taken, and half of these if it dies again
     the smaller step succeeds                      its rows are committed as those of any step, and the rest is halved
     one record is left, and it dies three times    its messages are not read: each becomes a dead letter; of an inner
-                                                   batch only some (`sinks/typed/step/inner_batch.py`)
+                                                   batch only some, which are found by halving, too (`InnerBatch`)
 
 Each death counts only if the same messages can be read without being parsed: otherwise the machine is at fault, or the
 storage, and no message. So the number of tries is bounded: those above, and one for each binary digit of the number of
@@ -15,18 +15,21 @@ commit has left the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from sinks.state.holes import cut, joined
 from sinks.typed.state import Followed, TableWork, TypedState, without
-from sinks.typed.step.inner_batch import InnerBatch, Unread
+from sinks.typed.step.parsing import Indexes, Unread
 from sinks.typed.step.plan import StepPlan, is_under_way
 from sources.offsets import LogId, Offset, OffsetRange
 
 DEATHS: Final = 3
 """How often a worker has to die at the same messages before anything is made of it."""
+
+MOST_TRIES: Final = 64
+"""How often a part of an inner batch is read, at most: what is not known to be sound by then is not read at all."""
 
 Ranges = Mapping[LogId, Sequence[OffsetRange]]
 
@@ -137,3 +140,61 @@ def _only(way: TableWork, part: Sequence[OffsetRange], was: Followed | None) -> 
     if last.end == end:
         end = max(last.start, Offset(0) if was is None else was.offset)
     return TableWork(Followed(way.to.epoch, end, cut(joined([*way.to.holes, *left]), end)), into=tuple(part))
+
+
+class InnerBatch:
+    """The messages of a record with `count` messages, among which there are some that must not be read.
+
+    Some of them are read, and no others: if a worker dies, half of these are read, and so on. Nothing of it is
+    committed, because a table's position does not part the messages of a record.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._bad: list[Indexes] = []
+        self._left: list[Indexes] = [(0, count)]
+        self._tries = 0
+        self.died()
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether `read` is a try."""
+        return bool(self._left)
+
+    @property
+    def read(self) -> tuple[Indexes, ...]:
+        """The messages to read: those of a try, or else all that are known to be sound."""
+        return (self._left[-1],) if self._left else tuple(self._sound())
+
+    def lived(self) -> None:
+        """No worker died in the try."""
+        self._left.pop()
+        self._count_try()
+
+    def died(self) -> bool:
+        """A worker died in the try. Returns False if it was none, and there is nothing that could be left out."""
+        if not self._left:
+            was, self._bad = self._bad, [(0, self._count)]
+            return was != self._bad
+        start, end = self._left.pop()
+        if end - start == 1:
+            self._bad.append((start, end))
+        else:
+            self._left += [((start + end) // 2, end), (start, (start + end) // 2)]
+        self._count_try()
+        return True
+
+    def _count_try(self) -> None:
+        self._tries += 1
+        if self._tries > MOST_TRIES:
+            self._bad += self._left
+            self._left = []
+
+    def _sound(self) -> Iterator[Indexes]:
+        start = 0
+        for bad_start, bad_end in sorted(self._bad):
+            if start < bad_start:
+                yield start, bad_start
+            start = bad_end
+        if start < self._count:
+            yield start, self._count

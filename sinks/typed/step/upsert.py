@@ -25,12 +25,15 @@ import pyarrow.types as kinds
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import batches_of, in_columns, open_parquet
+from sinks.delta.delta_log import StoredFile
+from sinks.delta.files import batches_of, discard, in_columns, open_parquet
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
-from sinks.typed.columns import PLACE
+from sinks.typed.columns import PLACE, Column, table_spec
 from sinks.typed.step.file_of_rows import FileOfRows
+from sinks.typed.step.widening import Rewritten
+from sinks.typed.table import TypedTable, TypedView
 from sources.errors import ReplicaError, across_processes
 
 _ROWS_AT_ONCE: Final = 16_384
@@ -40,6 +43,34 @@ _KEYS_A_TASK: Final = 4_000_000
 
 _LEAST: Final = -(1 << 63)
 _FILE, _ROW = "_file", "_row"
+
+
+def files_by_key(
+    spark: SparkSession,
+    table: TypedTable,
+    view: TypedView,
+    columns: Sequence[Column],
+    key: Sequence[str],
+    new: Sequence[DataFile],
+    rewritten: Rewritten | None,
+) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
+    """Keep the newest row of each key. Returns files to remove, rewritten files to keep, and new files.
+
+    Raises what a task raised, or ReplicaError.
+    """
+    spec = table_spec(table.name, columns)
+    stored, kept = rewritten or (table.files(view), [])
+    there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
+    found = upserted(spark, spec, table.path, key, there, _rows_in(new))
+    discard(table.path, found.replaced)
+    come = [*(one for one in new if one.name not in found.replaced), *found.written]
+    if rewritten is None:
+        return [one for one in stored if one.path in found.gone], [], come
+    return stored, [one for one in kept if one.name not in found.gone], come
+
+
+def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
+    return {one.name: one.records for one in files}
 
 
 @dataclass(frozen=True, slots=True)

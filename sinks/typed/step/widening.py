@@ -1,21 +1,28 @@
 """Whether a column of integers can become double: only if no integer in it would lose a digit.
 
 The Delta log has the bounds of the first columns of a file. Of the others, and of columns that are newer than the file,
-it says nothing at all; there the file itself is asked. pyarrow only, no JVM.
+it says nothing at all; there the file itself is asked. If it can, all files are written anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
 
+from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds
 from sinks.delta.files import open_parquet
+from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.errors import failed_by
-from sinks.typed.formats.numbers import EXACT
+from sinks.typed.columns import Column, table_spec
+from sinks.typed.formats.scalars import EXACT
+from sinks.typed.table import TypedTable, TypedView
+from sinks.upkeep.merge import Merge, Merging, merged_file
+from sources.offsets import Offset
 
 
 def can_widen(column: str, files: Iterable[StoredFile], folder: str) -> bool:
@@ -59,3 +66,20 @@ def _chunks(parquet: pq.ParquetFile, column: str) -> Iterable[pq.ColumnChunkMeta
     leaf = [one.path for one in parquet.schema].index(column)
     metadata = parquet.metadata
     return (metadata.row_group(number).column(leaf) for number in range(metadata.num_row_groups))
+
+
+Rewritten = tuple[list[StoredFile], list[DataFile]]
+"""Files of the table, and what takes their place."""
+
+
+def files_rewritten(spark: SparkSession, table: TypedTable, view: TypedView, columns: Sequence[Column]) -> Rewritten:
+    """Rewrite every file of the table with `columns`. Raises what a task raised, or ReplicaError."""
+    files = table.files(view)
+    facts = JobFacts(
+        problem=f"the Spark job that widens columns of the typed table {table.name} failed",
+        log=None,
+        hint="Nothing was committed; a running job does it again.",
+    )
+    merging = Merging(table_spec(table.name, columns), table.path, {})
+    each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
+    return files, [merged_file(made) for made in run_tasks(spark, merging, each, facts)]

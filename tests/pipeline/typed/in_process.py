@@ -19,10 +19,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
-from sinks.typed.definition import Definition
 from sinks.typed.step.log_rows import LogRows, Share, shares
 from sinks.typed.step.messages import topic_names
-from sinks.typed.step.parsing import MESSAGES
+from sinks.typed.step.parsing import MESSAGES, Parsing
 from sources.offsets import LogId, OffsetRange
 from tests.pipeline.group_in_process import use_plain
 from tests.pipeline.typed.world import InFiles
@@ -36,11 +35,12 @@ class WorkerDies(BaseException):
 class PlainMessages:
     """Stands for `PreparedMessages`."""
 
-    def __init__(self, _spark: object, log: KernelTable, wanted: Definition, work: Any, _ddl: str) -> None:
+    def __init__(self, _spark: object, log: KernelTable, parsing: Parsing) -> None:
+        wanted = parsing.wanted
         assert wanted.where is None
         assert not wanted.tags
         self._log = log
-        self._work = work
+        self._parsing = parsing
         self._reading = LogRows(wanted.source, log.path, topic_names(wanted))
 
     def prepare(self) -> None:
@@ -66,7 +66,7 @@ class PlainMessages:
             raise PySparkException(traceback.format_exc()) from None
 
     def _task(self, share: Share, given: Any) -> Iterator[dict[str, Any]]:
-        for batch in copied(self._work)(self._messages(share), given):
+        for batch in copied(self._parsing)(self._messages(share), given):
             yield from batch.to_pylist()
 
     def _messages(self, share: Share) -> Iterator[pa.RecordBatch]:

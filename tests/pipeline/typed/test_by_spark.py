@@ -9,10 +9,10 @@ from typing import Any
 import deltalake
 import pytest
 
-from sinks.typed.formats.reading import Reading
-from sinks.typed.logs import FollowedLogs
+from sinks.typed.definition import Reading
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import messages_in, records_of
+from sinks.typed.step.plan import FollowedLogs
 from sources.errors import ConfigurationError
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.typed.in_process import PlainMessages

@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from sinks.typed.step.follower import TypedFollower
-from sinks.typed.step.parsing import OfStep, Parsing, Told
+from sinks.typed.step.parsing import OfStep, Parsing
+from sinks.typed.step.report import Told
 from sinks.typed.table import TypedTable
 from sources.errors import UnfitMessage, WorkerLost
 from tests.pipeline.typed.in_process import WorkerDies

@@ -23,7 +23,7 @@ from google.protobuf import descriptor_pb2, timestamp_pb2
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
-from sinks.typed.formats.reading import Reading
+from sinks.typed.definition import Reading
 from tests.pipeline.typed.in_process import world_in_process
 from tests.pipeline.typed.world import World, bring
 from tests.sinks.typed.formats.test_avro import decimals, encoded

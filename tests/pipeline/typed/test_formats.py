@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sinks.typed.formats.reading import Reading
+from sinks.typed.definition import Reading
 from sources.access.secrets import Secret
 from sources.errors import RegistryUnreachable
 from tests.pipeline.typed.test_steps import kill

@@ -15,8 +15,7 @@ import pytest
 
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.rebuild import drop, rebuild
-from sinks.typed.schema_changes import SchemaChanges
-from sinks.typed.table import TypedTable
+from sinks.typed.table import SchemaChanges, TypedTable
 from sources.errors import ConfigurationError
 from tests.pipeline.typed.world import World, bring, definition, fields
 from tests.sinks.unheard import lose_answers, missing_files

@@ -16,7 +16,7 @@ from pipeline.job.typed_tables import TypedTables
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from sinks.state.position import LogTable
-from sinks.typed.formats.reading import Reading
+from sinks.typed.definition import Reading
 from sinks.typed.rebuild import TypedRebuild, rebuild
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.table import TypedTable

@@ -7,8 +7,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from sinks.typed.definition import Reading
 from sinks.typed.formats.json_fields import Reader
-from sinks.typed.formats.reading import Reading
 from sinks.typed.readers import reader
 
 

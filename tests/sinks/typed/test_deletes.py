@@ -10,9 +10,11 @@ import pyarrow as pa
 import pytest
 
 from sinks.typed.columns import DELETED, Column
+from sinks.typed.definition import Definition
 from sinks.typed.deletes import Deletes
 from sinks.typed.formats.json_fields import NoObject, fields_of
-from sinks.typed.step.parsing import MESSAGES, Parsing, Told, with_epochs
+from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, with_epochs
+from sinks.typed.step.report import FoundFields, Told, free_names
 from tests.growth import MOST, growth
 
 DEBEZIUM = Deletes(key=("id",), said={"op": ("d", "truncate"), "__deleted": ("true",)})
@@ -112,11 +114,9 @@ def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
     ]
     keys = [b"a", b"b", b"c", b"\xff", b"e", b"[" * 5_000]
     columns = (DELETED, Column("id", "id", "string"), Column("n", "n", "bigint"))
-    parsing = Parsing(
-        "orders", columns, "rows", "unfit", finds=True, key=("id",), epochs={"k/0": 0},
-        deletes=Deletes(key=("id",), said={"op": ("d",)}, tombstones=True),
-    )  # fmt: skip
-    told = Told()
+    wanted = Definition(name="orders", key=("id",), deleted={"op": ("d",)}, tombstones=True)
+    parsing = Parsing(wanted, "rows", "unfit", OfStep(columns))
+    told = Told(FoundFields(free_names((), {})))
     made, unfit = parsing.rows(with_epochs(messages(bodies, keys), {"k/0": 0}), told)
     assert [
         tuple(row[name] for name in ("offset", "_deleted", "id", "n", "_rest")) for row in made.to_pylist()
@@ -130,7 +130,7 @@ def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
         (4, "not_json"),
         (5, "too_deep"),
     ]
-    assert set(told.found.first()) == {"_deleted"}  # of a, whose column will be called otherwise
+    assert set(told.report.seen) == {"_deleted"}  # of a, whose column will be called otherwise
 
 
 def messages(bodies: list[bytes | None], keys: list[bytes]) -> pa.RecordBatch:

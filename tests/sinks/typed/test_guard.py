@@ -9,13 +9,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from sinks.typed.definition import Reading
 from sinks.typed.formats import json_fields
 from sinks.typed.formats.json_fields import Fields
-from sinks.typed.formats.reading import Reading
-from sinks.typed.step import field_survey, parsing
-from sinks.typed.step.field_survey import FieldSurvey
+from sinks.typed.step import parsing
 from sinks.typed.step.guard import in_sound_parts
-from sinks.typed.step.task_reports import reported
+from sinks.typed.step.parsing import FieldSurvey
+from sinks.typed.step.report import reported
 from sources.errors import RegistryUnreachable
 from tests.sinks.typed.test_parsing import Task, definition, messages
 
@@ -60,8 +60,7 @@ def fails_at_b(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RecursionError("maximum recursion depth exceeded" + "!" * 10_000)
         return fields_of(body)
 
-    for module in (parsing, field_survey):
-        monkeypatch.setattr(module, "reader", lambda _: read)
+    monkeypatch.setattr(parsing, "reader", lambda _: read)
 
 
 @pytest.mark.usefixtures("fails_at_b")

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sinks.typed.definition import Definition
-from sinks.typed.formats.reading import UNKNOWN, Reading
+from sinks.typed.definition import Definition, Reading
+from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import kinds
 from sinks.typed.step.computed import in_years
-from sinks.typed.step.parsing import MESSAGES, Parsing, Report
+from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing
+from sinks.typed.step.report import Report
 from sources.errors import ReplicaError
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 
@@ -46,11 +47,8 @@ class Task:
     def __init__(self, folder: Path, definition: Definition, *bodies: bytes | dict[str, Any]) -> None:
         (folder / "rows").mkdir()
         (folder / "unfit").mkdir()
-        parsing = Parsing(
-            "orders", definition.declared(), str(folder / "rows"), str(folder / "unfit"),
-            finds=definition.schema is None, dropped=definition.dropped, masks=definition.masks,
-            reading=definition.reading, epochs={"rocketmq/a": 0}, most=definition.max_columns,
-        )  # fmt: skip
+        step = OfStep(definition.declared(), epochs={"rocketmq/a": 0})
+        parsing = Parsing(definition, str(folder / "rows"), str(folder / "unfit"), step)
         self.report: Report = parsing.report([messages(*bodies)])
         self.rows = self._read(folder / "rows", [one.name for one in self.report.files])
         self.unfit = self._read(folder / "unfit", [one.name for one in self.report.unfit])

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from sinks.typed.state import Followed, TypedState, way, without
-from sinks.typed.step.inner_batch import MOST_TRIES, InnerBatch
 from sinks.typed.step.plan import StepPlan
-from sinks.typed.step.suspects import DEATHS, Ranges, Suspects
+from sinks.typed.step.suspects import DEATHS, MOST_TRIES, InnerBatch, Ranges, Suspects
 from sources.offsets import LogId, Offset, OffsetRange
 
 A, B = LogId.parse("rocketmq/a"), LogId.parse("rocketmq/b")

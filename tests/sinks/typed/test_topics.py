@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.typed.topics import check, expression, is_meant, is_pattern
+from sinks.typed.definition import check_topic, expression, is_meant, is_pattern
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from sinks.typed.topics import check, expression, is_meant, is_pattern
 )
 def test_which_topics_are_meant(texts: list[str], meant: list[str], others: list[str]) -> None:
     for one in texts:
-        check(one)
+        check_topic(one)
     assert [topic for topic in (*meant, *others) if is_meant(topic, texts)] == meant
 
 
@@ -31,7 +31,7 @@ def test_which_topics_are_meant(texts: list[str], meant: list[str], others: list
 def test_what_python_and_spark_do_not_both_read_is_refused(text: str) -> None:
     assert is_pattern(text)
     with pytest.raises(ValueError, match=r"regular expression|only of the topic"):
-        check(text)
+        check_topic(text)
 
 
 def test_the_part_before_the_topic_is_taken_by_its_letters() -> None:

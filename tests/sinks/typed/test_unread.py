@@ -7,8 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sinks.typed.step.inner_batch import Unread
-from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, Report, reports
+from sinks.typed.definition import Definition
+from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, Unread
+from sinks.typed.step.report import Report, reports
 
 LOG = "rocketmq/a"
 
@@ -26,7 +27,7 @@ BATCHES = [batch((3, None), (7, 0), (7, 1)), batch((7, 2), (7, 3), (9, None))]
 
 
 def told(folder: Path, of_step: OfStep) -> Report:
-    parsing = Parsing("orders", (), str(folder), str(folder), finds=True)
+    parsing = Parsing(Definition(name="orders"), str(folder), str(folder))
     rows = [row for one in parsing(BATCHES, of_step) for row in one.to_pylist()]
     return reports(rows)
 
@@ -40,7 +41,7 @@ def test_a_record_that_is_not_read_is_a_dead_letter_whole_or_in_part(tmp_path: P
     for number, (read, left_out) in enumerate({(): (0, 1, 2, 3), ((0, 4),): (), ((1, 2), (3, 4)): (0, 2)}.items()):
         folder = tmp_path / str(number)
         folder.mkdir()
-        report = told(folder, OfStep((), epochs={LOG: 0}, unread=Unread(LOG, 7, read, "3 times: crashed")))
+        report = told(folder, OfStep(epochs={LOG: 0}, unread=Unread(LOG, 7, read, "3 times: crashed")))
         unfit = places(folder, [one.name for one in report.unfit])
         rows = places(folder, [one.name for one in report.files])
         assert unfit == [(7, index) for index in left_out]
@@ -54,11 +55,11 @@ def test_a_record_that_is_not_read_is_a_dead_letter_whole_or_in_part(tmp_path: P
 
 
 def test_another_log_has_the_same_offsets(tmp_path: Path) -> None:
-    report = told(tmp_path, OfStep((), epochs={LOG: 0}, unread=Unread("rocketmq/b", 7, (), "")))
+    report = told(tmp_path, OfStep(epochs={LOG: 0}, unread=Unread("rocketmq/b", 7, (), "")))
     assert (report.rows, report.unfit) == (6, ())
 
 
 def test_a_look_says_where_the_messages_are_and_writes_nothing(tmp_path: Path) -> None:
-    report = told(tmp_path, OfStep((), only_looks=True))
+    report = told(tmp_path, OfStep(only_looks=True))
     assert (report.messages, report.rows, report.held) == (6, 0, ((LOG, 3, 9, 3),))
     assert list(tmp_path.iterdir()) == []

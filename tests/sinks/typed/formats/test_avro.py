@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.typed.formats.avro import Avro
-from sinks.typed.formats.zigzag import long_at
+from sinks.typed.formats.binary import long_at
 from sources.errors import ConfigurationError
 from tests.sinks.typed.formats.columns import outcome, row_of, texts
 

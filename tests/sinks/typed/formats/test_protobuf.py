@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.typed.columns import column_name
+from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.formats.protobuf import Protobuf, of_descriptor_set, of_registered
-from sinks.typed.formats.reading import UNKNOWN
 from sources.errors import ConfigurationError
 from tests.sinks.typed.formats.columns import outcome, row_of, texts
 

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelTable
 from sinks.typed.definition import Definition
-from sinks.typed.step.prepared import PreparedMessages
+from sinks.typed.step.parsing import Parsing
+from sinks.typed.step.parsing_job import PreparedMessages
 from sources.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark
 
 
-def no_work(batches: Iterable[pa.RecordBatch], _: Any) -> Iterator[pa.RecordBatch]:
-    yield from batches
-
-
 def prepared(spark: SparkSession, folder: Path, **how: Any) -> None:
     wanted = Definition(name="orders", **{"topics": ("orders",), **how})
-    PreparedMessages(spark, KernelTable(spark, str(folder / "log")), wanted, no_work, "n int").prepare()
+    PreparedMessages(spark, KernelTable(spark, str(folder / "log")), Parsing(wanted, "rows", "unfit")).prepare()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from sinks.typed.columns import MOST_CHARACTERS, Column, SeenValues, with_found
-from sinks.typed.formats.reading import Reading
-from sinks.typed.step.found_fields import FoundFields, free_names
+from sinks.typed.definition import Reading
+from sinks.typed.step.report import FoundFields, free_names
 from tests.sinks.typed.test_columns import place
 from tests.sinks.typed.test_parsing import Task, definition
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.typed.formats.numbers import decimal_of, double_of, is_integer, is_number, long_of
-from sinks.typed.formats.times import day_of, instant_us
+from sinks.typed.formats.scalars import day_of, decimal_of, double_of, instant_us, is_integer, is_number, long_of
 from tests.growth import MOST, growth
 
 
