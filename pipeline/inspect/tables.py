@@ -16,10 +16,9 @@ from rich.text import Text
 
 from pipeline.config.configuration import Config
 from pipeline.spark.session import session_for
-from sinks.spark_schemas import spark_schema
+from sinks.spark_schemas import empty_table, spark_schema
 from sinks.tables import TABLES
 from sinks.views.definition import VIEWS, named_in, view
-from sinks.views.empty import empty_table
 from sinks.views.registration import register_views
 from sources.errors import QueryError
 

@@ -31,7 +31,7 @@ from typing import Any
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from sinks.state.log_state import Writer
-from sinks.storage.small_file import SmallFile
+from sinks.storage.place import SmallFile
 from sources.errors import AlreadyRunning, TakenOver, of_log
 
 PUBLISH_EVERY_S = 5.0

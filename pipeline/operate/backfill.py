@@ -25,9 +25,8 @@ from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.hole_filter import Wanted
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
-from sinks.healing.free_ids import free_at_end
 from sinks.healing.hole_filler import FilledRange, FillStep, HoleFiller, no_step
-from sinks.healing.neighbours import compare
+from sinks.healing.neighbours import compare, free_at_end
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
 from sinks.proof.stored_log import StoredLog

@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from pipeline.operate.rebuild import OnWritten, holed
-from sinks.proof.proven import Proof, check_joined, not_joined
-from sinks.proof.proven_log import nothing, proven_log
+from sinks.proof.proven_log import Proof, check_joined, not_joined, nothing, proven_log
 from sources.errors import ConfigurationError, naming
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import MasterOptions

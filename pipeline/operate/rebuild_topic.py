@@ -15,9 +15,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from pipeline.operate.rebuild import OnWritten, holed
-from sinks.proof.proven import check_proven
-from sinks.proof.proven_log import ProvenLog, proven_log
-from sinks.proof.rows_in_order import RowsInOrder
+from sinks.proof.proven_log import ProvenLog, check_proven, proven_log
+from sinks.proof.stored import RowsInOrder
 from sinks.values.continuity import written
 from sinks.values.ledger_row import LedgerRow
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical

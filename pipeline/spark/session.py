@@ -21,8 +21,7 @@ from pipeline.system.cache import cache_folder
 from pipeline.system.process_folder import process_folder
 from pipeline.system.rights import limit_rights
 from sinks.delta.java_names import java_names
-from sinks.storage.check import check_storage
-from sinks.storage.default_place import check_one_place_alone
+from sinks.storage.check import check_one_place_alone, check_storage
 from sinks.storage.hadoop import reach
 from sinks.storage.place import LOCAL, Place, placed
 from sinks.storage.settings import use

@@ -32,7 +32,7 @@ from pipeline.sql.named_places import FORMATS, is_reachable, unreachable_option
 from pipeline.sql.parts import PlanPart, parts
 from pipeline.sql.statements import Statement
 from sinks.delta.java_names import java_names
-from sinks.storage.default_place import check_one_place
+from sinks.storage.check import check_one_place
 from sinks.storage.place import LOCAL, Place, placed
 from sources.errors import QueryError
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 
 from pipeline.verify.plan import ClaimSection
-from sinks.storage.small_file import SmallFile
+from sinks.storage.place import SmallFile
 from sinks.warehouse import absolute
 
 

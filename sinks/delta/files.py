@@ -12,15 +12,16 @@ Physical types are Delta's: the table's Arrow schema as it stands (timestamp[us,
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -28,11 +29,66 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.durable import EarlySync, sync
 from sinks.delta.file_statistics import Statistics
 from sinks.storage.place import open_folder, placed
 from sinks.tables import TableSpec
 from sources.offsets import Offset
+
+EVERY_BYTES: Final = 4 * 1024 * 1024
+"""How much has to be written before an early sync. Without early syncs, half a second of the disk's time would come
+after a task's last record.
+"""
+
+
+def sync(path: Path) -> None:
+    """Force a local file, or a folder's entries, to the disk."""
+    with _opened(path) as descriptor:
+        os.fsync(descriptor)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class EarlySync:
+    """Syncs what is written of the file `path`, in a thread, while more is written."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._under_way: Future[None] | None = None
+        self._asked_bytes = 0
+
+    def grown(self, size_bytes: int) -> None:
+        """Note that the file has `size_bytes` now. Raises OSError if an earlier sync failed."""
+        if self._under_way is not None and not self._under_way.done():
+            return
+        self._check()
+        if size_bytes - self._asked_bytes >= EVERY_BYTES:
+            self._asked_bytes = size_bytes
+            self._under_way = self._thread.submit(os.fsync, self._descriptor)
+
+    def close(self) -> None:
+        """Wait for the last early sync. Idempotent. Raises OSError as `grown` does.
+
+        To be called before the last `sync`, because the kernel reports a failure only once.
+        """
+        if self._descriptor < 0:
+            return
+        self._thread.shutdown()
+        os.close(self._descriptor)
+        self._descriptor = -1
+        self._check()
+
+    def _check(self) -> None:
+        if self._under_way is not None:
+            self._under_way.result()
+
 
 # Columns with few distinct values, which a dictionary makes tiny. Bodies, unique keys and the values of properties, of
 # which the unique key is one, would only overflow it: without a dictionary they are written in two thirds of the time,

@@ -42,7 +42,7 @@ from sinks.delta.delta_log import StoredFile, transactions_at
 from sinks.delta.java_names import java_names
 from sinks.delta.log_checks import ENGINE, engine_info
 from sinks.delta.version_files import VersionFiles
-from sinks.storage.default_place import check_one_place
+from sinks.storage.check import check_one_place
 from sinks.storage.errors import failed_by, java_causes
 from sinks.storage.hadoop import renew_keys
 from sources.errors import ReplicaError

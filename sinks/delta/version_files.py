@@ -13,7 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sinks.delta.durable import sync
+from sinks.delta.files import sync
 from sinks.delta.java_names import is_not_found, java_names
 from sinks.storage.place import placed
 

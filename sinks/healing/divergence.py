@@ -1,8 +1,16 @@
-"""Find where a replica and its master part, by the ledger's checksums and the master's bytes. Driver only.
+"""Find where a replica and its master part: by the master's own rule, or by checksums and bytes. Driver only.
 
-Only what both have can be compared: rows of the ledger that lie between the master's minimum and its maximum. Rows
-below the minimum are believed to agree if one above it is proven to. If all comparable rows differ, nothing is proven,
-and it may be a different master.
+With `MasterLog.common_offset` the replica's records themselves are compared, from the replica's beginning on, instead
+of the ledger's checksums. Whatever differs is taken out, even if that is all of it. Only a master that is empty, or
+begins too late to give those records again, is more likely a wrong path.
+
+With the epochs of elected masters (`MasterLog.parting`) everything above the common point of both lists is taken out.
+Two groups may have an epoch in common, at least their first, so the ledger's checksums have to agree up to that point.
+Otherwise epochs and bytes contradict each other, and a person has to decide.
+
+Of other masters only what both have can be compared: rows of the ledger that lie between the master's minimum and its
+maximum. Rows below the minimum are believed to agree if one above it is proven to. If all comparable rows differ,
+nothing is proven, and it may be a different master.
 """
 
 from __future__ import annotations
@@ -14,10 +22,11 @@ from dataclasses import dataclass
 
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.common_point import last_agreeing, last_equal, last_left
-from sinks.proof.dropping import Dropping, side_by_side
+from sinks.proof.master_bytes import Dropping, side_by_side
 from sinks.proof.stored_log import StoredLog
 from sinks.values.continuity import Link, written
 from sinks.values.ledger_row import LedgerRow
+from sources.epochs import Parting
 from sources.errors import CorruptRecord, ReplicaError
 from sources.loss import Condition
 from sources.master import MasterLog
@@ -48,16 +57,26 @@ class Divergence:
 
 
 class Comparison:
-    """Compares a replica at `position` with its master, which holds `bounds`. No row is compared twice."""
+    """Compares a replica at `position` with its master, which holds `bounds`. No row is compared twice.
+
+    `parted` says where the epochs of both part; None if they do not.
+    """
 
     def __init__(
-        self, master: MasterLog, ledger: LedgerRows, stored: StoredLog, position: Offset, bounds: OffsetRange
+        self,
+        master: MasterLog,
+        ledger: LedgerRows,
+        stored: StoredLog,
+        position: Offset,
+        bounds: OffsetRange,
+        parted: Parting | None = None,
     ) -> None:
         self._master = master
         self._ledger = ledger
         self._stored = stored
         self._position = position
         self._bounds = bounds
+        self._parted = parted
         self._dropping = Dropping(master, position)
         self._answers: dict[LedgerRow, bool] = {}
 
@@ -70,8 +89,32 @@ class Comparison:
         """Where the two part; None if nothing that can be compared differs.
 
         In the `doubtful` ranges the master was found to have other bytes before: they are compared separately, because
-        the rows behind them may agree. Raises what reading the master, the ledger or the table raises.
+        the rows behind them may agree. A rule ignores them. Raises what reading the master, the ledger or the table
+        raises.
         """
+        if self._parted is not None and self._parted.common is not None:
+            return self._by_epochs(self._parted, self._parted.common)
+        common = self._master.common_offset(self._readable(OffsetRange(Offset(0), self._position)))
+        if common is None:
+            return self._by_checksums(doubtful)
+        has_more = bool(self._ledger.overlapping(OffsetRange(common, self._position)))
+        if not has_more and self._position <= self._bounds.end:
+            return self._lost_commits()
+        return self._divergence(common, is_proven=not self._bounds.is_empty and common >= self._bounds.start)
+
+    def _by_epochs(self, parted: Parting, common: Offset) -> Divergence:
+        rows, agreeing = self._search(common)
+        floor = self._bounds.start if agreeing is None else agreeing.end
+        link = self._last_equal(rows, floor, common)
+        reached = floor if link is None else link.end
+        if reached == common and (agreeing or link):
+            return Divergence(condition=parted.condition, common=common, end=self._position, cause=parted.cause)
+        same = f"up to {reached} only" if agreeing or link else "nowhere"
+        cause = f"{parted.cause}; so both are the same up to {common}, and by their bytes {same}"
+        contradicts = Condition.EPOCHS_CONTRADICT
+        return Divergence(condition=contradicts, common=min(reached, common), end=self._position, cause=cause)
+
+    def _by_checksums(self, doubtful: Sequence[OffsetRange]) -> Divergence | None:
         doubt = self._first_doubt(doubtful)
         ceiling = min(self._position, self._bounds.end) if doubt is None else doubt.start
         rows, agreeing = self._search(ceiling)
@@ -84,7 +127,7 @@ class Comparison:
         if is_all and (not rows or reached == rows[-1].end):
             return self._lost_commits()
         if doubt is not None and reached >= doubt.end:  # every record is the same: the ledger is wrong
-            return self.find([one.starting_at(doubt.end) for one in doubtful if one.end > doubt.end])
+            return self._by_checksums([one.starting_at(doubt.end) for one in doubtful if one.end > doubt.end])
         return self._divergence(reached, is_proven=agreeing is not None or link is not None)
 
     def is_equal(self, wanted: OffsetRange) -> bool:

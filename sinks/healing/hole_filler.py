@@ -9,6 +9,12 @@ second, and then the records are in the table already.
 
 If it is killed at any point, it can be run again: committed ranges are no holes any more, and the ledger rows of the
 newest fill are in the holes' metadata until the next fill, which restores them first.
+
+The holes' metadata has three things that the ledger has to follow, each written in the commit that made it true: the
+ledger rows of the newest fill; the ranges that a repair took out, a repair of this log or of another that had rows in
+the same damaged file; and the hole at the front, whose rows the replica's own retention deleted. Every fill and repair
+of the log first brings the ledger in line with them, and so does that repair or retention itself, whatever was killed
+before.
 """
 
 from __future__ import annotations
@@ -16,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from enum import Enum
 
 from pyspark.sql import SparkSession
@@ -27,7 +34,6 @@ from sinks.batch.split_report import SplitReport
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.neighbours import SOURCE_HINT
-from sinks.healing.owed import settle_holes
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, log_table
@@ -157,3 +163,15 @@ def _reaching_over(free: OffsetRange | None, rows: list[LedgerRow]) -> list[Ledg
     if free is None or not rows or rows[-1].end != free.start:
         return rows
     return [*rows[:-1], replace(rows[-1], end=free.end)]
+
+
+def settle_holes(ledger: Ledger, rows: LedgerRows, table: LogTable, held: Held) -> None:
+    """Write what the holes of `held` owe to the ledger, unless it is there. Raises ReplicaError."""
+    position = None if held.state is None else table.position_of(held.state)
+    if position is None:
+        return
+    ledger.append_fill(position, held.holes.fills, held.holes.ledger)
+    if held.holes.taken_out:
+        rows.take_out_of(lambda: table.read().holes.taken_out)
+    if held.holes.front:
+        rows.set_deleted(lambda: table.read().holes.forgotten, datetime.now(UTC))

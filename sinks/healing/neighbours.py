@@ -1,12 +1,17 @@
-"""Compare the records around a hole with the source that is to fill it: is it the same log?
+"""Look at the source that is to fill a hole: is it the same log around it, and which ids at its end are free?
 
 It proves little that the source's records begin and end where the hole does: segment files of all brokers begin at the
 same offsets. The replica knows the record before the hole and the one after it. If the source holds one of them, it
 must have the same bytes there.
+
+If entries are lost, nobody knows the last id among them. The hole reaches up to the id of the entry behind it, which
+the replica holds as one that takes only its own id. At a source that holds all entries, it begins right behind the last
+lost one. The ids in between are free there: they are not read, but they belong to the hole.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -81,3 +86,19 @@ def _check(source: MasterLog, record: StoredRecord, committed: Offset) -> None:
             found="other bytes",
             hint=SOURCE_HINT,
         )
+
+
+def free_at_end(hole: OffsetRange, source: MasterLog, held: OffsetRange) -> OffsetRange:
+    """The ids at the end of `hole` that are free in `source`, which holds `held`.
+
+    Empty unless the source's next entry is the one behind the hole. Raises as `source.boundary_after` does.
+    """
+    nothing = OffsetRange(hole.end, hole.end)
+    if source.log_id.counts_bytes or not (held.start <= hole.end < held.end):
+        return nothing
+    if source.boundary_after(hole.end, held.end) != hole.end + 1:
+        return nothing
+    start = max(hole.start, held.start)
+    ends = range(start, hole.end + 1)
+    before = bisect_right(ends, hole.end, key=lambda at: source.boundary_after(Offset(at), held.end))
+    return OffsetRange(Offset(start + max(before - 1, 0)), hole.end)

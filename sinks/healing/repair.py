@@ -19,9 +19,8 @@ from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
 from sinks.healing.damage import Books, DamageSearch, FoundDamage
-from sinks.healing.divergence import Divergence
+from sinks.healing.divergence import Comparison, Divergence
 from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in
-from sinks.healing.rule import ComparisonByRule
 from sinks.proof.stored_log import StoredLog
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut, joined
@@ -223,13 +222,13 @@ class Repair:
         damaged = [row.found.range for row in damaged_in(self._incidents)] + list(taken_out)
         return tuple(hole for hole in held.holes.ranges if any(Holes(ranges=(hole,)).within(one) for one in damaged))
 
-    def _compare(self, position: Offset, *, accept_master: bool) -> tuple[ComparisonByRule, Divergence | None]:
+    def _compare(self, position: Offset, *, accept_master: bool) -> tuple[Comparison, Divergence | None]:
         """Raises Recreated, EpochsContradict."""
         state = self._table.read().state
         parted = None if state is None else self._master.continuing(state.known).parting()
         if parted is not None and parted.common is None and not accept_master:
             raise parted.error().at(self._master.log_id)
-        comparison = ComparisonByRule(self._master, self._ledger, self._stored, position, self._master.bounds(), parted)
+        comparison = Comparison(self._master, self._ledger, self._stored, position, self._master.bounds(), parted)
         rewritten = [row.found.range for row in self._incidents.open() if row.found.condition is Condition.REWRITTEN]
         found = comparison.find(rewritten)
         if found is not None and found.condition in _FOR_A_PERSON and not accept_master:
@@ -248,7 +247,7 @@ class Repair:
         records, size_bytes = self._stored.count(OffsetRange(found.out.start, END))
         return WayBack(found=found, since=since, records=records, bytes=size_bytes)
 
-    def _heal(self, held: Held, comparison: ComparisonByRule, *, is_same: bool) -> int:
+    def _heal(self, held: Held, comparison: Comparison, *, is_same: bool) -> int:
         """End the incidents that no longer hold. Returns how many there were."""
         divergences = (Condition.ABOVE_MAXIMUM, Condition.RECREATED, Condition.EPOCHS_CONTRADICT)
         healed = [

@@ -12,9 +12,8 @@ repair that is started again continues what the mark says, whatever the master s
     INCIDENTS  the incident that is repaired, and those about rows that were taken out, are closed
 
 Damage is taken out by the same steps, with CUT as its mark: the rows become a hole, and the position stays. The same
-commit takes out what other logs lose, as holes in metadata of their own, which the ledger has to follow (`owed.py`). An
-incident reports that loss before the commit, which is true whether the commit is made or not. The mark names these
-logs.
+commit takes out what other logs lose, as holes in metadata of their own, which the ledger has to follow. An incident
+reports that loss before the commit, which is true whether the commit is made or not. The mark names these logs.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.damage import FoundDamage
 from sinks.healing.divergence import Divergence
-from sinks.healing.owed import settle_holes
+from sinks.healing.hole_filler import settle_holes
 from sinks.healing.removed import Removed
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import Holes, TakenOut, joined

@@ -3,7 +3,7 @@
 Three things have to be the same for a range: the master's bytes, the bytes rebuilt from the table's rows, and those
 that the ledger's checksum was made of. Two that agree outvote the third. Equal bytes are hashed once; if they differ,
 the records that differ are found by bisection. Rows and master are read in order, and neither is kept in memory. If the
-master drops records (`sinks.proof.dropping`), those that it still has are compared one by one.
+master drops records (`sinks.proof.master_bytes`), those that it still has are compared one by one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sinks.proof.dropping import Dropping, side_by_side
-from sinks.proof.master_bytes import MasterBytes
-from sinks.proof.rows_in_order import RowsInOrder
+from sinks.proof.master_bytes import Dropping, MasterBytes, side_by_side
+from sinks.proof.stored import RowsInOrder
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, DifferenceKind, Verdict
 from sinks.values.continuity import written
 from sources.errors import CorruptRecord

@@ -178,3 +178,26 @@ def _in_order(groups: Sequence[_RowGroup], wanted: OffsetRange, schema: pa.Schem
     if (offsets[:-1] > offsets[1:]).any():
         rows = rows.take(np.argsort(offsets, kind="stable"))
     yield from (batch for batch in rows.to_batches() if batch.num_rows)
+
+
+class RowsInOrder:
+    """Batches in the order of their offsets, cut where ranges end."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
+        self._batches = iter(batches)
+        self._rest: pa.RecordBatch | None = None
+
+    def below(self, end: Offset) -> Iterator[pa.RecordBatch]:
+        """Take the rows that start before `end` and were not taken yet."""
+        while (batch := self._next()) is not None:
+            count = int(np.searchsorted(batch.column("offset").to_numpy(), end))
+            if count < batch.num_rows:
+                self._rest = batch.slice(count)
+            if count:
+                yield batch.slice(0, count)
+            if count < batch.num_rows:
+                return
+
+    def _next(self) -> pa.RecordBatch | None:
+        batch, self._rest = self._rest, None
+        return next(self._batches, None) if batch is None else batch

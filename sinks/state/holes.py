@@ -5,7 +5,7 @@ They are in the log table's domain metadata. ``logtwin.holes.<log id>`` is rewri
 the stream do not conflict. If two backfills fill one hole, Kernel refuses the second: every byte comes in once.
 
 Ranges that a repair took out as damaged, even the repair of another log that had rows in the same file, stay in
-`taken_out` until they are filled: no row of the ledger may claim them (`sinks/healing/owed.py`).
+`taken_out` until they are filled: no row of the ledger may claim them (`sinks/healing/hole_filler.py`).
 
 A hole at offset 0 lies before the replica's beginning: it is not a loss, and a backfill may fill it.
 """

@@ -10,8 +10,9 @@ version of the last hours can still be read, and a stream that follows the table
 versions only make the newest one quick to open: below the newest checkpoint they are removed whatever their age.
 
 A checkpoint is trusted only if all of it was read, is on the disk, and agrees with its version's commit
-(`LogFolder.is_whole`): it may be empty or cut after a power failure, or a copy from elsewhere. Nothing is removed below
-one that is not trusted. Checkpoints of several parts, and of Delta's second kind, are neither trusted nor removed:
+(`LogFolder.is_whole`): it may be empty or cut after a power failure, or a copy from elsewhere. A value that was
+overwritten and still decodes is not noticed: Delta keeps no checksum of a checkpoint. Nothing is removed below one that
+is not trusted. Checkpoints of several parts, and of Delta's second kind, are neither trusted nor removed:
 logtwin never writes them.
 """
 
@@ -23,16 +24,40 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
+import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from sinks.delta.durable import sync
+from sinks.delta.files import sync
+from sinks.delta.log_checks import KINDS, State, actions_of, disagreement, state_of
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
-from sinks.upkeep.checkpoint_file import what_is_wrong
 from sources.errors import ReplicaError
+
+_ROWS_AT_ONCE: Final = 1024
+
+
+def what_is_wrong(checkpoint: bytes, commit: bytes) -> str | None:
+    """Why `checkpoint` is not that of the version that `commit`, a JSON file of the log, made; None if it is."""
+    try:
+        state = _state(checkpoint)
+        done = state_of(actions_of(commit))
+    except (OSError, ValueError, LookupError, pa.ArrowException) as error:
+        return f"it cannot be read: {error}"
+    return disagreement(done, state.get)
+
+
+def _state(checkpoint: bytes) -> State:
+    """The state in a checkpoint. Reads every column of every row, to find any that cannot be read."""
+    with pq.ParquetFile(pa.BufferReader(checkpoint)) as parquet:
+        names = [name for name in KINDS if name in parquet.schema_arrow.names]
+        rows = (row for batch in parquet.iter_batches(_ROWS_AT_ONCE) for row in batch.select(names).to_pylist())
+        return state_of(rows)
+
 
 _log = logging.getLogger(__name__)
 

@@ -1,21 +1,121 @@
-"""Show one log as of an offset, or as of a time of the master: `register_as_of`."""
+"""Show one log as of an offset, or as of a time of the master: `register_as_of`.
+
+The table of records is read at the version of that moment. In other tables later rows are left out by the tables' own
+columns: up to the commit of that version, or, for metadata, up to the time when the replica came to the offset. What
+was current then is shown as current.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
 
 from sinks.delta.spark_jobs import first_line
-from sinks.tables import log_table
+from sinks.spark_schemas import spark_schema
+from sinks.tables import (
+    EPOCHS,
+    INCIDENTS,
+    IS_CURRENT,
+    KAFKA_LOG,
+    KAFKA_REMOVED,
+    KEY_VALUES,
+    LEDGER,
+    LOG,
+    LOG_ID,
+    QUARANTINE,
+    REMOVED,
+    SCHEMA_CHANGES,
+    UNFIT,
+    VALID_FROM,
+    VALID_TO,
+    TableSpec,
+    log_table,
+)
+from sinks.values.incident import State
+from sinks.values.ledger_row import BACKFILL
 from sinks.views.past import AsOf, PastLog
-from sinks.views.past_tables import as_it_was
 from sinks.views.registration import frames, newest_versions, register_views
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset
+
+
+def as_it_was(spec: TableSpec, frame: DataFrame, as_of: AsOf) -> DataFrame:
+    """The rows of `frame`, which is table `spec`, that were there as of `as_of`; with its columns and comments."""
+    ours = frame.where(sql.col(LOG_ID.name) == str(as_of.log_id))
+    return _RULES.get(spec.name, _metadata)(ours, as_of).to(spark_schema(spec.schema))
+
+
+def _log(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    # the first condition lets Delta skip files
+    start = sql.col("offset")
+    return rows.where((start < as_of.offset) & (start + sql.col("size") <= as_of.offset))
+
+
+def _ledger(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    """Rows of the stream are selected by offset; a backfill or a retention may have come later than that version."""
+    is_later = (sql.col("origin") == BACKFILL) & (sql.col("committed_at") > as_of.committed_at)
+    deleted_at = sql.col("deleted_at")
+    then = rows.where((sql.col("start") < as_of.offset) & ~is_later)
+    return then.withColumn("deleted_at", sql.when(deleted_at <= as_of.committed_at, deleted_at))
+
+
+def _incidents(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    had_ended = sql.coalesce(sql.col("ended_at") <= as_of.committed_at, sql.lit(False))
+    then = rows.where(sql.col("detected_at") <= as_of.committed_at)
+    return then.withColumns(
+        {
+            "state": sql.when(had_ended, sql.col("state")).otherwise(State.OPEN.value),
+            "ended_at": sql.when(had_ended, sql.col("ended_at")),
+            "note": sql.when(had_ended, sql.col("note")),
+        }
+    )
+
+
+def _below(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("offset") < as_of.offset)
+
+
+def _removed(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("removed_at") <= as_of.committed_at)
+
+
+def _epochs(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    return rows.where(sql.col("since") <= as_of.committed_at)
+
+
+def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    """The table has only the newest value of a key. A query of it raises an error instead of showing newer values."""
+    problem = f"dister_kv has no past: what {as_of.log_id} said of a key at {as_of.offset} is in the table log"
+    return rows.where(sql.raise_error(sql.lit(problem)).isNull())
+
+
+def _metadata(rows: DataFrame, as_of: AsOf) -> DataFrame:
+    begin, end = sql.col(VALID_FROM.name), sql.col(VALID_TO.name)
+    then = rows.where((begin <= as_of.reached_at) & (end.isNull() | (end > as_of.reached_at)))
+    return then.withColumns({VALID_TO.name: sql.lit(None), IS_CURRENT.name: sql.lit(True)})
+
+
+_RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
+    LOG.name: _log,
+    KAFKA_LOG.name: _below,
+    LEDGER.name: _ledger,
+    INCIDENTS.name: _incidents,
+    QUARANTINE.name: _below,
+    REMOVED.name: _removed,
+    KAFKA_REMOVED.name: _removed,
+    EPOCHS.name: _epochs,
+    KEY_VALUES.name: _key_values,
+    SCHEMA_CHANGES.name: lambda rows, as_of: rows.where(sql.col("changed_at") <= as_of.committed_at),
+    UNFIT.name: _below,
+}
+"""The rule for each table; all other tables are metadata."""
 
 
 def register_as_of(spark: SparkSession, warehouse: str, log_id: LogId, at: Offset | datetime) -> AsOf:

@@ -23,9 +23,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.delta.spark_jobs import first_line
+from sinks.spark_schemas import empty_view, literal
 from sinks.tables import TableSpec
 from sinks.views.definition import VIEWS, View, view
-from sinks.views.empty import empty_view, literal
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
 

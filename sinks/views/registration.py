@@ -15,15 +15,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.delta.spark_jobs import first_line
-from sinks.spark_schemas import spark_schema
-from sinks.storage.default_place import check_one_place
+from sinks.spark_schemas import empty_table, spark_schema
+from sinks.storage.check import check_one_place
 from sinks.storage.errors import failed_by
 from sinks.tables import KAFKA_LOG, LOG, TABLES, TableSpec
 from sinks.typed.columns import DELETED, table_spec
 from sinks.typed.table import typed_specs
 from sinks.views.catalog import Catalog
 from sinks.views.definition import VIEWS, view
-from sinks.views.empty import empty_table
 from sinks.warehouse import absolute, names_in
 from sources.errors import ConfigurationError, ReplicaError
 

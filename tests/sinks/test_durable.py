@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sinks.delta import durable
-from sinks.delta.durable import EVERY_BYTES, EarlySync
+from sinks.delta import files
+from sinks.delta.files import EVERY_BYTES, EarlySync
 from tests.patience import wait_until
 
 
@@ -77,6 +77,6 @@ def test_sync_reaches_a_file_and_a_folder(tmp_path: Path, monkeypatch: pytest.Mo
         os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
     )
     (tmp_path / "file").touch()
-    durable.sync(tmp_path / "file")
-    durable.sync(tmp_path)
+    files.sync(tmp_path / "file")
+    files.sync(tmp_path)
     assert synced == [str(tmp_path / "file"), str(tmp_path)]

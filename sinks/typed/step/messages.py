@@ -13,10 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from sinks.delta.spark_jobs import first_line
-from sinks.spark_schemas import spark_schema
+from sinks.spark_schemas import empty_table, literal, spark_schema
 from sinks.tables import KAFKA_LOG, LOG, metadata_table
 from sinks.typed.definition import Definition, expression, is_pattern
-from sinks.views.empty import empty_table, literal
 from sinks.views.registration import register_views
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from sinks.healing.free_ids import free_at_end
+from sinks.healing.neighbours import free_at_end
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import MemoryMaster
 from tests.spans import span

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.proof.comparison import compare
-from sinks.proof.dropping import side_by_side
-from sinks.proof.master_bytes import master_bytes
+from sinks.proof.master_bytes import master_bytes, side_by_side
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
 from sources.kafka.format.columns import canonical
 from sources.master import MasterLog

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.proof.proven import Proof, check_joined, proven_ranges
+from sinks.proof.proven_log import Proof, check_joined, proven_ranges
 from sinks.state.holes import Holes
 from sinks.values.ledger_row import LedgerRow
 from sources.errors import CoverageError, Divergent
