@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -117,6 +117,7 @@ DICTIONARY_COLUMNS = (
 DELTA_COLUMNS = ("offset", "queue_offset", "store_timestamp", "born_timestamp", "timestamp", "start", "end")
 ZSTD_LEVEL = 1
 _READ_WHOLE_BYTES = 1 << 20
+_ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
 _INT96_UNIT = "us"  # Spark may have written timestamps as INT96
 
 
@@ -251,6 +252,42 @@ class FileWriter:
             self._filesystem.delete_file(self._path)
 
 
+class FileOfRows:
+    """A file of the table `spec`, whose rows have an offset, in `folder`. Use as a context manager, as `FileWriter`.
+
+    It is created with its first row: most tasks of typed tables have no dead letters, and some no rows.
+    """
+
+    def __init__(self, spec: TableSpec, folder: str) -> None:
+        self._spec = spec
+        self._folder = folder
+        self._writer: FileWriter | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._writer is not None:
+            self._writer.__exit__(kind, error, at)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        if not batch.num_rows:
+            return
+        if self._writer is None:
+            name = new_name(Offset(batch["offset"][0].as_py()))
+            self._writer = FileWriter(self._spec, self._folder, name).__enter__()
+        self._writer.write(batch)
+
+    def write_all(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """Append `batches` in row groups of a reasonable size."""
+        for group in row_groups(batches):
+            self.write(group)
+
+    def finish(self) -> tuple[DataFile, ...]:
+        """Finish the file, and return it if there is one."""
+        return () if self._writer is None else (self._writer.finish(),)
+
+
 def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None) -> dict[str, object]:
     """The options of `pq.ParquetWriter` for a file of a table with this schema."""
     names = set(schema.names)
@@ -268,6 +305,20 @@ def parquet_options(schema: pa.Schema, dictionaries: Sequence[str] | None = None
         ],
         "store_schema": False,
     }
+
+
+def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, in batches of a size that is worth a row group."""
+    held: list[pa.RecordBatch] = []
+    held_bytes = 0
+    for batch in batches:
+        held.append(batch)
+        held_bytes += batch.nbytes
+        if held_bytes >= _ROW_GROUP_BYTES:
+            yield pa.concat_batches(held)
+            held, held_bytes = [], 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 def in_columns(batch: pa.RecordBatch, schema: pa.Schema, growing: Collection[str] = ()) -> pa.RecordBatch:

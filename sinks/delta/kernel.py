@@ -259,11 +259,11 @@ class KernelTable:
         """Version 0. Raises KernelConflict where the table exists, or another writer creates it now."""
         with self._translated():
             kernel_schema = self._kernel.internal.types.DataTypeJsonSerDe.deserializeStructType(schema.json())
-            columns = self._list(self._kernel.expressions.Column(name) for name in partitioning or clustering)
+            columns = [self._kernel.expressions.Column(name) for name in partitioning or clustering]
             layouts = self._kernel.transaction.DataLayoutSpec
             layout = layouts.partitioned(columns) if partitioning else layouts.clustered(columns)
             builder = self._kernel.TableManager.buildCreateTableTransaction(self.path, kernel_schema, ENGINE)
-            builder = builder.withTableProperties(self._map(properties)).withDataLayoutSpec(layout)
+            builder = builder.withTableProperties(dict(properties)).withDataLayoutSpec(layout)
             self._commit(self._with_committer(builder).build(self._engine))
             self.run_hooks()
 
@@ -271,7 +271,7 @@ class KernelTable:
         """Change the table's properties; the version. Raises KernelConflict where anything was committed since `on`."""
         with self._translated():
             builder = on.java.buildUpdateTableTransaction(ENGINE, self._kernel.Operation.MANUAL_UPDATE)
-            builder = builder.withTablePropertiesAdded(self._map(properties)).withMaxRetries(0)
+            builder = builder.withTablePropertiesAdded(dict(properties)).withMaxRetries(0)
             return self._commit(builder.build(self._engine))
 
     def commit(
@@ -544,18 +544,6 @@ class KernelTable:
         if isinstance(value, bool):
             return literals.ofBoolean(value)
         return literals.ofString(value) if isinstance(value, str) else literals.ofLong(value)
-
-    def _list(self, values: Iterator[Any]) -> Any:
-        java = self._java.util.ArrayList()
-        for value in values:
-            java.add(value)
-        return java
-
-    def _map(self, values: Mapping[str, Any]) -> Any:
-        java = self._java.util.HashMap()
-        for key, value in values.items():
-            java.put(key, value)
-        return java
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -64,11 +64,8 @@ class _Bulk:
 
     def remove(self, names: Sequence[str]) -> None:
         """Remove `names`. Raises OSError if some are left."""
-        some = self._java.java.util.ArrayList()
-        for name in names:
-            some.add(self._path(f"{self._folder}/{name}"))
         with _as_os_error():
-            left = self._removal.bulkDelete(some)
+            left = self._removal.bulkDelete([self._path(f"{self._folder}/{name}") for name in names])
         if not left.isEmpty():
             raise OSError(f"{left.size()} files of {self._folder} cannot be removed: {left.get(0).getValue()}")
 

@@ -13,14 +13,13 @@ import pyarrow as pa
 
 from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
+from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet, row_groups
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
 from sources.offsets import Offset
 
 _ROWS_AT_ONCE = 16_384
-_ROW_GROUP_BYTES = 16 << 20  # of Arrow columns: what a reader holds at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,20 +84,6 @@ class Merging:
             found=found,
             hint="Nothing was changed. Run logtwin verify, which finds what is damaged, then logtwin repair.",
         )
-
-
-def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows, in batches of a size that is worth a row group."""
-    held: list[pa.RecordBatch] = []
-    held_bytes = 0
-    for batch in batches:
-        held.append(batch)
-        held_bytes += batch.nbytes
-        if held_bytes >= _ROW_GROUP_BYTES:
-            yield pa.concat_batches(held)
-            held, held_bytes = [], 0
-    if held:
-        yield pa.concat_batches(held)
 
 
 def merged_file(made: DataFile | LogtwinError) -> DataFile:

@@ -13,13 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import discard, in_columns
+from sinks.delta.files import FileOfRows, discard, in_columns
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG_ID, TableSpec
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.formats.scalars import are_in_years
-from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.report import REPORT_DDL, as_row, reported
 from sources.errors import ConfigurationError, ReplicaError, across_processes
 

@@ -305,8 +305,9 @@ class TypedFollower:
         columns, changes = self._columns(view), list[ColumnChange]()
         unwidened: tuple[str, ...] = ()
         doubled: dict[str, MessagePlace] = {}  # columns that this step makes double: the place of the first fraction
+        generation = (self._generation or 1) if view.state is None else view.state.generation
         while True:
-            report = self._job.report(on, ways, columns, unwidened, self._generation_of(view), self._suspects)
+            report = self._job.report(on, ways, columns, unwidened, generation, self._suspects)
             if self._wanted.schema is not None:
                 break
             # If an integer that would lose a digit came first, a step that ended between the two would have left a
@@ -324,7 +325,8 @@ class TypedFollower:
             columns, added = with_found(
                 columns, report.seen.values(), renamed=self._wanted.renamed, masks=masks, most=self._wanted.max_columns
             )
-            fit = {name for name in report.fractions if self._can_widen(view, name)}
+            files = self._table.files(view) if report.fractions else []
+            fit = {name for name in report.fractions if can_widen(name, files, self._table.path)}
             unwidened += tuple(name for name in report.fractions if name not in fit)
             columns, wider = widened(columns, {name: place for name, place in report.fractions.items() if name in fit})
             changes += [*added, *wider]
@@ -337,13 +339,6 @@ class TypedFollower:
                 break
             self._discard(report)
         return columns, tuple(_in_one(changes)), report
-
-    def _generation_of(self, view: TypedView) -> int:
-        return (self._generation or 1) if view.state is None else view.state.generation
-
-    def _can_widen(self, view: TypedView, column: str) -> bool:
-        """Whether no integer in the column would lose a digit as a double."""
-        return can_widen(column, self._table.files(view), self._table.path)
 
     def _columns(self, view: TypedView) -> tuple[Column, ...]:
         """The table's columns; before its first step those of the definition, which may have changed since."""

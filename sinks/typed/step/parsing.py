@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sinks.delta.files import in_columns
+from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import DELETED, MOST_CHARACTERS, PLACE, Column, MessagePlace, table_spec
 from sinks.typed.definition import Definition, Reading
@@ -34,7 +34,6 @@ from sinks.typed.formats.json_fields import (
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
 from sinks.typed.readers import reader
 from sinks.typed.step import guard
-from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.report import FoundFields, MessagePlaces, Report, Told, as_row, free_names, looked
 from sources.errors import across_processes
 

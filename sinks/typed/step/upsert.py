@@ -26,12 +26,11 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
-from sinks.delta.files import batches_of, discard, in_columns, open_parquet
+from sinks.delta.files import FileOfRows, batches_of, discard, in_columns, open_parquet
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sinks.typed.columns import PLACE, Column, table_spec
-from sinks.typed.step.file_of_rows import FileOfRows
 from sinks.typed.step.widening import Rewritten
 from sinks.typed.table import TypedTable, TypedView
 from sources.errors import ReplicaError, across_processes
