@@ -15,18 +15,14 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
-from sinks.delta.kernel import KernelTable
 from sinks.healing.damage import Books, DamageSearch, FoundDamage
 from sinks.healing.divergence import Comparison, Divergence
 from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in
-from sinks.proof.stored_log import StoredLog
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer
 from sinks.state.position import Held, LogTable
-from sinks.tables import log_table
 from sinks.values.incident import State
 from sinks.warehouse import absolute
 from sources.errors import EpochsContradict, Recreated
@@ -111,12 +107,9 @@ class Repair:
         self._warehouse = absolute(warehouse)
         self._master = master
         self._writer = writer or this_writer()
-        self._files = KernelTable(spark, log_table(master.log_id).path(self._warehouse))
-        self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
-        self._ledger = LedgerRows(spark, self._warehouse, master.log_id)
-        self._stored = StoredLog(spark, self._warehouse, master)
-        self._incidents = IncidentsTable(spark, self._warehouse, master.log_id)
-        self._steps = RepairSteps(spark, self._warehouse, master, self._writer, on_step)
+        self._steps = steps = RepairSteps(spark, self._warehouse, master, self._writer, on_step)
+        self._files, self._table, self._ledger = steps.files, steps.table, steps.ledger
+        self._stored, self._incidents = steps.stored, steps.incidents
 
     def look(self, *, accept_master: bool = False) -> Repaired:
         """Say what `run` would do, and change nothing. A pending repair is only reported. Raises as `run` does."""

@@ -74,7 +74,11 @@ class _Kept:
 
 
 class RepairSteps:
-    """Repairs one log, which `writer` has claimed. `on_step` is called after each step."""
+    """Repairs one log, which `writer` has claimed. `on_step` is called after each step.
+
+    `table` is the log in its table, whose `files` are those of all its logs; `ledger`, `stored` and `incidents` are
+    what the warehouse has of the log.
+    """
 
     def __init__(
         self,
@@ -93,12 +97,12 @@ class RepairSteps:
         ) and not master.traits.has_free_offsets
         self._master = master
         self._writer = writer
-        self._table = LogTable(spark, log_table(self._log_id).path(warehouse), self._log_id)
+        self.table = LogTable(spark, log_table(self._log_id).path(warehouse), self._log_id)
         self._on_step = on_step
-        self._files = KernelTable(spark, log_table(self._log_id).path(warehouse))
-        self._ledger = LedgerRows(spark, warehouse, self._log_id)
-        self._stored = StoredLog(spark, warehouse, master)
-        self._incidents = IncidentsTable(spark, warehouse, self._log_id)
+        self.files = KernelTable(spark, log_table(self._log_id).path(warehouse))
+        self.ledger = LedgerRows(spark, warehouse, self._log_id)
+        self.stored = StoredLog(spark, warehouse, master)
+        self.incidents = IncidentsTable(spark, warehouse, self._log_id)
         self._books = Bookkeeping(spark, warehouse)
         self._removed = Removed(spark, warehouse, self._log_id)
 
@@ -107,7 +111,7 @@ class RepairSteps:
         held, state = self._held()
         if state.repair is None or state.repair.epoch > state.epoch:
             self._books.settle({self._log_id: state})
-            self._settle_holes(self._table, held)
+            self._settle_holes(self.table, held)
         self.complete()
 
     def settle(self, table: LogTable, held: Held) -> None:
@@ -121,7 +125,7 @@ class RepairSteps:
         held, state = self._held()
         incident = _repaired(found.condition, found.out, found.cause)
         pending = PendingRepair(to=found.common, epoch=state.epoch + 1, found=incident)
-        self._table.mark(held, replace(state, repair=pending, commit=new_id()))
+        self.table.mark(held, replace(state, repair=pending, commit=new_id()))
         self._on_step(RepairStep.MARK)
 
     def accept(self) -> None:
@@ -129,7 +133,7 @@ class RepairSteps:
         held, state = self._held()
         accepted = replace(state, identity=self._master.identity(), mark=None, epochs=())
         if (accepted.identity, accepted.epochs) != (state.identity, state.epochs):
-            self._table.mark(held, replace(accepted, commit=new_id()))
+            self.table.mark(held, replace(accepted, commit=new_id()))
 
     def complete(self) -> None:
         """Complete the marked repair, from wherever it stopped."""
@@ -151,7 +155,7 @@ class RepairSteps:
         pending = PendingRepair(to=at, epoch=state.epoch, found=found, others=damage.others)
         after = replace(state, repair=pending, commit=new_id())
         taken = {self._table_of(one.log_id): one for one in damage.of_each}
-        self._table.take_out(held, after, taken, damage.lost)
+        self.table.take_out(held, after, taken, damage.lost)
         self._on_step(RepairStep.CUT)
         self._follow()
 
@@ -161,7 +165,7 @@ class RepairSteps:
             return
         lost, rows = {file.path for file in damage.lost}, RowSelection.taken_out([taken])
         Removed(self._spark, self._warehouse, taken.log_id).keep(
-            [file for file in rows.files(self._files, on) if file.path not in lost],
+            [file for file in rows.files(self.files, on) if file.path not in lost],
             rows.condition,
             epoch=taken.epoch,
             app_id=f"logtwin/removed/{taken.log_id} {_span(taken.ranges)}",
@@ -185,19 +189,19 @@ class RepairSteps:
         return max(moments, default=time.time_ns() // 1000)  # none if an operator has closed it
 
     def _table_of(self, log_id: LogId) -> LogTable:
-        return self._table if log_id == self._log_id else LogTable(self._spark, self._files.path, log_id)
+        return self.table if log_id == self._log_id else LogTable(self._spark, self.files.path, log_id)
 
     def _settle_holes(self, table: LogTable, held: Held) -> None:
         ledger = Ledger(self._spark, LEDGER.path(self._warehouse))
         settle_holes(ledger, LedgerRows(self._spark, self._warehouse, table.log_id), table, held)
 
     def _go_back(self, held: Held, state: LogState, pending: PendingRepair) -> None:
-        self._settle_holes(self._table, held)  # a fill may have come just before the mark, which keeps others out
+        self._settle_holes(self.table, held)  # a fill may have come just before the mark, which keeps others out
         kept = self._kept_below(pending.out.start)
         above = OffsetRange(kept.end, END)
         out = RowSelection.of_log(self._log_id, above)
         self._removed.keep(
-            out.files(self._files, held.snapshot),
+            out.files(self.files, held.snapshot),
             out.condition,
             epoch=pending.epoch,
             app_id=f"logtwin/removed/{self._log_id}",
@@ -220,15 +224,15 @@ class RepairSteps:
             commit=new_id(),
         )
         lost = OffsetRange(kept.end, pending.to)
-        self._table.cut(held, after, above, lambda holes: holes.below(pending.to).with_lost([lost]))
+        self.table.cut(held, after, above, lambda holes: holes.below(pending.to).with_lost([lost]))
         self._on_step(RepairStep.CUT)
 
     def _kept_below(self, to: Offset) -> _Kept:
-        rows = self._ledger.overlapping(OffsetRange(Offset(to - 1), to)) if to else []
+        rows = self.ledger.overlapping(OffsetRange(Offset(to - 1), to)) if to else []
         if not rows:
             return _Kept(to)
         row = rows[-1]
-        left = self._stored.rest(row, to)
+        left = self.stored.rest(row, to)
         if left is None:
             return _Kept(to if row.end == to else row.start)
         rest, link = left
@@ -241,32 +245,32 @@ class RepairSteps:
         held, state = self._held()
         if (pending := state.repair) is None:
             return
-        self._settle_holes(self._table, held)
+        self._settle_holes(self.table, held)
         for one in pending.others:
             table = self._table_of(one.log_id)
             self._settle_holes(table, table.read())
         if pending.goes_back:
-            self._ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
+            self.ledger.take_out(pending.out, pc.field("epoch") < pending.epoch)
         self._books.settle({self._log_id: state})
         self._on_step(RepairStep.LEDGER)
         if pending.goes_back:
             self._end_incidents(pending)
         self._on_step(RepairStep.INCIDENTS)
-        self._table.mark(held, replace(state, repair=None, commit=new_id()))
+        self.table.mark(held, replace(state, repair=None, commit=new_id()))
         self._on_step(RepairStep.FINISH)
-        self._table.run_hooks()
+        self.table.run_hooks()
         self._books.run_hooks()
 
     def _end_incidents(self, pending: PendingRepair) -> None:
-        ended = [row.id for row in self._incidents.open() if row.found == pending.found or _is_over(row, pending)]
+        ended = [row.id for row in self.incidents.open() if row.found == pending.found or _is_over(row, pending)]
         note = f"repaired: the log went back to {pending.to}, where epoch {pending.epoch} begins"
-        self._incidents.end(ended, State.HEALED, note, time.time_ns() // 1000)
+        self.incidents.end(ended, State.HEALED, note, time.time_ns() // 1000)
 
     def _held(self) -> tuple[Held, LogState]:
         """The log as it is, and its state. Raises TakenOver if another run has the log."""
-        mine = self._table.held_by(self._writer)
-        held = self._table.read()
-        self._table.check(held, mine)
+        mine = self.table.held_by(self._writer)
+        held = self.table.read()
+        self.table.check(held, mine)
         return held, mine
 
 

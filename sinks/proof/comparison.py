@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,29 +21,15 @@ from sinks.proof.stored import RowsInOrder
 from sinks.proof.verdicts import LISTED, Claim, Compared, Difference, DifferenceKind, Verdict
 from sinks.values.continuity import written
 from sources.errors import CorruptRecord
-from sources.master import Traits
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.master import MasterLog
+from sources.offsets import Offset, OffsetRange
 
 _NO_RECORD = b"\0"
 """Stands in for a row that gives no record, so that no checksum can match."""
 
 
-class Format(Protocol):
-    """The part of `sources.master.MasterLog` that gives the bytes of rows."""
-
-    @property
-    def log_id(self) -> LogId: ...
-
-    @property
-    def traits(self) -> Traits: ...
-
-    def restore(self, records: pa.RecordBatch) -> bytes: ...
-
-    def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]: ...
-
-
 def compare(
-    claims: Sequence[Claim], rows: Iterable[pa.RecordBatch], master: MasterBytes | None, log: Format
+    claims: Sequence[Claim], rows: Iterable[pa.RecordBatch], master: MasterBytes | None, log: MasterLog
 ) -> Iterator[Compared]:
     """The verdict on each of `claims`, which join; `rows` are the replica's that start in them, by offset.
 
@@ -103,7 +88,7 @@ class _Records:
 class _Comparison:
     """The comparison of one claim, to which rows are added as they are read."""
 
-    def __init__(self, claim: Claim, master: MasterBytes | None, log: Format) -> None:
+    def __init__(self, claim: Claim, master: MasterBytes | None, log: MasterLog) -> None:
         self._claim = claim
         self._master = master
         self._log = log

@@ -64,11 +64,11 @@ class TypedTable:
         """With `anew`, the table that is being rebuilt, in a folder beside it, until it takes its place."""
         self.name = name
         self.path = f"{path_of(warehouse, name)}{ANEW if anew else ''}"
-        self._table = KernelTable(spark, self.path)
+        self.kernel = KernelTable(spark, self.path)
 
     def look(self) -> TypedView | None:
         """The newest version; None if there is no table."""
-        on = self._table.snapshot()
+        on = self.kernel.snapshot()
         return None if on is None else self.view(on)
 
     def view(self, on: Snapshot) -> TypedView:
@@ -79,13 +79,13 @@ class TypedTable:
         found = self.look()
         if found is None or found.state is None:
             # a table without a state was created just now, or is somebody else's
-            ensure_table(self._table, table_spec(self.name, columns if found is None else found.columns))
-            found = self.view(self._table.existing())
+            ensure_table(self.kernel, table_spec(self.name, columns if found is None else found.columns))
+            found = self.view(self.kernel.existing())
         return found
 
     def files(self, on: TypedView) -> list[StoredFile]:
         logs = () if on.state is None else on.state.logs
-        found = {file.path: file for log_id in logs for file in self._table.files(on.snapshot, {"log_id": str(log_id)})}
+        found = {file.path: file for log_id in logs for file in self.kernel.files(on.snapshot, {"log_id": str(log_id)})}
         return list(found.values())
 
     def commit(
@@ -99,7 +99,7 @@ class TypedTable:
     ) -> None:
         """Bring the table from `on` to `to`. Raises KernelConflict if another commit has moved it since."""
         schema = None if columns is None else spark_schema(table_spec(self.name, columns).schema)
-        self._table.replace(
+        self.kernel.replace(
             on.snapshot,
             removed,
             [({}, file) for file in added],
@@ -107,11 +107,7 @@ class TypedTable:
             over_appends=True,  # nobody else appends without this domain
             schema=schema,
         )
-        self._table.run_hooks()
-
-    @property
-    def kernel(self) -> KernelTable:
-        return self._table
+        self.kernel.run_hooks()
 
 
 def typed_names(spark: SparkSession, place: str) -> list[str]:

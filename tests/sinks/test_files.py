@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sinks.delta import files
 from sinks.delta.file_statistics import Statistics
-from sinks.delta.files import FileWriter, discard, new_name
+from sinks.delta.files import EVERY_BYTES, EarlySync, FileWriter, discard, new_name, row_groups
 from sinks.tables import KAFKA_LOG, LOG, with_identity
 from sources.offsets import Offset, OffsetRange
+from tests.patience import wait_until
 from tests.sinks.memory_master import MemoryMaster, chunk_of
 from tests.sinks.memory_partition import partitions
 
@@ -178,8 +183,82 @@ def test_no_more_batches_wait_than_there_is_room_for(tmp_path: Path, monkeypatch
         assert [writer.finish().records for writer in (one, two)] == [10, 10]
 
 
+def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sinks.delta.files._ROW_GROUP_BYTES", 100)
+    batches = [pa.record_batch({"n": pa.array(range(at, at + 5), pa.int64())}) for at in range(0, 40, 5)]
+    found = list(row_groups(batches))
+    assert [batch.num_rows for batch in found] == [15, 15, 10]  # 40 bytes each: three are enough
+    assert [value for batch in found for value in batch["n"].to_pylist()] == list(range(40))
+
+
 def test_discard_takes_what_is_there_and_minds_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b").touch()
     discard(str(tmp_path), ["a", "missing"])
     assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
+@contextmanager
+def early(path: Path) -> Iterator[EarlySync]:
+    path.touch()
+    sync = EarlySync(path)
+    try:
+        yield sync
+    finally:
+        sync.close()
+
+
+def test_a_file_is_synced_each_time_it_has_grown_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with early(tmp_path / "file") as sync:
+        sync.grown(EVERY_BYTES - 1)
+        assert synced == []
+        for times in (1, 2):
+            sync.grown(times * EVERY_BYTES)
+            wait_until(lambda: len(synced) == times, "the sync")  # noqa: B023 - waited for here
+            sync.grown((times + 1) * EVERY_BYTES - 1)
+            assert len(synced) == times
+
+
+def test_nobody_waits_for_the_disk_before_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = threading.Event()
+    synced: list[int] = []
+
+    def fsync(descriptor: int) -> None:
+        assert slow.wait(20)
+        synced.append(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with early(tmp_path / "file") as sync:
+        for times in range(1, 5):
+            sync.grown(times * EVERY_BYTES)  # the first is still under way
+        assert synced == []
+        slow.set()
+    assert len(synced) == 1
+
+
+def test_what_the_disk_refused_is_an_error_at_the_latest_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    (tmp_path / "file").touch()
+    sync = EarlySync(tmp_path / "file")
+    sync.grown(EVERY_BYTES)
+    with pytest.raises(OSError, match="Input/output error"):
+        sync.close()
+    sync.close()
+
+
+def test_sync_reaches_a_file_and_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    )
+    (tmp_path / "file").touch()
+    files.sync(tmp_path / "file")
+    files.sync(tmp_path)
+    assert synced == [str(tmp_path / "file"), str(tmp_path)]

@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from sinks.delta import kernel, version_files
+from sinks.delta.java_names import java_names
 from sinks.delta.kernel import KernelTable
 from sinks.delta.version_files import VersionFiles
 from sinks.tables import LOG
@@ -203,3 +204,12 @@ def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
     with pytest.raises(ReplicaError, match="Delta Kernel failed") as caught:
         table.snapshot()
     assert caught.value.hint
+
+
+@pytest.mark.spark
+def test_packages_and_classes_are_what_py4j_has(spark: SparkSession) -> None:
+    names = java_names(spark)
+    assert names.java.util is names.java.util
+    assert names.java.util.ArrayList is names.java.util.ArrayList
+    assert names.java.lang.Integer.parseInt("7") == 7
+    assert java_names(spark) is names

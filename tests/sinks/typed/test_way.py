@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.state.holes import joined
-from sinks.typed.definition import Definition
 from sinks.typed.state import Followed, TypedState, way
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -69,22 +66,3 @@ def test_a_state_survives_json() -> None:
     state = TypedState("made", 2, 3, {LOG: Followed(1, Offset(7), ranges({2, 3}))})
     assert TypedState.from_json(state.as_json()) == state
     assert TypedState.from_json(state.moved({LOG: Followed(1, Offset(9))}).as_json()).number == 4
-
-
-def test_a_state_says_of_which_topics_a_message_has_come() -> None:
-    wanted = Definition(name="orders", topics=("orders", "decl"))
-    state = TypedState("made")
-    assert wanted.unmatched(state.sources) == ("orders", "decl")
-    state = TypedState.from_json(state.moved({}, sources={"orders"}).as_json())
-    assert wanted.unmatched(state.sources) == ("decl",)
-    assert wanted.unmatched(state.moved({}, sources={"decl"}).moved({}).sources) == ()
-    by_pattern = Definition(name="orders", topics=("orders-.*", "decl"))
-    assert by_pattern.unmatched({"orders", "old-orders-eu", "decl"}) == ("orders-.*",)
-    assert by_pattern.unmatched({"orders-eu", "decl"}) == ()
-
-
-def test_a_state_of_an_older_version_says_nothing_of_topics() -> None:
-    values = json.loads(TypedState("made").as_json())
-    del values["sources"]
-    state = TypedState.from_json(json.dumps(values)).moved({}, sources={"orders"})
-    assert Definition(name="orders", topics=("orders", "decl")).unmatched(state.sources) == ()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -17,7 +16,6 @@ from sinks.delta.kernel import KernelTable
 from sinks.tables import LOG
 from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
-from sinks.upkeep.merge import row_groups
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
 from tests.sinks.batches import offsets
@@ -46,14 +44,6 @@ def test_which_files_are_merged(sizes: list[int], merged: list[list[int]]) -> No
     candidates = [Candidate(at * 100, f"file-{at:03d}", size, 5) for at, size in enumerate(sizes)]
     found = groups(reversed(candidates), SIZES)
     assert [[int(one.path[-3:]) for one in group] for group in found] == merged
-
-
-def test_rows_are_gathered_in_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sinks.upkeep.merge._ROW_GROUP_BYTES", 100)
-    batches = [pa.record_batch({"n": pa.array(range(at, at + 5), pa.int64())}) for at in range(0, 40, 5)]
-    found = list(row_groups(batches))
-    assert [batch.num_rows for batch in found] == [15, 15, 10]  # 40 bytes each: three are enough
-    assert [value for batch in found for value in batch["n"].to_pylist()] == list(range(40))
 
 
 @pytest.fixture

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from sinks.typed.definition import check_topic, expression, is_meant, is_pattern
+from sinks.typed.definition import Definition, check_topic, is_meant, is_pattern
+from sinks.typed.state import TypedState
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,20 @@ def test_what_python_and_spark_do_not_both_read_is_refused(text: str) -> None:
         check_topic(text)
 
 
-def test_the_part_before_the_topic_is_taken_by_its_letters() -> None:
-    assert expression("kafka/a.b/o-.*") == r"kafka/a\.b/(?:o-.*)"
-    assert expression("o|p*") == "(?:o|p*)"
+def test_a_state_says_of_which_topics_a_message_has_come() -> None:
+    wanted = Definition(name="orders", topics=("orders", "decl"))
+    state = TypedState("made")
+    assert wanted.unmatched(state.sources) == ("orders", "decl")
+    state = TypedState.from_json(state.moved({}, sources={"orders"}).as_json())
+    assert wanted.unmatched(state.sources) == ("decl",)
+    assert wanted.unmatched(state.moved({}, sources={"decl"}).moved({}).sources) == ()
+    by_pattern = Definition(name="orders", topics=("orders-.*", "decl"))
+    assert by_pattern.unmatched({"orders", "old-orders-eu", "decl"}) == ("orders-.*",)
+    assert by_pattern.unmatched({"orders-eu", "decl"}) == ()
+
+
+def test_a_state_of_an_older_version_says_nothing_of_topics() -> None:
+    values = json.loads(TypedState("made").as_json())
+    del values["sources"]
+    state = TypedState.from_json(json.dumps(values)).moved({}, sources={"orders"})
+    assert Definition(name="orders", topics=("orders", "decl")).unmatched(state.sources) == ()
