@@ -471,13 +471,10 @@ class KernelTable:
         elif _CHECKPOINT not in found:
             if self._versions.are_remote:
                 found.pop(_CHECKSUM, None)
-            if not self._wants_checksum():
+            # now and then: of a table that several runs write each commit of ours comes after another's
+            if not self._versions.are_remote or time.monotonic() < self._checksum_again_at_s:
                 found.pop(_CHECKSUM_OF_ALL, None)
         return sorted(found.values(), key=lambda hook: str(hook.getType()) == _CHECKPOINT)  # which reads the checksum
-
-    def _wants_checksum(self) -> bool:
-        """Now and then: of a table that several runs write each commit of ours comes after another's."""
-        return self._versions.are_remote and time.monotonic() >= self._checksum_again_at_s
 
     def _own_commit(self, result: Any, version: int) -> _OwnCommit | None:
         """None where Kernel has no snapshot of it, that has become long, or the file cannot be looked at.

@@ -14,7 +14,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.state.rewrite import rows_of
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.tables import log_table, removed_table
 from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset
@@ -43,15 +43,12 @@ class Removed:
             return
 
         def write() -> Sequence[DataFile]:
-            try:
+            with reported_as(
+                f"rows that are to be taken out cannot be copied to {self._table.path}",
+                log=self._log_id,
+                hint="Nothing was taken out. Check that the table's storage can be written, then run it again.",
+            ):
                 return list(self._written(files, condition, epoch))
-            except OSError as error:
-                raise failed_by(error)(
-                    f"rows that are to be taken out cannot be copied to {self._table.path}",
-                    log=self._log_id,
-                    found=error,
-                    hint="Nothing was taken out. Check that the table's storage can be written, then run it again.",
-                ) from error
 
         self._table.ensure()
         self._table.append(app_id, version, write)

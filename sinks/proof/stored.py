@@ -10,7 +10,7 @@ row groups interleave, all wanted rows that they share are in memory, so callers
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +22,7 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds
 from sinks.delta.files import group_bounds, open_parquet
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.tables import EPOCH, LOG_ID, log_table
 from sources.offsets import END, LogId, Offset, OffsetRange
 
@@ -145,21 +145,16 @@ class _File:
             batch = batch.filter(pc.and_(pc.greater_equal(offsets, wanted.start), pc.less(offsets, wanted.end)))
         return batch
 
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Turn errors of pyarrow into one that names the file."""
-        try:
-            yield
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise failed_by(error)(
-                f"the data file {self._folder.rstrip('/')}/{self._part.path} cannot be read",
-                log=self._log_id,
-                offset=self._part.range.start,
-                expected=f"{self._part.records} rows with offsets in {self._part.range}",
-                found=error,
-                hint="Restore the file from a copy, or take what it held from the master again: logtwin verify says "
-                "which ranges that are.",
-            ) from error
+    def _named(self) -> AbstractContextManager[None]:
+        """Turns errors of pyarrow into one that names the file."""
+        return reported_as(
+            f"the data file {self._folder.rstrip('/')}/{self._part.path} cannot be read",
+            log=self._log_id,
+            offset=self._part.range.start,
+            expected=f"{self._part.records} rows with offsets in {self._part.range}",
+            hint="Restore the file from a copy, or take what it held from the master again: logtwin verify says "
+            "which ranges that are.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

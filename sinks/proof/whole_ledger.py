@@ -19,7 +19,7 @@ from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.delta.file_statistics import holds_only, may_hold
 from sinks.delta.files import dataset_of
 from sinks.proof.completeness import COLUMNS
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.tables import LEDGER, LEDGER_SCHEMA, LOG_ID
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute
@@ -76,18 +76,15 @@ def stored_through_us(ledger: pa.Table, whole: OffsetRange) -> int | None:
 def _of_log(
     path: str, version: LoggedVersion | None, files: Sequence[_Told], log_id: LogId, owed: Iterable[Owed]
 ) -> pa.Table:
-    try:
+    with reported_as(
+        f"the table {path} cannot be read",
+        log=log_id,
+        hint="Check that the table's storage can be reached; a file that is gone has to be restored.",
+    ):
         if version is None:
             raise FileNotFoundError("there is no such table")
         late = [one for one in owed if _told(version, one.app_id) < one.version]
         return pa.concat_tables([*_rows(path, files, log_id), *(_table(one.rows) for one in late)])
-    except (OSError, pa.ArrowException) as error:
-        raise failed_by(error)(
-            f"the table {path} cannot be read",
-            log=log_id,
-            found=error,
-            hint="Check that the table's storage can be reached; a file that is gone has to be restored.",
-        ) from error
 
 
 def _told(version: LoggedVersion, app_id: str) -> int:

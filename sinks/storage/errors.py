@@ -25,8 +25,10 @@ import os
 import re
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
 from sources.errors import ReplicaError, StorageUnreachable
@@ -177,6 +179,15 @@ def told(error: Exception) -> str:
 def failed_by(found: object) -> type[ReplicaError]:
     """The error type for `found`: StorageUnreachable for an exception that may pass, otherwise ReplicaError."""
     return StorageUnreachable if isinstance(found, Exception) and passes(found) else ReplicaError
+
+
+@contextmanager
+def reported_as(problem: str, **facts: Any) -> Iterator[None]:
+    """Turn what reading or writing files raises inside into an error of `failed_by` with these `facts`."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise failed_by(error)(problem, found=error, **facts) from error
 
 
 def _causes(text: str) -> Iterator[tuple[str, str]]:

@@ -202,9 +202,6 @@ class ColumnChange:
     log_id: str
     offset: int
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
-
 
 def with_found(
     columns: Sequence[Column],
@@ -227,7 +224,12 @@ def with_found(
             continue
         taken.add(name.casefold())
         found.append(Column(name, one.field, one.kind, masks.get(one.field)))
-        changes.append(_added(found[-1], one.place))
+        changes.append(
+            ColumnChange(
+                column=name, change="added", was=None, kind=one.kind,
+                log_id=one.place.log_id, offset=one.place.offset,
+            )
+        )  # fmt: skip
     return tuple(found), tuple(changes)
 
 
@@ -237,12 +239,6 @@ def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
     if name in _OURS:
         name = f"{name}_"
     return name if is_name(name) else None
-
-
-def _added(column: Column, at: MessagePlace) -> ColumnChange:
-    return ColumnChange(
-        column=column.name, change="added", was=None, kind=column.kind, log_id=at.log_id, offset=at.offset
-    )
 
 
 def widened(

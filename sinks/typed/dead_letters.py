@@ -23,7 +23,7 @@ from sinks.delta.files import open_parquet
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap, Snapshot
 from sinks.delta.retries import retrying
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.tables import LOG_ID, UNFIT
 from sinks.typed.state import TypedState
 from sinks.warehouse import absolute, ensure_table
@@ -60,15 +60,11 @@ def _letters(warehouse: str, name: str, generation: int, columns: Sequence[str] 
     folder = UNFIT.path(absolute(warehouse))
     version = newest(folder)
     wanted = (pc.field("table") == name) & (pc.field("generation") == generation)
-    try:
+    with reported_as(f"the dead letters in {folder} cannot be read", hint="Restore the file from a copy."):
         for file in () if version is None else version.files.values():
             if may_hold(file.statistics(), "table", name):
                 with open_parquet(folder, file.path) as opened:
                     yield opened.read(columns=["table", "generation", *columns]).filter(wanted)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise failed_by(error)(
-            f"the dead letters in {folder} cannot be read", found=error, hint="Restore the file from a copy."
-        ) from error
 
 
 class DeadLetters:

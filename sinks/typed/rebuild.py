@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.retries import retrying
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.storage.place import open_folder
 from sinks.typed.dead_letters import DeadLetters
 from sinks.typed.definition import Definition
@@ -136,22 +136,16 @@ def _data_file(one: StoredFile) -> DataFile:
 
 def _move(names: Sequence[str], from_path: str, to_path: str) -> None:
     """Move files to another folder of the same storage. Raises ReplicaError."""
-    try:
+    with reported_as(f"files cannot be moved to {to_path}", hint="Nothing was exchanged; run it again."):
         filesystem, from_inner = open_folder(from_path)
         _, to_inner = open_folder(to_path)
         for name in names:
             filesystem.move(f"{from_inner.rstrip('/')}/{name}", f"{to_inner.rstrip('/')}/{name}")
-    except OSError as error:
-        raise failed_by(error)(
-            f"files cannot be moved to {to_path}", found=error, hint="Nothing was exchanged; run it again."
-        ) from error
 
 
 def _remove(path: str) -> None:
     """Remove a folder with its contents, if it is there. Raises ReplicaError."""
-    try:
+    with reported_as(f"the folder {path} cannot be removed", hint="Run it again."):
         filesystem, inner = open_folder(path)
         if filesystem.get_file_info(inner).type is pafs.FileType.Directory:
             filesystem.delete_dir(inner)
-    except OSError as error:
-        raise failed_by(error)(f"the folder {path} cannot be removed", found=error, hint="Run it again.") from error

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from sinks.state.holes import cut, joined, numbers_of, ranges_of
@@ -60,7 +60,7 @@ class TypedState:
             str(log_id): {"epoch": one.epoch, "offset": one.offset, "holes": numbers_of(one.holes)}
             for log_id, one in self.logs.items()
         }
-        changes = [one.as_dict() for one in self.changes]
+        changes = [asdict(one) for one in self.changes]
         return json.dumps(
             {
                 "columns": self.made, "generation": self.generation, "number": self.number, "logs": logs,

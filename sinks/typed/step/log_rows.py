@@ -18,10 +18,9 @@ import pyarrow.parquet as pq
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds
 from sinks.delta.files import batches_of, group_bounds, in_columns, open_parquet
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.tables import LOG_ID, TableSpec
 from sinks.typed.definition import is_meant
-from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 
 _OFFSET = "offset"
@@ -103,12 +102,18 @@ class LogRows:
 
     def __call__(self, share: Share, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Read a share. Batches have all columns of the table; those not in `columns` are null. Raises ReplicaError."""
+        log_id, several = next(iter(share.ranges.items()))
         for name in share.files:
-            try:
-                with open_parquet(self.folder, name) as parquet:
-                    yield from self._of_file(parquet, share, columns)
-            except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-                raise self._failure(name, share, error) from error
+            unread = reported_as(
+                f"a data file of {self.spec.name} cannot be read",
+                log=log_id,
+                offset=several[0].start,
+                expected=f"the file {self.folder.rstrip('/')}/{name}, which the Delta log names",
+                hint="Nothing was changed. Where it stays so logtwin verify finds what is damaged, and logtwin repair "
+                "mends it.",
+            )
+            with unread, open_parquet(self.folder, name) as parquet:
+                yield from self._of_file(parquet, share, columns)
 
     def _of_file(self, parquet: pq.ParquetFile, share: Share, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         schema = self.spec.schema.remove_metadata()
@@ -136,15 +141,3 @@ class LogRows:
             is_inside = (before >= 0) & (offsets < ends[before])
             in_ranges |= is_inside & pc.equal(batch[LOG_ID.name], log_id).to_numpy(zero_copy_only=False)
         return pc.and_(is_wanted, pa.array(in_ranges))
-
-    def _failure(self, name: str, share: Share, found: Exception) -> ReplicaError:
-        log_id, several = next(iter(share.ranges.items()))
-        return failed_by(found)(
-            f"a data file of {self.spec.name} cannot be read",
-            log=log_id,
-            offset=several[0].start,
-            expected=f"the file {self.folder.rstrip('/')}/{name}, which the Delta log names",
-            found=found,
-            hint="Nothing was changed. Where it stays so logtwin verify finds what is damaged, and logtwin repair "
-            "mends it.",
-        )

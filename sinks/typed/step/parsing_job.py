@@ -21,7 +21,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.delta.spark_jobs import JobFacts, first_line, job_failure, out_of_memory
@@ -52,11 +52,11 @@ class _Step:
 
     shares: tuple[Share, ...]
     columns: tuple[str, ...]
-    given: OfStep
+    of_step: OfStep
 
 
-class PreparedMessages:
-    """Runs `parsing` on messages in `log`. Driver only; one thread at a time."""
+class ParsingJob:
+    """Makes rows of the messages of one definition in `log`. Driver only; one thread at a time."""
 
     def __init__(self, spark: SparkSession, log: KernelTable, parsing: Parsing) -> None:
         self._spark = spark
@@ -72,17 +72,67 @@ class PreparedMessages:
             frame = self._frame()
             self._plan = frame, self._checked(frame)
 
-    def run(
-        self, on: Snapshot, ranges: Mapping[LogId, Sequence[OffsetRange]], share_size: int, given: OfStep
-    ) -> list[Row]:
-        """Run the parsing on the messages whose records start in `ranges`, in version `on` of the log.
+    def report(
+        self,
+        on: Snapshot,
+        ways: Mapping[LogId, TableWork],
+        columns: Sequence[Column],
+        unwidened: Sequence[str],
+        generation: int,
+        suspects: Suspects,
+    ) -> Report:
+        """Make rows and dead letters of what `ways` bring, but do not read what `suspects` say must not be read.
 
-        A task takes about `share_size` offsets. Raises as `prepare` does, and what PySpark raises.
+        Raises WorkerLost also if a task runs out of memory; or what else ended the job.
+        """
+        ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
+        of_step = OfStep(
+            tuple(one for one in columns if one.sql is None),
+            tuple(unwidened),
+            generation,
+            {str(log_id): ways[log_id].to.epoch for log_id in ranges},
+            unread=suspects.unread,
+        )
+        return self._run(on, ranges, of_step)
+
+    def held(self, on: Snapshot, ranges: Ranges) -> tuple[dict[LogId, OffsetRange], int]:
+        """Where the messages in `ranges` are: from the record of the first up to that of the last, by log.
+
+        And how many messages an inner batch has at most. Raises as `report` does: a worker that dies here has not met
+        the content of a message.
+        """
+        found: dict[LogId, OffsetRange] = {}
+        spans = self._run(on, ranges, OfStep((), only_looks=True)).held
+        for one, first, last, _ in spans:
+            log_id, span = LogId.parse(one), OffsetRange(Offset(first), Offset(last + 1))
+            before = found.get(log_id, span)
+            found[log_id] = OffsetRange(min(before.start, span.start), max(before.end, span.end))
+        return found, 1 + max((index for *_, index in spans), default=0)
+
+    def _run(self, on: Snapshot, ranges: Ranges, of_step: OfStep) -> Report:
+        if not ranges:
+            return Report()
+        first = next(iter(ranges))
+        facts = JobFacts(
+            problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
+            log=first,
+            offset=min(one.start for one in ranges[first]),
+            hint="Nothing of the step was committed; a running job does it again.",
+        )
+        try:
+            return reports(self._rows(on, ranges, of_step))
+        except (PySparkException, Py4JError) as error:
+            raise out_of_memory(error, facts) or job_failure(error, facts) from error
+
+    def _rows(self, on: Snapshot, ranges: Ranges, of_step: OfStep) -> list[Any]:
+        """What the tasks report of the messages whose records start in `ranges`, in version `on` of the log.
+
+        Raises as `prepare` does, and what PySpark raises.
         """
         self.prepare()
         frame, columns = cast("tuple[DataFrame, tuple[str, ...]]", self._plan)
         offsets = sum(one.size for several in ranges.values() for one in several)
-        tasks = max(1, min(self._tasks, offsets // share_size))
+        tasks = max(1, min(self._tasks, offsets // share_size(self._wanted)))
         files = {
             log_id: self._log.files(
                 on,
@@ -91,7 +141,7 @@ class PreparedMessages:
             )
             for log_id, several in ranges.items()
         }
-        step = _Step(tuple(shares(files, ranges, tasks)), columns, given)
+        step = _Step(tuple(shares(files, ranges, tasks)), columns, of_step)
         context: Any = self._spark.sparkContext
         context.setLocalProperty(_PROPERTY, base64.b64encode(pickle.dumps(step)).decode())
         try:
@@ -108,7 +158,7 @@ class PreparedMessages:
             lambda batches: _read(reading, batches), spark_schema(spec.schema)
         )
         messages = messages_of(session, log, self._wanted)
-        return messages.mapInArrow(lambda batches: parsing(batches, _told().given), REPORT_DDL)
+        return messages.mapInArrow(lambda batches: parsing(batches, _told().of_step), REPORT_DDL)
 
     def _checked(self, frame: DataFrame) -> tuple[str, ...]:
         """The columns of the log that the plan needs. Raises ConfigurationError if it needs more than one record."""
@@ -182,67 +232,3 @@ def _each(several: Any) -> Iterator[Any]:
 
 def _id(attribute: Any) -> int:
     return int(attribute.exprId().id())
-
-
-class ParsingJob:
-    """Makes rows of the messages of one definition in `log`. Driver only; one thread at a time."""
-
-    def __init__(self, spark: SparkSession, log: KernelTable, parsing: Parsing) -> None:
-        self._wanted = parsing.wanted
-        self._messages = PreparedMessages(spark, log, parsing)
-
-    def prepare(self) -> None:
-        """Plan the job in advance. Raises ConfigurationError for an invalid condition."""
-        self._messages.prepare()
-
-    def report(
-        self,
-        on: Snapshot,
-        ways: Mapping[LogId, TableWork],
-        columns: Sequence[Column],
-        unwidened: Sequence[str],
-        generation: int,
-        suspects: Suspects,
-    ) -> Report:
-        """Make rows and dead letters of what `ways` bring, but do not read what `suspects` say must not be read.
-
-        Raises WorkerLost also if a task runs out of memory; or what else ended the job.
-        """
-        ranges = {log_id: one.into for log_id, one in ways.items() if one.into}
-        of_step = OfStep(
-            tuple(one for one in columns if one.sql is None),
-            tuple(unwidened),
-            generation,
-            {str(log_id): ways[log_id].to.epoch for log_id in ranges},
-            unread=suspects.unread,
-        )
-        return self._run(on, ranges, of_step)
-
-    def held(self, on: Snapshot, ranges: Ranges) -> tuple[dict[LogId, OffsetRange], int]:
-        """Where the messages in `ranges` are: from the record of the first up to that of the last, by log.
-
-        And how many messages an inner batch has at most. Raises as `report` does: a worker that dies here has not met
-        the content of a message.
-        """
-        found: dict[LogId, OffsetRange] = {}
-        spans = self._run(on, ranges, OfStep((), only_looks=True)).held
-        for one, first, last, _ in spans:
-            log_id, span = LogId.parse(one), OffsetRange(Offset(first), Offset(last + 1))
-            before = found.get(log_id, span)
-            found[log_id] = OffsetRange(min(before.start, span.start), max(before.end, span.end))
-        return found, 1 + max((index for *_, index in spans), default=0)
-
-    def _run(self, on: Snapshot, ranges: Ranges, of_step: OfStep) -> Report:
-        if not ranges:
-            return Report()
-        first = next(iter(ranges))
-        facts = JobFacts(
-            problem=f"the Spark job that makes rows of the typed table {self._wanted.name} failed",
-            log=first,
-            offset=min(one.start for one in ranges[first]),
-            hint="Nothing of the step was committed; a running job does it again.",
-        )
-        try:
-            return reports(self._messages.run(on, ranges, share_size(self._wanted), of_step))
-        except (PySparkException, Py4JError) as error:
-            raise out_of_memory(error, facts) or job_failure(error, facts) from error

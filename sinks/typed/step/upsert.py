@@ -28,7 +28,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileOfRows, batches_of, discard, in_columns, open_parquet
 from sinks.delta.spark_jobs import JobFacts, run_tasks
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.tables import TableSpec
 from sinks.typed.columns import PLACE, Column, table_spec
 from sinks.typed.step.widening import Rewritten
@@ -136,17 +136,14 @@ class KeyedFiles:
     def batches(self, name: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Some of the table's columns of one file; those that are newer than the file are null."""
         schema = pa.schema([self.spec.schema.field(one) for one in columns]).remove_metadata()
-        try:
-            with open_parquet(self.folder, name) as parquet:
-                for batch in batches_of(parquet, _ROWS_AT_ONCE, columns):
-                    yield in_columns(batch, schema, self.spec.growing)
-        except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            raise failed_by(error)(
-                f"a data file of the typed table {self.spec.name} cannot be read",
-                expected=f"the file {self.folder.rstrip('/')}/{name}",
-                found=error,
-                hint=f"Nothing was changed. logtwin tables rebuild {self.spec.name} makes it anew from the log.",
-            ) from error
+        unread = reported_as(
+            f"a data file of the typed table {self.spec.name} cannot be read",
+            expected=f"the file {self.folder.rstrip('/')}/{name}",
+            hint=f"Nothing was changed. logtwin tables rebuild {self.spec.name} makes it anew from the log.",
+        )
+        with unread, open_parquet(self.folder, name) as parquet:
+            for batch in batches_of(parquet, _ROWS_AT_ONCE, columns):
+                yield in_columns(batch, schema, self.spec.growing)
 
     def keys(self, names: Iterable[str]) -> pa.Table:
         """The keys of all rows, in a form in which equal keys are equal bytes."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
@@ -17,7 +16,7 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds
 from sinks.delta.files import open_parquet
 from sinks.delta.spark_jobs import JobFacts, run_tasks
-from sinks.storage.errors import failed_by
+from sinks.storage.errors import reported_as
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.formats.scalars import EXACT
 from sinks.typed.table import TypedTable, TypedView
@@ -47,19 +46,16 @@ def _are_exact(least: int | None, greatest: int | None) -> bool:
 
 
 def _holds_exact(column: str, path: str, folder: str) -> bool:
-    try:
-        with open_parquet(folder, path) as parquet:
-            return column not in parquet.schema_arrow.names or all(
-                one.num_values == one.statistics.null_count or _are_exact(one.statistics.min, one.statistics.max)
-                for one in _chunks(parquet, column)
-            )
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise failed_by(error)(
-            f"a data file of the table in {folder} cannot be read",
-            expected=f"the file {folder.rstrip('/')}/{path}, which the Delta log names",
-            found=error,
-            hint="Restore the file from a copy, or let logtwin tables rebuild make the table anew from the log.",
-        ) from error
+    unread = reported_as(
+        f"a data file of the table in {folder} cannot be read",
+        expected=f"the file {folder.rstrip('/')}/{path}, which the Delta log names",
+        hint="Restore the file from a copy, or let logtwin tables rebuild make the table anew from the log.",
+    )
+    with unread, open_parquet(folder, path) as parquet:
+        return column not in parquet.schema_arrow.names or all(
+            one.num_values == one.statistics.null_count or _are_exact(one.statistics.min, one.statistics.max)
+            for one in _chunks(parquet, column)
+        )
 
 
 def _chunks(parquet: pq.ParquetFile, column: str) -> Iterable[pq.ColumnChunkMetaData]:

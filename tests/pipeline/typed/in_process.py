@@ -7,7 +7,7 @@ is no condition. `test_by_spark.py` has these.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ from pyspark.sql import SparkSession
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
 from sinks.typed.step.log_rows import LogRows, Share, shares
 from sinks.typed.step.messages import topic_names
-from sinks.typed.step.parsing import MESSAGES, Parsing
-from sources.offsets import LogId, OffsetRange
+from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing
+from sinks.typed.step.parsing_job import ParsingJob
+from sinks.typed.step.suspects import Ranges
+from sources.offsets import OffsetRange
 from tests.pipeline.group_in_process import use_plain
 from tests.pipeline.typed.world import InFiles
 from tests.sinks.plain_session import copied
@@ -32,11 +34,11 @@ class WorkerDies(BaseException):
     """What a task raises where a worker would be killed."""
 
 
-class PlainMessages:
-    """Stands for `PreparedMessages`."""
+class PlainJob(ParsingJob):
+    """Runs its tasks here."""
 
     def __init__(self, _spark: object, log: KernelTable, parsing: Parsing) -> None:
-        wanted = parsing.wanted
+        self._wanted = wanted = parsing.wanted
         assert wanted.where is None
         assert not wanted.tags
         self._log = log
@@ -46,9 +48,7 @@ class PlainMessages:
     def prepare(self) -> None:
         """There is nothing to plan."""
 
-    def run(
-        self, on: Snapshot, ranges: Mapping[LogId, Sequence[OffsetRange]], _share_size: int, given: Any
-    ) -> list[dict[str, Any]]:
+    def _rows(self, on: Snapshot, ranges: Ranges, of_step: OfStep) -> list[dict[str, Any]]:
         """In two tasks. Raises PySparkException as Spark does, with the text of what ended one."""
         files = {
             log_id: self._log.files(
@@ -59,14 +59,14 @@ class PlainMessages:
             for log_id, several in ranges.items()
         }
         try:
-            return [row for one in shares(files, ranges, 2) for row in self._task(one, given)]
+            return [row for one in shares(files, ranges, 2) for row in self._task(one, of_step)]
         except WorkerDies as error:
             raise PySparkException("Python worker exited unexpectedly (crashed)") from error
         except Exception:  # noqa: BLE001
             raise PySparkException(traceback.format_exc()) from None
 
-    def _task(self, share: Share, given: Any) -> Iterator[dict[str, Any]]:
-        for batch in copied(self._parsing)(self._messages(share), given):
+    def _task(self, share: Share, of_step: OfStep) -> Iterator[dict[str, Any]]:
+        for batch in copied(self._parsing)(self._messages(share), of_step):
             yield from batch.to_pylist()
 
     def _messages(self, share: Share) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ class PlainMessages:
 def in_process() -> Iterator[SparkSession]:
     """What stands for a session, also in jobs and verbs, as long as the `with` lasts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+        patch.setattr("sinks.typed.step.follower.ParsingJob", PlainJob)
         yield use_plain(patch)
 
 

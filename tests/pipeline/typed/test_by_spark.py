@@ -15,14 +15,14 @@ from sinks.typed.step.messages import messages_in, records_of
 from sinks.typed.step.plan import FollowedLogs
 from sources.errors import ConfigurationError
 from sources.offsets import Offset, OffsetRange
-from tests.pipeline.typed.in_process import PlainMessages
+from tests.pipeline.typed.in_process import PlainJob
 from tests.pipeline.typed.world import InFiles, bring, definition, fields
 
 pytestmark = pytest.mark.spark
 
 
 def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The queries of `PreparedMessages`, each for two steps. What stands for them in other tests makes the same."""
+    """The queries of `ParsingJob`, each for two steps. What stands for them in other tests makes the same."""
     junk = b"no stream of zlib"
     tagged = by_spark.follower(name="tagged", tags=("a", "b"), where="tags <> 'b'")
     notes = by_spark.follower(name="notes", topics=("notes",), reading=Reading(format="text"))
@@ -42,7 +42,7 @@ def test_conditions_tags_text_and_compressed_bodies(by_spark: InFiles, monkeypat
     ] * 2
     with pytest.raises(ConfigurationError, match="where"):
         by_spark.follower(name="wrong", where="no_such_column > 1").prepare()
-    monkeypatch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+    monkeypatch.setattr("sinks.typed.step.follower.ParsingJob", PlainJob)
     bring(by_spark.follower(name="in_process", topics=("notes",), reading=Reading(format="text")))
     assert by_spark.rows("in_process") == by_spark.rows("notes")
     assert [row["table"] for row in by_spark.unfit()].count("in_process") == 2
@@ -76,7 +76,7 @@ def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) ->
             "seen": ("string", "concat(id, card)"),
         },
     }
-    monkeypatch.setattr("sinks.typed.step.parsing_job.PreparedMessages", PlainMessages)
+    monkeypatch.setattr("sinks.typed.step.follower.ParsingJob", PlainJob)
     for price in (1.25, 2.5):
         by_spark.send({"id": "a", "price": price, "card": "4711"}, {"id": "b", "price": price})
         by_spark.follow(**how)

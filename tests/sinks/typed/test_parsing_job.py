@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.kernel import KernelTable
 from sinks.typed.definition import Definition
 from sinks.typed.step.parsing import Parsing
-from sinks.typed.step.parsing_job import PreparedMessages
+from sinks.typed.step.parsing_job import ParsingJob
 from sources.errors import ConfigurationError
 
 pytestmark = pytest.mark.spark
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 def prepared(spark: SparkSession, folder: Path, **how: Any) -> None:
     wanted = Definition(name="orders", **{"topics": ("orders",), **how})
-    PreparedMessages(spark, KernelTable(spark, str(folder / "log")), Parsing(wanted, "rows", "unfit")).prepare()
+    ParsingJob(spark, KernelTable(spark, str(folder / "log")), Parsing(wanted, "rows", "unfit")).prepare()
 
 
 @pytest.mark.parametrize(
