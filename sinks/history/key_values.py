@@ -85,7 +85,7 @@ class StoredMap:
         return None
 
     def count(self) -> int:
-        return sum(_count(entries) for entries in self._batches(("deleted",)))
+        return sum(int(one.num_rows - one["deleted"].true_count) for one in self._batches(("deleted",)))
 
     def items(self) -> dict[str, str]:
         """The whole map, by key."""
@@ -183,10 +183,6 @@ class KeyValues:
             for batch in entries.combine_chunks().to_batches(max_chunksize=_ROWS_AT_ONCE):
                 writer.write(_with_constants(batch, {**partition, EPOCH.name: epoch}))
             return partition, writer.finish()
-
-
-def _count(entries: pa.RecordBatch) -> int:
-    return int(entries.num_rows - entries["deleted"].true_count)
 
 
 def _with_constants(entries: pa.RecordBatch, values: Mapping[str, str | int]) -> pa.RecordBatch:

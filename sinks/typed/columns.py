@@ -97,7 +97,7 @@ class Column:
 
 
 DELETED: Final = Column("_deleted", "", "boolean")
-"""The column that tables with deletes have before those of their fields (`sinks/typed/deletes.py`)."""
+"""The column that tables with deletes have before those of their fields (`sinks/typed/definition.py`)."""
 _OURS: Final = {DELETED.name, *(one.name for one in PLACE)}
 
 

@@ -4,6 +4,10 @@ Each text in its ``from`` is the name of a topic, or a regular expression for wh
 topics' names have; any other text is a pattern: ``orders.eu`` is one topic, ``orders-.*`` are many. Of
 ``kafka/<cluster>/<topic>`` only the topic may be a pattern. Python and Spark's SQL, so Java, both have to read a
 pattern, and in the same way.
+
+A deleted key keeps a row that has only `_deleted` and its key. Otherwise an older message that comes later, out of a
+filled hole or from another log, would bring the row back. Queries have to leave these rows out; the table's name in SQL
+does.
 """
 
 from __future__ import annotations
@@ -11,13 +15,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import compress
 from typing import Any, Final
+
+import msgspec
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import DELETED, Column, column_name
-from sinks.typed.deletes import Deletes
+from sinks.typed.formats.json_fields import Fields, not_too_deep
 from sources.access.secrets import Secret
 from sources.offsets import LogId
 
@@ -148,11 +155,45 @@ class Definition:
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
-        return (*([DELETED] if self.deletes.are_any else ()), *named, *computed)
+        return (*([DELETED] if self.deleted or self.tombstones else ()), *named, *computed)
 
-    @property
-    def deletes(self) -> Deletes:
-        return Deletes(key=self.key, said=self.deleted, tombstones=self.tombstones)
+    def deletes(self, objects: Sequence[Fields]) -> list[bool]:
+        """Whether each of `objects` deletes the row of its key. Removes all other fields from those that do."""
+        found = [
+            any(name in one and _plain(one[name]) in values for name, values in self.deleted.items()) for one in objects
+        ]
+        for one in compress(objects, found):
+            for name in [name for name in one if name not in self.key]:
+                del one[name]
+        return found
+
+    def tombstone(self, record_key: bytes, kinds: Mapping[str, str]) -> Fields | None:
+        """The key fields of a message without a body, from its record's key; None if they are not in it.
+
+        A key that is a JSON object has them by name; any other key is the value of the table's only key field. `kinds`
+        are those of the fields that have a column. Raises NoObject for a key that is nested too deep.
+        """
+        found = self._of_key(record_key, kinds)
+        if found is None or not all(name in found for name in self.key):
+            return None
+        return {name: found[name] for name in self.key}
+
+    def _of_key(self, record_key: bytes, kinds: Mapping[str, str]) -> Fields | None:
+        try:
+            text = record_key.decode()
+        except UnicodeDecodeError:
+            return None
+        try:
+            raw = bytes(msgspec.json.decode(not_too_deep(record_key), type=msgspec.Raw))
+        except msgspec.DecodeError:
+            raw = msgspec.json.encode(text)
+        if raw[:1] == b"{":
+            return msgspec.json.decode(raw, type=Fields)
+        if len(self.key) != 1:
+            return None
+        if kinds.get(self.key[0]) == "string" and raw[:1] != b'"':
+            raw = msgspec.json.encode(text)  # 42 and true can be strings, too
+        return {self.key[0]: msgspec.Raw(raw)}
 
     @property
     def fingerprint(self) -> str:
@@ -167,3 +208,9 @@ def _values(one: Definition) -> dict[str, Any]:
     said: dict[str, Any] = asdict(one)
     of_reading = said.pop("reading")
     return {**said, **of_reading}
+
+
+def _plain(raw: msgspec.Raw) -> str:
+    """A string without its quotes, any other value as its text."""
+    text = bytes(raw)
+    return msgspec.json.decode(text, type=str) if text[:1] == b'"' else text.decode()

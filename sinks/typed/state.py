@@ -20,7 +20,7 @@ import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from sinks.state.holes import cut, joined, numbers_of, ranges_of
 from sinks.typed.columns import ColumnChange
@@ -73,7 +73,10 @@ class TypedState:
     def from_json(cls, text: str) -> TypedState:
         """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for what it did not write."""
         values = json.loads(text)
-        logs = {LogId.parse(log_id): _followed(one) for log_id, one in values["logs"].items()}
+        logs = {
+            LogId.parse(log_id): Followed(one["epoch"], Offset(one["offset"]), ranges_of(one["holes"]))
+            for log_id, one in values["logs"].items()
+        }
         changes = tuple(ColumnChange(**one) for one in values["changes"])
         sources = values.get("sources")
         told = None if sources is None else tuple(sources)
@@ -90,10 +93,6 @@ class TypedState:
             changes=(*self.changes, *changes),
             sources=found,
         )
-
-
-def _followed(values: Mapping[str, Any]) -> Followed:
-    return Followed(values["epoch"], Offset(values["offset"]), ranges_of(values["holes"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ no commit names: VACUUM removes them, and the next run begins again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,14 +131,15 @@ class Compactor:
         Raises ReplicaError naming a file that cannot be read.
         """
         files, found = self._groups()
-        done = Compaction()
+        done, written = list[Group](), list[DataFile]()
         for at in range(0, len(found), _GROUPS_A_COMMIT):
             part = found[at : at + _GROUPS_A_COMMIT]
-            written = self._merge(part)
-            if self._commit(files, part, written):
-                done = _sum(done, _tally(part, written))
+            made = self._merge(part)
+            if self._commit(files, part, made):
+                done += part
+                written += made
         self._table.run_hooks()
-        return done
+        return _tally(done, written)
 
     def _groups(self) -> tuple[_Found, list[Group]]:
         snapshot = self._table.existing(self._log_id)
@@ -202,16 +203,6 @@ def _merge_of(group: Group) -> Merge:
 
 
 def _tally(part: Sequence[Group], written: Sequence[DataFile] = ()) -> Compaction:
-    files = list(_each(part))
+    files = [one for group in part for one in group]
     size_bytes = sum(one.size_bytes for one in files)
     return Compaction(len(files), len(part), size_bytes, sum(file.size_bytes for file in written))
-
-
-def _each(part: Sequence[Group]) -> Iterator[Candidate]:
-    return (one for group in part for one in group)
-
-
-def _sum(one: Compaction, other: Compaction) -> Compaction:
-    return Compaction(
-        one.files + other.files, one.into + other.into, one.bytes + other.bytes, one.bytes_after + other.bytes_after
-    )

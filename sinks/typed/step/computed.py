@@ -9,7 +9,7 @@ from typing import Any, cast
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
 from sinks.delta.data_file import DataFile
@@ -39,7 +39,8 @@ def with_computed(
     computed = {one.name: f"CAST(({one.sql}) AS {one.kind})" for one in columns if one.sql is not None}
     try:
         try:
-            rows = _rows_in(spark, plain, folder, [one.name for one in files])
+            paths = [f"{folder.rstrip('/')}/{one.name}" for one in files]
+            rows = spark.read.schema(spark_schema(plain.schema)).parquet(*paths)
             rows = rows.withColumns({name: sql.expr(text) for name, text in computed.items()}).select(
                 *spec.schema.names
             )
@@ -48,7 +49,8 @@ def with_computed(
             raise _wrong(table, first_line(error)) from error
         if not is_the_same_ever:
             raise _wrong(table, "one that gives another value each time: the table could not be made anew")
-        return _written(rows, spec, folder)
+        writing = _Writing(spec, folder)
+        return reported(rows.mapInArrow(lambda batches: writing(batches), REPORT_DDL).collect())
     except (PySparkException, Py4JError) as error:
         raise job_failure(error, facts) from error
     finally:
@@ -62,19 +64,6 @@ def _wrong(table: str, found: str) -> ConfigurationError:
         found=found,
         hint="Look at compute in its [[tables]].",
     )
-
-
-def _rows_in(spark: SparkSession, spec: TableSpec, folder: str, names: Iterable[str]) -> DataFrame:
-    """The rows of files in the table's folder; a column that is newer than a file is null."""
-    paths = [f"{folder.rstrip('/')}/{name}" for name in names]
-    return spark.read.schema(spark_schema(spec.schema)).parquet(*paths)
-
-
-def _written(rows: DataFrame, spec: TableSpec, folder: str) -> list[DataFile]:
-    """Write rows in the columns of `spec` to new files, one for each task. Raises what Spark raises."""
-    writing = _Writing(spec, folder)
-    made = rows.mapInArrow(lambda batches: writing(batches), REPORT_DDL).collect()
-    return reported(made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,9 @@ class Parsing:
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.wanted.reading))
         misfits = [_missing_body(one, messages) for one in misfits]
-        places, columns, deletes = MessagePlaces(messages), self.step.columns, self.wanted.deletes
-        deleted = deletes.of(objects)
-        if deletes.tombstones:
+        places, columns = MessagePlaces(messages), self.step.columns
+        deleted = self.wanted.deletes(objects)
+        if self.wanted.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
             objects += tombstones.values()
             numbers += tombstones
@@ -198,12 +198,12 @@ class Parsing:
         self, messages: pa.RecordBatch, misfits: Sequence[Misfit]
     ) -> tuple[dict[int, Fields], list[Misfit]]:
         """The misfits that delete a row, as key fields by their row in the batch, and the other misfits."""
-        deletes, kinds = self.wanted.deletes, {one.field: one.kind for one in self.step.columns}
+        kinds = {one.field: one.kind for one in self.step.columns}
         found, others = dict[int, Fields](), list[Misfit]()
         for one in misfits:
             record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
             try:
-                fields = None if record_key is None else deletes.tombstone(record_key, kinds)
+                fields = None if record_key is None else self.wanted.tombstone(record_key, kinds)
             except NoObject as error:
                 others.append(replace(one, reason=error.reason, found=f"the record's key: {error}"))
                 continue

@@ -60,46 +60,30 @@ def files_by_key(
     spec = table_spec(table.name, columns)
     stored, kept = rewritten or (table.files(view), [])
     there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
-    found = upserted(spark, spec, table.path, key, there, _rows_in(new))
-    discard(table.path, found.replaced)
-    come = [*(one for one in new if one.name not in found.replaced), *found.written]
+    gone, written = _upserted(spark, KeyedFiles(spec, table.path, tuple(key)), there, _rows_in(new))
+    discard(table.path, [one.name for one in new if one.name in gone])
+    come = [*(one for one in new if one.name not in gone), *written]
     if rewritten is None:
-        return [one for one in stored if one.path in found.gone], [], come
-    return stored, [one for one in kept if one.name not in found.gone], come
+        return [one for one in stored if one.path in gone], [], come
+    return stored, [one for one in kept if one.name not in gone], come
 
 
 def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
     return {one.name: one.records for one in files}
 
 
-@dataclass(frozen=True, slots=True)
-class Upserted:
-    """What a commit does: files of the table to remove, new files that were replaced, and files to add."""
+def _upserted(
+    spark: SparkSession, files: KeyedFiles, there: Mapping[str, int], new: Mapping[str, int]
+) -> tuple[set[str], list[DataFile]]:
+    """Rewrite files so that there is one row for each key. Returns the names of those that are gone, and new files.
 
-    gone: frozenset[str]
-    replaced: frozenset[str]
-    written: Sequence[DataFile]
-
-
-def upserted(
-    spark: SparkSession,
-    spec: TableSpec,
-    folder: str,
-    key: Sequence[str],
-    there: Mapping[str, int],
-    new: Mapping[str, int],
-) -> Upserted:
-    """Find and rewrite files so that there is one row for each `key`.
-
-    `there` are the files of the table, `new` those of the step: their numbers of rows by name. Raises what a task
-    raised, or ReplicaError.
+    `there` are the files of the table, `new` those of the step: their numbers of rows by name.
     """
     facts = JobFacts(
-        problem=f"the Spark job that brings rows of {spec.name} by their key failed",
+        problem=f"the Spark job that brings rows of {files.spec.name} by their key failed",
         log=None,
         hint="Nothing of the step was committed; a running job does it again.",
     )
-    files = KeyedFiles(spec, folder, tuple(key))
     looking = _in_groups(there, _KEYS_A_TASK)
     touched = run_tasks(spark, TouchedFiles(files, tuple(new)), looking, facts)
     each = {**{name: there[name] for name in touched}, **new}
@@ -108,8 +92,7 @@ def upserted(
     newest = {name: np.logical_or.reduce([np.unpackbits(one[name]) for one in found])[: each[name]] for name in each}
     others = {name: int(rows.sum()) for name, rows in newest.items() if not rows.all()}
     groups = [{name: np.packbits(newest[name]) for name in group} for group in _in_groups(others, _ROWS_A_FILE)]
-    written = run_tasks(spark, NewestWritten(files), groups, facts)
-    return Upserted(frozenset(others.keys() & there.keys()), frozenset(others.keys() & new.keys()), written)
+    return {*others}, run_tasks(spark, NewestWritten(files), groups, facts)
 
 
 def _in_groups(files: Mapping[str, int], rows: int) -> list[list[str]]:

@@ -11,14 +11,13 @@ import pytest
 
 from sinks.typed.columns import DELETED, Column
 from sinks.typed.definition import Definition
-from sinks.typed.deletes import Deletes
 from sinks.typed.formats.json_fields import NoObject, fields_of
 from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, with_epochs
 from sinks.typed.step.report import FoundFields, Told, free_names
 from tests.growth import MOST, growth
 
-DEBEZIUM = Deletes(key=("id",), said={"op": ("d", "truncate"), "__deleted": ("true",)})
-BY_ID = Deletes(key=("id",), tombstones=True)
+DEBEZIUM = Definition(name="orders", key=("id",), deleted={"op": ("d", "truncate"), "__deleted": ("true",)})
+BY_ID = Definition(name="orders", key=("id",), tombstones=True)
 
 
 def as_value(raw: msgspec.Raw) -> Any:
@@ -41,7 +40,7 @@ def as_value(raw: msgspec.Raw) -> Any:
 )
 def test_a_field_says_so(body: dict[str, Any], deletes: bool) -> None:
     fields = fields_of(json.dumps(body).encode())
-    assert DEBEZIUM.of([fields]) == [deletes]
+    assert DEBEZIUM.deletes([fields]) == [deletes]
     left = {name: as_value(raw) for name, raw in fields.items()}
     assert left == ({"id": 1} if deletes else body)
 
@@ -74,7 +73,7 @@ def test_a_tombstone_takes_its_key_from_the_record_key(record_key: bytes, kind: 
 
 
 def test_a_key_of_two_fields_is_an_object() -> None:
-    deletes = Deletes(key=("shard", "id"), tombstones=True)
+    deletes = Definition(name="orders", key=("shard", "id"), tombstones=True)
     found = deletes.tombstone(b'{"id": 7, "other": 0, "shard": 1}', {})
     assert found is not None
     assert {name: as_value(raw) for name, raw in found.items()} == {"shard": 1, "id": 7}
