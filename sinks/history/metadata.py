@@ -19,7 +19,6 @@ import json
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,14 +43,6 @@ _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _TURN = threading.Lock()
 """Serializes the logs of a job, which write the same tables: if all wrote at once, most commits would be refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """What the last commit of a log says: when the metadata changed, and the master's own number of that state."""
-
-    changed_at: datetime
-    version: int
 
 
 class MetadataTable:
@@ -87,17 +78,17 @@ class MetadataTable:
         snapshot = self._table.snapshot()
         if snapshot is None:
             raise self._failure("the table is gone")
-        last = self._last(snapshot)
-        if version < last.version:
-            raise self._outdated(version, last.version)
-        at = max(fetched_at, last.changed_at + _TICK)
+        changed_at, recorded = self._last(snapshot)
+        if version < recorded:
+            raise self._outdated(version, recorded)
+        at = max(fetched_at, changed_at + _TICK)
         files = self._table.files(snapshot, self._partition(is_current=True))
         change = compare(self._kind, self._read(files), items, at)
         if change is not None:
             self._commit(snapshot, files, change, at, version)
             return len(change.closed) + change.opened
-        if version > last.version:
-            self._table.commit(snapshot, domains=self._domains(last.changed_at, version))
+        if version > recorded:
+            self._table.commit(snapshot, domains=self._domains(changed_at, version))
             self._table.run_hooks()
         return 0
 
@@ -116,12 +107,13 @@ class MetadataTable:
     def _domains(self, changed_at: datetime, version: int) -> dict[str, str]:
         return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
 
-    def _last(self, snapshot: Snapshot) -> _Last:
+    def _last(self, snapshot: Snapshot) -> tuple[datetime, int]:
+        """What the last commit of the log says: when the metadata changed, and the master's number of that state."""
         text = snapshot.domain(self._domain)
         if text is None:
-            return _Last(_EARLIEST, 0)
+            return _EARLIEST, 0
         facts = json.loads(text)
-        return _Last(datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0))
+        return datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0)
 
     def _partition(self, *, is_current: bool) -> Partition:
         return {LOG_ID.name: str(self._log_id), IS_CURRENT.name: is_current}

@@ -122,7 +122,7 @@ class Compactor:
 
     def plan(self) -> Compaction:
         """Say what `run` would do."""
-        _, found = self._groups()
+        *_, found = self._groups()
         return _tally(found)
 
     def run(self) -> Compaction:
@@ -130,23 +130,23 @@ class Compactor:
 
         Raises ReplicaError naming a file that cannot be read.
         """
-        files, found = self._groups()
+        on, files, found = self._groups()
         done, written = list[Group](), list[DataFile]()
         for at in range(0, len(found), _GROUPS_A_COMMIT):
             part = found[at : at + _GROUPS_A_COMMIT]
             made = self._merge(part)
-            if self._commit(files, part, made):
+            if self._commit(on, [files[one.path] for group in part for one in group], made):
                 done += part
                 written += made
         self._table.run_hooks()
         return _tally(done, written)
 
-    def _groups(self) -> tuple[_Found, list[Group]]:
+    def _groups(self) -> tuple[Snapshot, dict[str, StoredFile], list[Group]]:
         snapshot = self._table.existing(self._log_id)
         filters = [self._partition] if self._partition else [{LOG_ID.name: name} for name in self._logs]
         files = {file.path: file for equal in filters for file in self._table.files(snapshot, equal)}
         candidates = [one for file in files.values() if (one := self._candidate(file)) is not None]
-        return _Found(snapshot, files), groups(candidates, self._sizes)
+        return snapshot, files, groups(candidates, self._sizes)
 
     def _candidate(self, file: StoredFile) -> Candidate | None:
         """The candidate for a file; None if it may hold rows of another log, or the Delta log says too little of it."""
@@ -179,21 +179,14 @@ class Compactor:
             merged_file(made) for made in run_tasks(self._spark, merge, [_merge_of(group) for group in part], facts)
         ]
 
-    def _commit(self, files: _Found, part: Sequence[Group], written: Sequence[DataFile]) -> bool:
-        merged = [files.by_path[one.path] for group in part for one in group]
+    def _commit(self, on: Snapshot, merged: Sequence[StoredFile], written: Sequence[DataFile]) -> bool:
         try:
-            self._table.rearrange(files.snapshot, merged, [(self._partition, file) for file in written])
+            self._table.rearrange(on, merged, [(self._partition, file) for file in written])
         except KernelConflict as conflict:
             # The written files stay: a refused writer cannot always tell whether the commit was made.
             _log.info("%s: %s left as they are: %s", self._table.path, f"{len(merged)} files", conflict)
             return False
         return True
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    snapshot: Snapshot
-    by_path: dict[str, StoredFile]
 
 
 def _merge_of(group: Group) -> Merge:
