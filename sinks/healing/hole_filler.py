@@ -75,11 +75,7 @@ class HoleFiller:
     """Fills holes of one log. Driver only. `on_step` is called after each step: for tests that kill it there."""
 
     def __init__(
-        self,
-        spark: SparkSession,
-        warehouse: str,
-        log_id: LogId,
-        on_step: Callable[[FillStep], None] = no_step,
+        self, spark: SparkSession, warehouse: str, log_id: LogId, on_step: Callable[[FillStep], None] = no_step
     ) -> None:
         self._spark = spark
         self._warehouse = absolute(warehouse)

@@ -85,10 +85,6 @@ def _others(taken: Iterable[TakenOut]) -> tuple[TakenOut, ...]:
     return tuple(TakenOut(*which, ranges) for which, ranges in sorted(found.items()))
 
 
-def _no_step(step: RepairStep) -> None:
-    """The default listener: it does nothing."""
-
-
 class Repair:
     """A repair of one log. Driver only. It can be repeated, also after a kill at any point.
 
@@ -101,7 +97,7 @@ class Repair:
         warehouse: str,
         master: MasterLog,
         writer: Writer | None = None,
-        on_step: Callable[[RepairStep], None] = _no_step,
+        on_step: Callable[[RepairStep], None] = lambda _: None,
     ) -> None:
         self._spark = spark
         self._warehouse = absolute(warehouse)

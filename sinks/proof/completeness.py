@@ -227,11 +227,7 @@ def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[Off
         gap = _range(before.range.end, max(before.range.end, after.range.start))
         for part, reason, incident in _cut(gap, accounts.holes, known):
             yield Missing(
-                range=part,
-                reason=reason,
-                incident=incident,
-                after_us=before.last_us,
-                before_us=after.first_us,
+                range=part, reason=reason, incident=incident, after_us=before.last_us, before_us=after.first_us
             )
 
 

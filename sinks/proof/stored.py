@@ -56,11 +56,7 @@ def _part(file: StoredFile) -> Part:
 
 
 def read(
-    folder: str,
-    parts: Sequence[Part],
-    log_id: LogId,
-    wanted: OffsetRange,
-    columns: Sequence[str] | None = None,
+    folder: str, parts: Sequence[Part], log_id: LogId, wanted: OffsetRange, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of `log_id` that start in `wanted`, in the order of their offsets.
 

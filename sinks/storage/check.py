@@ -48,10 +48,7 @@ _WRONG: Final = {
     "AuthorizationHeaderMalformed": ("the bucket is in another region", "Look at region in [storage]."),
     "curlCode: 6,": ("its host name has no address", "Look at endpoint in [storage]."),
     "curlCode: 7,": ("nobody answers at its endpoint", "Look at endpoint in [storage]; the store may also be down."),
-    "curlCode: 35,": (
-        "its endpoint does not speak TLS",
-        _SCHEME_AND_PORT,
-    ),
+    "curlCode: 35,": ("its endpoint does not speak TLS", _SCHEME_AND_PORT),
     "curlCode: 1,": ("its endpoint does not speak HTTP", _SCHEME_AND_PORT),
     "curlCode: 28,": (
         "its endpoint does not answer in time",

@@ -87,11 +87,7 @@ class TypedState:
     ) -> TypedState:
         found = None if self.sources is None else tuple(sorted({*self.sources, *sources}))
         return replace(
-            self,
-            number=self.number + 1,
-            logs={**self.logs, **logs},
-            changes=(*self.changes, *changes),
-            sources=found,
+            self, number=self.number + 1, logs={**self.logs, **logs}, changes=(*self.changes, *changes), sources=found
         )
 
 
