@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.healing.hole_filler import FillStep, HoleFiller, no_step
+from sinks.healing.hole_filler import FillStep, HoleFiller
+from sinks.healing.neighbours import free_at_end
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.values.continuity import Link
 from sources.errors import CoverageError, LogtwinError, RepairPending, Rewritten
 from sources.master import MasterLog
-from sources.offsets import Offset
+from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, offsets, opened, ranges, state
 from tests.sinks.memory_master import BROKER_A, Damaged, MemoryMaster, Rewriting, Short, raw_bytes
@@ -153,6 +155,36 @@ def test_a_repair_in_between_wins(plain: SparkSession, lake: Path) -> None:
     assert offsets(lake) == [start for start in STARTS if start < 500]
     assert held(plain, lake).holes.ranges == (HOLE,)
     # and then it is filled in the new epoch
-    again = HoleFiller(plain, str(lake), BROKER_A, no_step)
+    again = HoleFiller(plain, str(lake), BROKER_A)
     assert again.fill(again.look(), HOLE, MASTER, LINK) is not None
     assert {row["epoch"] for row in ledger(lake) if row["origin"] == "backfill"} == {1}
+
+
+DISTER = LogId("dister", "a")
+IDS = (100, 250, 260, 700, 5000)
+
+
+@dataclass(frozen=True, slots=True)
+class Entries(MemoryMaster):
+    log_id: LogId = DISTER
+
+    def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
+        ends = [0, *(entry_id + 1 for entry_id in IDS)]
+        return Offset(min(ends[bisect_left(ends, offset)], maximum))
+
+
+@pytest.mark.parametrize(
+    ("hole", "free", "log", "first"),
+    [
+        (span(101, 700), span(261, 700), DISTER, 0),  # 250 and 260 were lost, and nobody knew which was the last
+        (span(101, 261), span(261, 261), DISTER, 0),  # it ends with an entry
+        (span(251, 260), span(251, 260), DISTER, 0),  # nothing was lost: there was a line too many
+        (span(0, 100), span(0, 100), DISTER, 0),
+        (span(101, 699), span(699, 699), DISTER, 0),  # the source has no entry there: it is another log
+        (span(261, 5001), span(5001, 5001), DISTER, 0),  # it does not know what comes behind
+        (span(101, 700), span(261, 700), DISTER, 251),  # a source that begins in the hole
+        (span(101, 700), span(700, 700), LogId("rocketmq", "a"), 0),  # bytes are never free
+    ],
+)
+def test_the_ids_behind_the_last_lost_entry(hole: OffsetRange, free: OffsetRange, log: LogId, first: int) -> None:
+    assert free_at_end(hole, Entries((), log_id=log), span(first, 5001)) == free
