@@ -292,12 +292,8 @@ class KernelTable:
         Returns the version, durable where the table is local. Raises KernelConflict; nothing else may have happened
         to the domains or the application since `on`, other appends may.
         """
-        with self._translated():
-            # Kernel's public API takes one application a commit
-            actions = appended(files, transactions or {})
-            java = self._update(on, actions, domains or {}, transaction).build(self._engine)
-            self._add_domains(java, domains or {})
-            return self._commit(java, actions)
+        # Kernel's public API takes one application a commit
+        return self._changed(on, appended(files, transactions or {}), domains or {}, transaction)
 
     def transaction_versions(self, on: Snapshot, apps: Collection[str]) -> dict[str, int | None]:
         """The last transaction version of each of `apps` at version `on`.
@@ -351,21 +347,17 @@ class KernelTable:
         Raises KernelConflict where anything at all was committed since: the files that are there now may be others.
         With `over_appends` only where a commit since then wrote one of `domains` or removed one of `removed`.
         """
-        with self._translated():
-            evolved = [] if schema is None else [self._metadata(on, schema)]
-            actions = [*evolved, *exchanged(removed, added)]
-            builder = self._update(on, actions, domains, transaction)
-            is_alone = schema is not None or not over_appends
-            java = (builder.withMaxRetries(0) if is_alone else builder).build(self._engine)
-            self._add_domains(java, domains)
-            return self._commit(java, actions)
+        evolved = [] if schema is None else [self._metadata(on, schema)]
+        actions = [*evolved, *exchanged(removed, added)]
+        return self._changed(on, actions, domains, transaction, is_alone=schema is not None or not over_appends)
 
     def _metadata(self, on: Snapshot, schema: StructType) -> Action:
         """The table's metadata with another schema. Kernel itself changes none without column mapping, which delta-rs
         and Polars do not read.
         """
-        as_json = self._kernel.defaults.internal.json.JsonUtils.rowToJson
-        found: dict[str, Any] = json.loads(as_json(on.java.getMetadata().toRow()))
+        with self._translated():
+            as_json = self._kernel.defaults.internal.json.JsonUtils.rowToJson
+            found: dict[str, Any] = json.loads(as_json(on.java.getMetadata().toRow()))
         return {"metaData": {**found, "schemaString": schema.json()}}
 
     def rearrange(
@@ -376,9 +368,7 @@ class KernelTable:
         Steps over the commits since `on` that leave `removed` in the table. Returns the version.
         Raises KernelConflict where one of `removed` is gone.
         """
-        with self._translated():
-            actions = exchanged(removed, added, is_change=False)
-            return self._commit(self._update(on, actions).build(self._engine), actions)
+        return self._changed(on, exchanged(removed, added, is_change=False))
 
     def checkpoint(self, on: Snapshot) -> bool:
         """Write the checkpoint of `on`; False where it is there, or is what the committer's own hook writes.
@@ -410,20 +400,27 @@ class KernelTable:
             except (PySparkException, Py4JError) as error:
                 _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
 
-    def _update(
+    def _changed(
         self,
         on: Snapshot,
         actions: Sequence[Action],
-        domains: Mapping[str, str | None] | Mapping[str, str] = MappingProxyType({}),
+        domains: Mapping[str, str | None] = MappingProxyType({}),
         transaction: tuple[str, int] | None = None,
-    ) -> Any:
-        """The builder of a commit on `on` of these `actions`, beside those that Kernel makes of the rest."""
-        self._domains = max(int(on.java.getActiveDomainMetadataMap().size()), len(domains))
-        count = len(actions) + len(domains) + (transaction is not None)
-        builder = on.java.buildUpdateTableTransaction(engine_info(count), self._kernel.Operation.WRITE)
-        return builder if transaction is None else builder.withTransactionId(*transaction)
+        *,
+        is_alone: bool = False,
+    ) -> int:
+        """Commit `actions`, and those that Kernel makes of the rest, on `on`; if `is_alone`, only right behind it."""
+        with self._translated():
+            self._domains = max(int(on.java.getActiveDomainMetadataMap().size()), len(domains))
+            count = len(actions) + len(domains) + (transaction is not None)
+            builder = on.java.buildUpdateTableTransaction(engine_info(count), self._kernel.Operation.WRITE)
+            if transaction is not None:
+                builder = builder.withTransactionId(*transaction)
+            java = (builder.withMaxRetries(0) if is_alone else builder).build(self._engine)
+            self._add_domains(java, domains)
+            return self._commit(java, actions)
 
-    def _add_domains(self, java: Any, domains: Mapping[str, str | None] | Mapping[str, str]) -> None:
+    def _add_domains(self, java: Any, domains: Mapping[str, str | None]) -> None:
         """Add them to a transaction in one call of the gateway: one for each takes longer than all the rest."""
         texts = {name: text for name, text in domains.items() if text is not None}
         for name in domains.keys() - texts.keys():
