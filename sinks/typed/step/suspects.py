@@ -15,7 +15,7 @@ commit has left the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -150,8 +150,7 @@ class InnerBatch:
     """
 
     def __init__(self, count: int) -> None:
-        self._count = count
-        self._bad: list[Indexes] = []
+        self._sound: list[Indexes] = []
         self._left: list[Indexes] = [(0, count)]
         self._tries = 0
         self.died()
@@ -164,22 +163,20 @@ class InnerBatch:
     @property
     def read(self) -> tuple[Indexes, ...]:
         """The messages to read: those of a try, or else all that are known to be sound."""
-        return (self._left[-1],) if self._left else tuple(self._sound())
+        return (self._left[-1],) if self._left else tuple(sorted(self._sound))
 
     def lived(self) -> None:
         """No worker died in the try."""
-        self._left.pop()
+        self._sound.append(self._left.pop())
         self._count_try()
 
     def died(self) -> bool:
         """A worker died in the try. Returns False if it was none, and there is nothing that could be left out."""
         if not self._left:
-            was, self._bad = self._bad, [(0, self._count)]
-            return was != self._bad
+            was, self._sound = self._sound, []
+            return bool(was)
         start, end = self._left.pop()
-        if end - start == 1:
-            self._bad.append((start, end))
-        else:
+        if end - start > 1:
             self._left += [((start + end) // 2, end), (start, (start + end) // 2)]
         self._count_try()
         return True
@@ -187,14 +184,4 @@ class InnerBatch:
     def _count_try(self) -> None:
         self._tries += 1
         if self._tries > MOST_TRIES:
-            self._bad += self._left
             self._left = []
-
-    def _sound(self) -> Iterator[Indexes]:
-        start = 0
-        for bad_start, bad_end in sorted(self._bad):
-            if start < bad_start:
-                yield start, bad_start
-            start = bad_end
-        if start < self._count:
-            yield start, self._count

@@ -131,7 +131,7 @@ def test_where_only_all_messages_of_a_record_together_let_a_worker_die_all_are_l
     assert inside.died()
     read.append(inside.read)
     assert not inside.died()
-    assert read == [((0, 8),), ()]
+    assert read == [((0, 4), (4, 8)), ()]
 
 
 def test_too_many_messages_at_once_are_taken_in_smaller_steps() -> None:
