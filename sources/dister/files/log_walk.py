@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from sources.dister.files.batch_bytes import BatchBytes
-from sources.dister.files.id_search import IdSearch
+from sources.dister.files.batch_file import BatchBytes, IdSearch
 from sources.dister.files.layout import BatchFile, batch_number, missing_between
 from sources.dister.format.line_walk import Broken, LineWalk, Sound
 from sources.offsets import Offset, OffsetRange

@@ -21,12 +21,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.decoding.binary_columns import edges, grouped, joined, lengths, pairs
 from sources.decoding.spans import Flags, Ints
 from sources.kafka.format.batch_header import NO_EPOCH, NO_TIMESTAMP, Head
-from sources.kafka.format.binary_columns import edges, grouped, joined, lengths, pairs
-from sources.kafka.format.columns import canonical_lengths
-from sources.kafka.format.time_columns import times_of
-from sources.kafka.format.varints import varints
+from sources.kafka.format.columns import canonical_lengths, times_of
+from sources.kafka.format.record_format import MAX_VARINT_BYTES
 from sources.offsets import Offset, OffsetRange
 
 BATCH_BYTES: Final = 1_000_000
@@ -34,6 +33,8 @@ BATCH_BYTES: Final = 1_000_000
 MAX_DELTA: Final = 2**31 - 1
 """The largest distance of an offset from that of its batch, and of a batch from the beginning of its segment."""
 
+_BITS: Final = 7
+_MORE: Final = 0x80
 _ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())
 
 
@@ -132,11 +133,11 @@ def _records(records: pa.RecordBatch, columns: _Columns, starts: list[int]) -> p
     key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
     bodies = joined(
         _ATTRIBUTES,
-        varints(columns.times_ms - columns.times_ms[first]),
-        varints(columns.offsets - columns.offsets[first]),
+        _varints(columns.times_ms - columns.times_ms[first]),
+        _varints(columns.offsets - columns.offsets[first]),
         *_counted(key),
         *_counted(value),
-        varints(pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)),
+        _varints(pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)),
         _headers(headers),
     )
     return joined(*_counted(bodies))
@@ -150,4 +151,21 @@ def _headers(headers: pa.Array) -> pa.Array:
 
 def _counted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the length of each value, and the values themselves."""
-    return varints(lengths(texts).to_numpy().astype(np.int64)), texts
+    return _varints(lengths(texts).to_numpy().astype(np.int64)), texts
+
+
+def _varints(numbers: Ints) -> pa.Array:
+    """Encode each number: zigzag, 7 bits per byte, the lowest first, all but the last byte with the top bit set."""
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    sizes = np.ones(len(numbers), np.int64)
+    for byte in range(1, MAX_VARINT_BYTES):
+        sizes += zigzag >= np.uint64(1 << _BITS * byte)
+    edges = np.concatenate(([0], np.cumsum(sizes)))
+    written = np.empty(edges[-1], np.uint8)
+    rows = np.arange(len(numbers))
+    for byte in range(MAX_VARINT_BYTES):
+        rows = rows[sizes[rows] > byte]
+        bits = (zigzag[rows] >> np.uint64(_BITS * byte)).astype(np.uint8) & (_MORE - 1)
+        written[edges[rows] + byte] = bits | np.where(sizes[rows] > byte + 1, _MORE, 0)
+    buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(written)]
+    return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)

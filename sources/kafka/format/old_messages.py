@@ -31,9 +31,8 @@ import pyarrow as pa
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.kafka.format.batch_encoding import encode
 from sources.kafka.format.batch_header import NO_TIMESTAMP, Batch, batch_at
-from sources.kafka.format.columns import UNLOCATED_SCHEMA
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns
 from sources.kafka.format.compression import UNCOMPRESSED, decompress
-from sources.kafka.format.time_columns import time_columns
 from sources.offsets import Offset
 
 MAGICS: Final = (0, 1)

@@ -13,9 +13,8 @@ import pyarrow as pa
 from sources.decoding.spans import Flags, Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
-from sources.kafka.format.columns import UNLOCATED_SCHEMA
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns
 from sources.kafka.format.record_format import MAX_VARINT_BYTES, Records, RecordsPlace, Spans, read
-from sources.kafka.format.time_columns import time_columns
 from sources.offsets import Offset
 from sources.records import HEADER
 

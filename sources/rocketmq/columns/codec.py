@@ -23,9 +23,7 @@ from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
-from sources.rocketmq.columns.bodies import BodyColumns
-from sources.rocketmq.columns.hosts import host_column
-from sources.rocketmq.columns.properties import PropertyColumns
+from sources.rocketmq.columns.fields import BodyColumns, PropertyColumns, host_column
 from sources.rocketmq.columns.restore import encode
 from sources.rocketmq.columns.scan import RecordHeads, SuspectRecord, hop, scan
 from sources.rocketmq.format import commitlog

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.decoding.binary_columns import joined, of_fixed_size, sizes, whole_bytes
 from sources.decoding.spans import Ints
 from sources.records import TIMESTAMP
 from sources.rocketmq.columns.restore_rows import COLUMNS, encode_rows
@@ -62,7 +63,7 @@ def encode(records: pa.RecordBatch) -> bytes:
     record has another size than the row says.
     """
     try:
-        return _values(_encoded(records))
+        return whole_bytes(_encoded(records))
     except (SuspectRecord, pa.ArrowInvalid):
         return b"".join(encode_rows(records))
 
@@ -101,17 +102,17 @@ def _of_form(records: pa.RecordBatch, form: int) -> pa.Array:
     if any(part.null_count for part in (bodies, topics, properties)):
         raise SuspectRecord
     parts = (
-        _fixed_width(_fixed_fields(records, form, bodies)),
+        of_fixed_size(_fixed_fields(records, form, bodies)),
         bodies,
         _lengths(topics, TOPIC_LENGTH[V2 if form & 1 else V1].size),
         topics,
         _lengths(properties, PROPERTIES_LENGTH.size),
         properties,
     )
-    joined = pc.binary_join_element_wise(*parts, pa.scalar(b""))
-    if not np.array_equal(_sizes(joined), _numbers(records, "size")):
+    whole = joined(*parts)
+    if not np.array_equal(sizes(whole), _numbers(records, "size")):
         raise SuspectRecord
-    return joined
+    return whole
 
 
 def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
@@ -130,7 +131,7 @@ def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
     rows["at"] = _times_ms(records, "store_timestamp")
     for name in Tail._fields:
         tail[name] = _numbers(records, name)
-    tail["body_length"] = _sizes(bodies)
+    tail["body_length"] = sizes(bodies)
     return rows
 
 
@@ -172,29 +173,9 @@ def _values_of(numbers: pa.Array) -> Ints:
     return values
 
 
-def _sizes(values: pa.Array) -> Ints:
-    sizes: Ints = pc.binary_length(values).to_numpy()
-    return sizes
-
-
 def _lengths(values: pa.Array, width: int) -> pa.Array:
     """Return the length of each value as a record stores it, in `width` bytes."""
-    sizes, fields = _sizes(values), _LENGTH_FIELDS[width]
-    if len(sizes) and sizes.max() > np.iinfo(fields).max:
+    found, fields = sizes(values), _LENGTH_FIELDS[width]
+    if len(found) and found.max() > np.iinfo(fields).max:
         raise SuspectRecord
-    return _fixed_width(sizes.astype(fields))
-
-
-def _fixed_width(rows: Rows) -> pa.Array:
-    """Return each row's bytes as a binary value."""
-    ends = np.arange(0, (len(rows) + 1) * rows.itemsize, rows.itemsize, dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(rows.view(np.uint8))])
-
-
-def _values(encoded: pa.Array) -> bytes:
-    _, ends, values = encoded.buffers()
-    if values is None:
-        return b""
-    start, end = np.frombuffer(ends, np.int32)[[encoded.offset, encoded.offset + len(encoded)]].tolist()
-    joined: bytes = values.slice(start, end - start).to_pybytes()
-    return joined
+    return of_fixed_size(found.astype(fields))

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from sources.access.address import Address
+from sources.rocketmq.embedded.connections import address_of, bound, bound_with_vip
 from sources.rocketmq.embedded.double_write import DoubleWrite, DoubleWriteSettings
 from sources.rocketmq.embedded.ha_service import HAService, HASettings
-from sources.rocketmq.embedded.listener import address_of, bound, bound_with_vip
 from sources.rocketmq.embedded.queries import Queries, Query
 from sources.rocketmq.embedded.registration import Identity, Registration
 from sources.rocketmq.embedded.remoting_service import Handler, RemotingService
