@@ -44,18 +44,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.binary_columns import (
+from sources.decoding.columns import (
     edges,
+    fit,
     grouped,
     joined,
     lengths,
     of_fixed_size,
     pairs,
     sizes,
+    time_column,
     whole_bytes,
 )
 from sources.decoding.spans import Flags, Ints
-from sources.decoding.times import fit, time_column
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import KAFKA_SCHEMA

@@ -78,10 +78,6 @@ class Connections:
         self._serving: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._servers: list[asyncio.Server] = []
 
-    @property
-    def are_accepted(self) -> bool:
-        return bool(self._servers)
-
     async def accept(self, listener: socket.socket) -> None:
         """Accept from `listener`, which is bound; `accept_no_more` closes it."""
         server = await asyncio.start_server(self._begin, sock=listener, limit=READ_BYTES, backlog=BACKLOG)
@@ -93,7 +89,9 @@ class Connections:
             server.close()
 
     async def end(self) -> None:
-        """Accept no more connections, and end all of them."""
+        """Accept no more connections, and end all of them. Idempotent."""
+        if not self._servers:
+            return
         self.accept_no_more()
         serving = list(self._serving)
         for task in serving:

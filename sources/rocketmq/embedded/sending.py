@@ -34,8 +34,7 @@ from typing import Final
 
 from sources.errors import CorruptRecord, ProtocolViolation
 from sources.rocketmq.embedded.double_write import DoubleWrite
-from sources.rocketmq.embedded.refusal import Refused
-from sources.rocketmq.embedded.remoting_service import Answer
+from sources.rocketmq.embedded.remoting_service import Answer, Refused
 from sources.rocketmq.embedded.store import CommitLogStore, Put, Stored
 from sources.rocketmq.embedded.topics import TopicConfig, TopicTable
 from sources.rocketmq.format.commitlog import BatchItem, Host, decode_items

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sources.rocketmq.embedded.refusal import Refused
+from sources.rocketmq.embedded.remoting_service import Refused
 from sources.rocketmq.wire.remoting import ResponseCode
 
 AUTO_CREATE_TOPIC: Final = "TBW102"

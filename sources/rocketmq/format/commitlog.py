@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sources.decoding.undecodable import as_damage
 from sources.errors import CorruptRecord
@@ -114,42 +113,21 @@ def decode(buffer: Buffer, at: int, offset: Offset, limits: Limits = DEFAULT_LIM
             return _decode_message(record, offset)
 
 
-class _Parts(NamedTuple):
-    """The fields after the lead of a message; their lengths add up."""
-
-    born_host: Host
-    store_timestamp_ms: int
-    store_host: Host
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body: bytes
-    topic: bytes
-    properties: bytes
+_Parts = tuple[Host, int, Host, int, int, bytes, bytes, bytes]
+"""The fields after the lead of a message, in wire order; their lengths add up."""
 
 
 def _decode_message(record: memoryview, offset: Offset) -> Message:
     _size, magic, crc, queue_id, flag, queue_offset, place, sys_flag, born_ms = LEAD.unpack_from(record)
     check_place(place, offset)
-    parts = _decode_parts(record, magic, sys_flag, offset)
-    check_crc(parts.body, crc, offset)
-    return Message(
-        magic=magic,
-        body_crc=crc,
-        queue_id=queue_id,
-        flag=flag,
-        queue_offset=queue_offset,
-        offset=offset,
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_ms,
-        born_host=parts.born_host,
-        store_timestamp_ms=parts.store_timestamp_ms,
-        store_host=parts.store_host,
-        reconsume_times=parts.reconsume_times,
-        prepared_transaction_offset=parts.prepared_transaction_offset,
-        body=parts.body,
-        topic=checked_topic(parts.topic, offset),
-        properties=parts.properties,
+    born_host, store_ms, store_host, reconsumed, prepared, body, topic, properties = _decode_parts(
+        record, magic, sys_flag, offset
     )
+    check_crc(body, crc, offset)
+    return Message(
+        magic, crc, queue_id, flag, queue_offset, offset, sys_flag, born_ms, born_host, store_ms, store_host,
+        reconsumed, prepared, body, checked_topic(topic, offset), properties,
+    )  # fmt: skip
 
 
 def _decode_parts(record: memoryview, magic: int, sys_flag: int, offset: Offset) -> _Parts:
@@ -163,9 +141,7 @@ def _decode_parts(record: memoryview, magic: int, sys_flag: int, offset: Offset)
     topic, at = _decode_part(record, at, TOPIC_LENGTH[magic], "topic", offset, room_bytes=PROPERTIES_LENGTH.size)
     properties, at = _decode_part(record, at, PROPERTIES_LENGTH, "properties", offset, room_bytes=0)
     check_sum(len(record), at, offset)
-    return _Parts(
-        born_host, store_ms, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties
-    )
+    return born_host, store_ms, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties
 
 
 def _decode_host(record: memoryview, at: int, ipv6: int) -> tuple[Host, int]:
