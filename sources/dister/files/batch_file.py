@@ -109,7 +109,7 @@ def _unreadable(batch: BatchFile, error: OSError) -> MasterSilent:
 
 
 class IdSearch:
-    """Searches one open file; also a `line_walk.Earlier`."""
+    """Searches one open file."""
 
     def __init__(self, file: BatchBytes) -> None:
         self._file = file
@@ -119,6 +119,7 @@ class IdSearch:
         return self._find(entry_id, self._file.size)
 
     def line_of(self, entry_id: int, before: int) -> bytes | None:
+        """Implement `line_walk.Earlier`."""
         found = self._find(entry_id, before)
         return None if found is None else found.text
 
@@ -180,7 +181,7 @@ class IdSearch:
         walk, found = LineWalk(Offset(0)), None
         for line in self._file.lines(start):
             if line.is_whole:
-                for piece in walk.feed(line, _Nothing()):
+                for piece in walk.feed(line, lambda _id, _before: None):
                     if isinstance(piece, Sound):
                         found = (found[0] if found else piece, piece)
         return found
@@ -192,10 +193,3 @@ def _is_entry(line: Line) -> bool:
     except CorruptRecord:
         return False
     return True
-
-
-class _Nothing:
-    """A `line_walk.Earlier` without any earlier lines."""
-
-    def line_of(self, entry_id: int, before: int) -> None:
-        return None

@@ -97,7 +97,7 @@ class LogWalk:
     def _pieces_of(self, index: int, at: int) -> Iterator[Sound | Broken]:
         is_last = index == len(self._batches) - 1
         with BatchBytes(self._batches[index]) as file:
-            earlier = IdSearch(file)
+            earlier = IdSearch(file).line_of
             for line in file.lines(at):
                 if line.is_whole or not is_last:  # otherwise it is still being written
                     yield from self._walk.feed(line, earlier)

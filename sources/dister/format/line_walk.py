@@ -15,9 +15,8 @@ nobody can say where it ends, so it is not yet part of the log.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from sources.decoding.undecodable import as_damage
 from sources.dister.files.layout import BatchFile, batch_number
@@ -27,6 +26,9 @@ from sources.offsets import Offset, OffsetRange
 
 _HEAD = re.compile(rb"(?P<id>[0-9]{1,40}),[0-9]+,")
 _DIGITS = re.compile(rb"[0-9]{1,40}")
+
+Earlier = Callable[[int, int], bytes | None]
+"""Returns the line of the entry with an id, among the lines of its file before a byte; None if it is not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +72,6 @@ def split_lines(batch: BatchFile, at: int, blocks: Iterable[bytes]) -> Iterator[
     rest = b"".join(parts)
     if rest:
         yield Line(batch, at, rest, is_whole=False)
-
-
-class Earlier(Protocol):
-    """What the file holds before a line."""
-
-    def line_of(self, entry_id: int, before: int) -> bytes | None:
-        """Return the line of the entry with that id, among those before byte `before`; None if it is not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +146,7 @@ class LineWalk:
         yield Sound(start, entry, line)
 
     def _expire(self, entry: Entry, line: Line, earlier: Earlier) -> None:
-        known = earlier.line_of(entry.id, line.at)
+        known = earlier(entry.id, line.at)
         if known is not None and known != line.text:
             raise CorruptRecord(
                 f"the id {entry.id} stands here again, and says something else",

@@ -28,13 +28,13 @@ from sources.kafka.format.columns import canonical_lengths, times_of
 from sources.kafka.format.record_format import MAX_VARINT_BYTES
 from sources.offsets import Offset, OffsetRange
 
+_BITS: Final = 7
+_MORE: Final = 0x80
 BATCH_BYTES: Final = 1_000_000
 """A limit for the records' canonical bytes, which are more. Brokers accept 1,048,588 bytes by default."""
 MAX_DELTA: Final = 2**31 - 1
 """The largest distance of an offset from that of its batch, and of a batch from the beginning of its segment."""
 
-_BITS: Final = 7
-_MORE: Final = 0x80
 _ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())
 
 
@@ -133,11 +133,11 @@ def _records(records: pa.RecordBatch, columns: _Columns, starts: list[int]) -> p
     key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
     bodies = joined(
         _ATTRIBUTES,
-        _varints(columns.times_ms - columns.times_ms[first]),
-        _varints(columns.offsets - columns.offsets[first]),
+        varints(columns.times_ms - columns.times_ms[first]),
+        varints(columns.offsets - columns.offsets[first]),
         *_counted(key),
         *_counted(value),
-        _varints(pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)),
+        varints(pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)),
         _headers(headers),
     )
     return joined(*_counted(bodies))
@@ -151,10 +151,10 @@ def _headers(headers: pa.Array) -> pa.Array:
 
 def _counted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the length of each value, and the values themselves."""
-    return _varints(lengths(texts).to_numpy().astype(np.int64)), texts
+    return varints(lengths(texts).to_numpy().astype(np.int64)), texts
 
 
-def _varints(numbers: Ints) -> pa.Array:
+def varints(numbers: Ints) -> pa.Array:
     """Encode each number: zigzag, 7 bits per byte, the lowest first, all but the last byte with the top bit set."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     sizes = np.ones(len(numbers), np.int64)

@@ -14,7 +14,7 @@ from sources.decoding.spans import Flags, Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns
-from sources.kafka.format.record_format import Records, Spans, read
+from sources.kafka.format.record_format import WRITTEN_SO, Records, Spans, read
 from sources.offsets import Offset
 from sources.records import HEADER
 
@@ -102,7 +102,7 @@ def _check(holds: Flags, problem: str, found: Ints, batch: Rows) -> None:
             f"a record's {problem}",
             offset=Offset(int(batch["base_offset"][row])),
             found=found[row],
-            hint="The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this.",
+            hint=WRITTEN_SO,
         )
 
 

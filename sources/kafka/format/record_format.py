@@ -39,7 +39,7 @@ _MIN_RECORD_BYTES: Final = 7
 _MIN_HEADER_BYTES: Final = 2
 
 _ATTRIBUTES_BYTES: Final = 1
-_HINT: Final = "The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this."
+WRITTEN_SO: Final = "The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this."
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,4 +241,4 @@ def _spans(starts: Ints, lengths: Ints) -> Spans:
 
 
 def _corrupt(base_offset: Offset, problem: str, expected: object, found: object) -> CorruptRecord:
-    return CorruptRecord(f"the batch {problem}", offset=base_offset, expected=expected, found=found, hint=_HINT)
+    return CorruptRecord(f"the batch {problem}", offset=base_offset, expected=expected, found=found, hint=WRITTEN_SO)

@@ -168,7 +168,8 @@ def recover(segments: Sequence[Segment], limits: Limits) -> Recovered:
             found.torn = _cut_off_ending(view, segment, found, limits)
             with view[found.end - segment.start :] as rest:
                 found.torn = found.torn or _torn(rest, stopped, found.end, limits)
-        _check_nothing_follows(segments[index + 1 :], stopped)
+        if any(later.has_data() for later in segments[index + 1 :]):
+            raise stopped
         break
     return found
 
@@ -178,21 +179,14 @@ def _read_file(view: memoryview, found: Recovered, limits: Limits) -> LogtwinErr
     start, end = found.end, Offset(found.end + len(view))
     while found.end < end:
         at = found.end - start
-        try:
-            found.end = _count(view[at : at + CHUNK_BYTES], found, end, limits)
-        except CorruptRecord as error:
-            good = Offset(error.offset or start)
-            found.end = _count(view[at : good - start], found, good, limits)
-            return error
-        if found.end == start + at:
+        decoded = codec.decode_sound(view[at : at + CHUNK_BYTES], found.end, end, limits)
+        found.count(decoded.records)
+        found.end = decoded.end
+        if decoded.error is not None:
+            return decoded.error
+        if decoded.end == start + at:
             return CorruptRecord("the record reaches past the end of its file", offset=found.end)
     return None
-
-
-def _count(data: memoryview, found: Recovered, stop: Offset, limits: Limits) -> Offset:
-    decoded = codec.decode(data, found.end, stop, limits)
-    found.count(decoded.records)
-    return decoded.end
 
 
 def _cut_off_ending(view: memoryview, segment: Segment, found: Recovered, limits: Limits) -> CorruptRecord | None:
@@ -217,9 +211,3 @@ def _torn(rest: memoryview, stopped: LogtwinError, end: Offset, limits: Limits) 
     if find_record(rest[1:], after, limits, is_end=True).offset < end + len(rest):
         raise stopped
     return CorruptRecord(stopped.problem, offset=end, expected=stopped.expected, found=stopped.found)
-
-
-def _check_nothing_follows(segments: Sequence[Segment], stopped: LogtwinError) -> None:
-    for segment in segments:
-        if segment.has_data():
-            raise stopped

@@ -158,7 +158,8 @@ class Producer(RemotingConnection):
             self._push()
             opaque, sent = next(iter(self._open.items()))
             while sent.answer is None:
-                self._await_answers()
+                self._wait(selectors.EVENT_READ, "answer")
+                self._receive()
             del self._open[opaque]
             yield _result(self._allowed(sent.code, sent.answer))
 
@@ -178,10 +179,6 @@ class Producer(RemotingConnection):
             return
         except OSError as error:
             raise self._failed(error) from error
-
-    def _await_answers(self) -> None:
-        self._wait(selectors.EVENT_READ, "answer")
-        self._receive()
 
     def _wait(self, events: int, what: str) -> int:
         """Return which of `events` the socket is ready for."""
@@ -223,9 +220,12 @@ class Producer(RemotingConnection):
 
 
 def _request(item: OutgoingMessage | MessageBatch) -> Command:
-    is_batch = isinstance(item, MessageBatch)
-    first = item.messages[0] if isinstance(item, MessageBatch) else item
-    code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+    if isinstance(item, MessageBatch):
+        code, first, block = RequestCode.SEND_BATCH_MESSAGE, item.messages[0], ""
+        body = encode_items(BatchItem(one.flag, one.body, properties.encode(one.properties)) for one in item.messages)
+    else:
+        code, first, body = RequestCode.SEND_MESSAGE_V2, item, item.body
+        block = properties.encode(first.properties).decode()
     header = SendHeader(
         producer_group=GROUP,
         topic=first.topic,
@@ -234,17 +234,10 @@ def _request(item: OutgoingMessage | MessageBatch) -> Command:
         sys_flag=first.sys_flag,
         born_timestamp_ms=time.time_ns() // 1_000_000,
         flag=first.flag,
-        properties="" if is_batch else properties.encode(first.properties).decode(),
-        batch=is_batch,
+        properties=block,
+        batch=isinstance(item, MessageBatch),
     )
-    body = _batch_body(item) if isinstance(item, MessageBatch) else item.body
     return Command(code, ext_fields=encode_send_header(header, code), body=body, language="PYTHON")
-
-
-def _batch_body(batch: MessageBatch) -> bytes:
-    return encode_items(
-        BatchItem(message.flag, message.body, properties.encode(message.properties)) for message in batch.messages
-    )
 
 
 def _result(answer: Command) -> SendResult:
