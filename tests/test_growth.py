@@ -23,8 +23,7 @@ from sources.access.address import Address
 from sources.dister import services, whole_states
 from sources.dister.files.layout import BatchFile
 from sources.dister.format.entries import decode_line
-from sources.dister.format.line_walk import LineWalk
-from sources.dister.format.lines import split_lines
+from sources.dister.format.line_walk import LineWalk, split_lines
 from sources.errors import LogtwinError, find_error
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
 from sources.kafka.isolation import Isolation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,9 +39,11 @@ def serve(settings: EmbeddedMasterConfig, *, on_ready: Callable[[str], None]) ->
             name_server=None if settings.name_server is None else Address.parse(settings.name_server),
         )
     )
-    master.run_forever(
-        on_ready=lambda: on_ready(
-            f"master embedded: remoting {master.address}, HA {master.ha_address}, store {settings.store}"
+    asyncio.run(
+        master.run_until_signal(
+            lambda: on_ready(
+                f"master embedded: remoting {master.address}, HA {master.ha_address}, store {settings.store}"
+            )
         )
     )
 

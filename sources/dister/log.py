@@ -21,9 +21,9 @@ from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_po
 from sources.dister.files.entry_log import EntryLog
 from sources.dister.files.snapshots import read_nodes
 from sources.dister.format import columns
+from sources.dister.format.columns import KEY_VALUES
 from sources.dister.metadata import fetch
 from sources.dister.peers import PEERS_FILE, check_nodes
-from sources.dister.state import KEY_VALUES
 from sources.errors import naming
 from sources.master import Chunk, Damage, MasterView, Traits
 from sources.metadata import FetchedMetadata

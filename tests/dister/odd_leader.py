@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import groupby, islice
 
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.leader_log import Change, LeaderLog, act_of, apply, ascending
@@ -50,7 +50,7 @@ class OddLog(LeaderLog):
         entry = self.fail(change, rnd=rnd)
         with self._turn():
             line = entry.line + b"\n"
-            self._write(batch_number(entry.id), line[:size_bytes])
+            self._files.append(batch_number(entry.id), line[:size_bytes])
             self._torn = (entry, line[size_bytes:])
         return entry
 
@@ -71,7 +71,13 @@ class OddLog(LeaderLog):
         """Append any bytes to the newest batch file; no id is used."""
         with self._turn():
             batches = self._files.batches()
-            self._write(batches[-1].number if batches else 0, data)
+            self._files.append(batches[-1].number if batches else 0, data)
+
+    def _append(self, lines: Iterable[tuple[int, bytes]]) -> None:
+        for number, group in groupby(lines, key=lambda line: batch_number(line[0])):
+            part = list(group)
+            self._files.append(number, b"".join(line for _, line in part))
+            self._last_id = part[-1][0]
 
     def _look(self) -> None:
         super()._look()

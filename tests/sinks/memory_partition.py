@@ -13,8 +13,7 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import LogtwinError, Recreated, Rewritten
-from sources.kafka.format.columns import canonical, canonical_lengths, located
-from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
+from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, canonical, canonical_lengths, located
 from sources.kafka.log import TRAITS
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuery, MasterView, Session
 from sources.metadata import FetchedMetadata

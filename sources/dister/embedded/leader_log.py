@@ -16,7 +16,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Final, Self
 
@@ -89,7 +88,9 @@ class LeaderLog:
         act = act_of(change)
         with self._turn():
             entry_id = self._next_id(rnd)
-            self._append([(entry_id, encode_line(entry_id, act, change))])
+            with told("its log"):
+                self._files.append(batch_number(entry_id), encode_line(entry_id, act, change))
+            self._last_id = entry_id
             return entry_id
 
     def fail(self, change: Change, *, rnd: int | None = None) -> Entry:
@@ -138,16 +139,6 @@ class LeaderLog:
             raise MasterRefused("the node is not the leader", found="a write", hint="win_election() makes it one.")
         self._index = max(self._index, index_of(self._last_id)) + 1
         return self._index * RANDOM + (self._chance.randrange(RANDOM) if rnd is None else rnd)
-
-    def _append(self, lines: Sequence[tuple[int, bytes]]) -> None:
-        for number, group in groupby(lines, key=lambda line: batch_number(line[0])):
-            part = list(group)
-            self._write(number, b"".join(line for _, line in part))
-            self._last_id = part[-1][0]
-
-    def _write(self, number: int, data: bytes) -> None:
-        with told("its log"):
-            self._files.append(number, data)
 
 
 def entries_of(folder: Path, after: int = 0) -> Iterator[Entry]:

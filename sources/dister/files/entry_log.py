@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.decoding.undecodable import as_damage, up_to_damage
-from sources.dister.files.batch_bytes import BatchBytes
+from sources.dister.files.batch_file import BatchBytes
 from sources.dister.files.layout import ENTRY_LOG, BatchFile, are_joined, list_batches
 from sources.dister.files.log_walk import LogWalk, end_of, minimum_of, start_at
 from sources.dister.format import columns

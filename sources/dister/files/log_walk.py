@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from sources.dister.files.batch_bytes import BatchBytes
-from sources.dister.files.id_search import IdSearch
+from sources.dister.files.batch_file import BatchBytes, IdSearch
 from sources.dister.files.layout import BatchFile, batch_number, missing_between
 from sources.dister.format.line_walk import Broken, LineWalk, Sound
 from sources.offsets import Offset, OffsetRange
@@ -98,7 +97,7 @@ class LogWalk:
     def _pieces_of(self, index: int, at: int) -> Iterator[Sound | Broken]:
         is_last = index == len(self._batches) - 1
         with BatchBytes(self._batches[index]) as file:
-            earlier = IdSearch(file)
+            earlier = IdSearch(file).line_of
             for line in file.lines(at):
                 if line.is_whole or not is_last:  # otherwise it is still being written
                     yield from self._walk.feed(line, earlier)

@@ -25,13 +25,8 @@ def read_services(folder: Path) -> ServiceRegistry:
 
     Raises MasterSilent (half-written), MasterUnreachable (unreadable), ProtocolViolation.
     """
-    try:
-        data = (folder / SERVICE_FILE).read_bytes()
-    except FileNotFoundError:
-        return ServiceRegistry()
-    except OSError as error:
-        raise _unreadable(folder / SERVICE_FILE, error) from error
-    return services.decode(data)
+    path = folder / SERVICE_FILE
+    return services.decode(_read(path)) if path.exists() else ServiceRegistry()
 
 
 def read_nodes(where: str, timeout_s: float = TIMEOUT_S) -> tuple[NodeInfo, ...]:
@@ -47,7 +42,8 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _unreadable(path, error) from error
+        hint = "Check `path` and `peers`, and who may read there."
+        raise MasterUnreachable(f"{path} cannot be read", found=error.strerror, hint=hint) from error
 
 
 def _asked(url: str, timeout_s: float) -> bytes:
@@ -69,10 +65,4 @@ def _unanswered(url: str, timeout_s: float, error: Exception) -> MasterError:
         f"{url} cannot be asked for the nodes",
         found=reason,
         hint="Check `peers`: dister answers REST at port 4168, on its own host only.",
-    )
-
-
-def _unreadable(path: Path, error: OSError) -> MasterUnreachable:
-    return MasterUnreachable(
-        f"{path} cannot be read", found=error.strerror, hint="Check `path` and `peers`, and who may read there."
     )

@@ -13,6 +13,11 @@ stored_properties     the line up to the items, if dister would have written it 
 ====================  ==================================================================================
 
 Everything else is null, because dister has nothing like it.
+
+The map that dister serves: a set sets every key of its object; a remove removes every key of its list, whether or not
+it is there; any other act does nothing. What comes later in the log, or in an entry, wins (`saveLogEntryToVar`). A
+removed key, even one that never existed, is kept with the id of the entry that removed it: an older entry that comes in
+later must not restore it.
 """
 
 from __future__ import annotations
@@ -26,14 +31,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.dister.files.layout import batch_number
-from sources.dister.format.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head
+from sources.dister.format.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head, decode_items
 from sources.dister.format.line_walk import Sound
 from sources.errors import CorruptRecord
+from sources.keyed_state import Changes, KeyChange, KeyedState
 from sources.records import MESSAGE, RECORD_SCHEMA
 
 COLUMNS: Final = ("offset", "size", "flag", "body", "stored_properties")
 """The columns from which lines are put together."""
 
+_CHANGED_BY: Final = ("offset", "size", "flag", "body")
 _TOPICS: Final = {ACT_SET: "set", ACT_REMOVE: "remove"}
 
 
@@ -97,3 +104,29 @@ def _heads(records: pa.RecordBatch) -> pa.Array:
 def _stored_head(entry: Entry) -> bytes | None:
     head = entry.head
     return None if head == canonical_head(entry.id, entry.act) else head
+
+
+def changes_of(records: pa.RecordBatch) -> Changes:
+    """Return the newest change of each key in `records`, in log order, which have at least the columns of `KEY_VALUES`.
+
+    Raises CorruptRecord at the offset of a row that is not an entry.
+    """
+    found: Changes = {}
+    for offset, size, act, body in zip(*(records.column(name).to_pylist() for name in _CHANGED_BY), strict=True):
+        if act in (ACT_SET, ACT_REMOVE):
+            found |= _changes(offset, size, act, body)
+    return found
+
+
+def _changes(offset: int, size: int, act: int, body: bytes | None) -> Changes:
+    try:
+        items = decode_items(act, b"" if body is None else body)
+    except CorruptRecord as error:
+        raise CorruptRecord(error.problem, offset=offset, expected=error.expected, found=error.found) from error
+    entry_id = offset + size - 1
+    if isinstance(items, dict):
+        return {key: KeyChange(entry_id, value) for key, value in items.items()}
+    return {key: KeyChange(entry_id, None) for key in items or ()}
+
+
+KEY_VALUES: Final = KeyedState(made_from=_CHANGED_BY, changes=changes_of)

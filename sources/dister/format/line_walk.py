@@ -1,4 +1,4 @@
-"""From the lines of the log to its entries and to the damage between them; only this module decides. Pure.
+"""From a file's bytes to lines, and to entries and the damage between them; only this module decides. Pure.
 
 The walk stands at an offset, behind the last entry. A line is
 
@@ -14,23 +14,64 @@ nobody can say where it ends, so it is not yet part of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from sources.decoding.undecodable import as_damage
-from sources.dister.files.layout import batch_number
-from sources.dister.format.entries import SHORTEST_BYTES, Entry, decode_line, shown
-from sources.dister.format.lines import Line
+from sources.dister.files.layout import BatchFile, batch_number
+from sources.dister.format.entries import MAX_ID, SHORTEST_BYTES, Entry, decode_line, shown
 from sources.errors import CorruptRecord, LogError
 from sources.offsets import Offset, OffsetRange
 
+_HEAD = re.compile(rb"(?P<id>[0-9]{1,40}),[0-9]+,")
+_DIGITS = re.compile(rb"[0-9]{1,40}")
 
-class Earlier(Protocol):
-    """What the file holds before a line."""
+Earlier = Callable[[int, int], bytes | None]
+"""Returns the line of the entry with an id, among the lines of its file before a byte; None if it is not found."""
 
-    def line_of(self, entry_id: int, before: int) -> bytes | None:
-        """Return the line of the entry with that id, among those before byte `before`; None if it is not found."""
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: `text`, without newline, begins at byte `at` of the file of `batch`; `is_whole` if it has a newline."""
+
+    batch: BatchFile
+    at: int
+    text: bytes
+    is_whole: bool
+
+    @property
+    def end(self) -> int:
+        """The byte behind it and its newline."""
+        return self.at + len(self.text) + self.is_whole
+
+    @property
+    def head_id(self) -> int | None:
+        """The id of the entry that this seems to be, by its beginning; None if it seems to be none of its file."""
+        match = _HEAD.match(self.text) if self.is_whole and len(self.text) >= SHORTEST_BYTES else None
+        found = None if match is None else int(match["id"])
+        return found if found is not None and batch_number(found) == self.batch.number else None
+
+    @property
+    def digits(self) -> int | None:
+        """The number that it begins with, if that can be an id: all that may be left of a broken entry."""
+        match = _DIGITS.match(self.text)
+        return None if match is None or int(match[0]) > MAX_ID else int(match[0])
+
+
+def split_lines(batch: BatchFile, at: int, blocks: Iterable[bytes]) -> Iterator[Line]:
+    """Yield the lines of `blocks`, the file's bytes from the line start `at` on, and what follows the last newline."""
+    parts: list[bytes] = []
+    for block in blocks:
+        first, *others = block.split(b"\n")
+        parts.append(first)
+        for other in others:
+            line = Line(batch, at, b"".join(parts), is_whole=True)
+            yield line
+            at, parts = line.end, [other]
+    rest = b"".join(parts)
+    if rest:
+        yield Line(batch, at, rest, is_whole=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +146,7 @@ class LineWalk:
         yield Sound(start, entry, line)
 
     def _expire(self, entry: Entry, line: Line, earlier: Earlier) -> None:
-        known = earlier.line_of(entry.id, line.at)
+        known = earlier(entry.id, line.at)
         if known is not None and known != line.text:
             raise CorruptRecord(
                 f"the id {entry.id} stands here again, and says something else",

@@ -25,7 +25,7 @@ from sources.kafka.cluster.codes import check_code
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.format.aborted import Aborted
+from sources.kafka.format.transactions import Aborted
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
 

@@ -21,14 +21,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.decoding.columns import edges, grouped, joined, lengths, pairs
 from sources.decoding.spans import Flags, Ints
 from sources.kafka.format.batch_header import NO_EPOCH, NO_TIMESTAMP, Head
-from sources.kafka.format.binary_columns import edges, grouped, joined, lengths, pairs
-from sources.kafka.format.columns import canonical_lengths
-from sources.kafka.format.time_columns import times_of
-from sources.kafka.format.varints import varints
+from sources.kafka.format.columns import canonical_lengths, times_of
+from sources.kafka.format.record_format import MAX_VARINT_BYTES
 from sources.offsets import Offset, OffsetRange
 
+_BITS: Final = 7
+_MORE: Final = 0x80
 BATCH_BYTES: Final = 1_000_000
 """A limit for the records' canonical bytes, which are more. Brokers accept 1,048,588 bytes by default."""
 MAX_DELTA: Final = 2**31 - 1
@@ -151,3 +152,20 @@ def _headers(headers: pa.Array) -> pa.Array:
 def _counted(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return the length of each value, and the values themselves."""
     return varints(lengths(texts).to_numpy().astype(np.int64)), texts
+
+
+def varints(numbers: Ints) -> pa.Array:
+    """Encode each number: zigzag, 7 bits per byte, the lowest first, all but the last byte with the top bit set."""
+    zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
+    sizes = np.ones(len(numbers), np.int64)
+    for byte in range(1, MAX_VARINT_BYTES):
+        sizes += zigzag >= np.uint64(1 << _BITS * byte)
+    edges = np.concatenate(([0], np.cumsum(sizes)))
+    written = np.empty(edges[-1], np.uint8)
+    rows = np.arange(len(numbers))
+    for byte in range(MAX_VARINT_BYTES):
+        rows = rows[sizes[rows] > byte]
+        bits = (zigzag[rows] >> np.uint64(_BITS * byte)).astype(np.uint8) & (_MORE - 1)
+        written[edges[rows] + byte] = bits | np.where(sizes[rows] > byte + 1, _MORE, 0)
+    buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(written)]
+    return pa.Array.from_buffers(pa.binary(), len(numbers), buffers)

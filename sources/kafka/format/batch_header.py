@@ -66,7 +66,7 @@ _LOG_APPEND_TIME = 0x08
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 
-_DAMAGED: Final = "The bytes changed on the broker's disk or on their way here: read it from another replica."
+DAMAGED: Final = "The bytes changed on the broker's disk or on their way here: read it from another replica."
 
 
 class Batch(NamedTuple):
@@ -138,7 +138,7 @@ class Batch(NamedTuple):
                 offset=self.base_offset,
                 expected=f"CRC-32C {self.crc:08x} as stored",
                 found=f"CRC-32C {crc:08x}",
-                hint=_DAMAGED,
+                hint=DAMAGED,
             )
         self._check_place(before)
 
@@ -149,7 +149,7 @@ class Batch(NamedTuple):
             raise self._corrupt("the batch ends at no offset", "a last offset delta from 0 on", self.last_offset_delta)
 
     def _corrupt(self, problem: str, expected: str, found: object) -> CorruptRecord:
-        return CorruptRecord(problem, offset=self.base_offset, expected=expected, found=found, hint=_DAMAGED)
+        return CorruptRecord(problem, offset=self.base_offset, expected=expected, found=found, hint=DAMAGED)
 
 
 def batch_at(view: memoryview, at: int) -> Batch | None:

@@ -24,8 +24,7 @@ from sources.errors import CorruptRecord
 from sources.offsets import Offset
 
 UNCOMPRESSED: Final = 0
-SNAPPY: Final = 2
-_STREAMS: Final = {1: "gzip", 3: "lz4", 4: "zstd"}
+_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _BLOCK_LENGTH: Final = struct.Struct(">i")
@@ -37,8 +36,11 @@ def decompress(stored: memoryview, compression: int, max_bytes: int, offset: Off
 
     Raises CorruptRecord if `stored` contradicts `compression`, or becomes more than `max_bytes`.
     """
+    codec = _CODECS.get(compression)
     try:
-        return _decompress(stored, compression, max_bytes)
+        if codec is None:
+            raise ValueError(f"compression {compression}")
+        return _snappy(stored, max_bytes) if codec == "snappy" else decompressed(stored, codec, max_bytes)
     except TooLarge:
         raise CorruptRecord(
             "the records of the batch are larger than this reader takes",
@@ -51,18 +53,10 @@ def decompress(stored: memoryview, compression: int, max_bytes: int, offset: Off
         raise CorruptRecord(
             "the records of the batch cannot be decompressed",
             offset=offset,
-            expected=_STREAMS.get(compression, "snappy" if compression == SNAPPY else "a compression from 1 to 4"),
+            expected=codec or "a compression from 1 to 4",
             found=error,
             hint="The CRC of the batch is right: the producer, or the broker that recompressed it, wrote it like this.",
         ) from error
-
-
-def _decompress(stored: memoryview, compression: int, max_bytes: int) -> bytes:
-    if compression == SNAPPY:
-        return _snappy(stored, max_bytes)
-    if compression not in _STREAMS:
-        raise ValueError(f"compression {compression}")
-    return decompressed(stored, _STREAMS[compression], max_bytes)
 
 
 def _snappy(stored: memoryview, max_bytes: int) -> bytes:

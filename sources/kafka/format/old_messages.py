@@ -30,10 +30,9 @@ import pyarrow as pa
 
 from sources.errors import ChecksumMismatch, CorruptRecord
 from sources.kafka.format.batch_encoding import encode
-from sources.kafka.format.batch_header import NO_TIMESTAMP, Batch, batch_at
-from sources.kafka.format.columns import UNLOCATED_SCHEMA
+from sources.kafka.format.batch_header import DAMAGED, NO_TIMESTAMP, Batch, batch_at
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns
 from sources.kafka.format.compression import UNCOMPRESSED, decompress
-from sources.kafka.format.time_columns import time_columns
 from sources.offsets import Offset
 
 MAGICS: Final = (0, 1)
@@ -56,7 +55,6 @@ _LENGTH: Final = struct.Struct(">i")
 _CRC_BYTES: Final = 4
 _COMPRESSION: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
-_DAMAGED: Final = "The bytes changed on the broker's disk or on their way here: read it from another replica."
 
 
 class OldMessage(NamedTuple):
@@ -150,7 +148,7 @@ def _stored(buffer: memoryview, start: int) -> _Stored:
             offset=offset,
             expected=f"CRC-32 {crc:08x} as stored",
             found=f"CRC-32 {computed:08x}",
-            hint=_DAMAGED,
+            hint=DAMAGED,
         )
     if magic not in MAGICS:
         raise ValueError(f"magic {magic}")
@@ -191,4 +189,4 @@ def _rows(messages: Sequence[OldMessage]) -> pa.RecordBatch:
 
 
 def _corrupt(problem: str, offset: Offset, expected: str, found: object) -> CorruptRecord:
-    return CorruptRecord(problem, offset=offset, expected=expected, found=found, hint=_DAMAGED)
+    return CorruptRecord(problem, offset=offset, expected=expected, found=found, hint=DAMAGED)

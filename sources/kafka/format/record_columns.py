@@ -13,9 +13,8 @@ import pyarrow as pa
 from sources.decoding.spans import Flags, Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
-from sources.kafka.format.columns import UNLOCATED_SCHEMA
-from sources.kafka.format.record_format import MAX_VARINT_BYTES, Records, RecordsPlace, Spans, read
-from sources.kafka.format.time_columns import time_columns
+from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns
+from sources.kafka.format.record_format import WRITTEN_SO, Records, Spans, read
 from sources.offsets import Offset
 from sources.records import HEADER
 
@@ -45,8 +44,7 @@ def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview
     """
     if not batches:
         return NO_RECORDS
-    buffer = b"".join([*bodies, bytes(MAX_VARINT_BYTES)])
-    records = read(buffer, _places(batches, bodies), most_headers)
+    records = read(batches, bodies, most_headers)
     counts = np.array([batch.record_count for batch in batches])
     batch = np.repeat(np.array([_of(batch) for batch in batches], _OF_BATCH), counts)
     _check_offsets(records.offset_deltas, batch, np.cumsum(counts) - counts)
@@ -58,9 +56,9 @@ def record_columns(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview
         "leader_epoch": pa.array(batch["leader_epoch"], mask=batch["leader_epoch"] < 0),
         "timestamp": timestamp,
         "timestamp_type": timestamp_type,
-        "key": _cut(buffer, records.keys),
-        "value": _cut(buffer, records.values),
-        "headers": _headers(buffer, records),
+        "key": _cut(records.buffer, records.keys),
+        "value": _cut(records.buffer, records.values),
+        "headers": _headers(records),
     }
     return pa.RecordBatch.from_arrays([columns[name] for name in UNLOCATED_SCHEMA.names], schema=UNLOCATED_SCHEMA)
 
@@ -75,14 +73,6 @@ def texts(keys: pa.Array) -> pa.Array:
 
 def _text(key: bytes) -> str:
     return _SURROGATE.sub(_REPLACEMENT.encode(), key).decode(errors="replace")
-
-
-def _places(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> list[RecordsPlace]:
-    places, at = [], 0
-    for batch, body in zip(batches, bodies, strict=True):
-        places.append(RecordsPlace(batch.base_offset, at, at + len(body), batch.record_count))
-        at += len(body)
-    return places
 
 
 def _of(batch: Batch) -> tuple[int | bool, ...]:
@@ -112,7 +102,7 @@ def _check(holds: Flags, problem: str, found: Ints, batch: Rows) -> None:
             f"a record's {problem}",
             offset=Offset(int(batch["base_offset"][row])),
             found=found[row],
-            hint="The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this.",
+            hint=WRITTEN_SO,
         )
 
 
@@ -120,9 +110,10 @@ def _cut(buffer: bytes, spans: Spans) -> pa.Array:
     return cut(pa.binary(), pa.py_buffer(buffer), spans.starts, spans.ends, spans.is_present)
 
 
-def _headers(buffer: bytes, records: Records) -> pa.Array:
+def _headers(records: Records) -> pa.Array:
     edges = np.append(0, np.cumsum(records.header_counts)).astype(np.int32)
     pairs = pa.StructArray.from_arrays(
-        [texts(_cut(buffer, records.header_keys)), _cut(buffer, records.header_values)], fields=list(HEADER)
+        [texts(_cut(records.buffer, records.header_keys)), _cut(records.buffer, records.header_values)],
+        fields=list(HEADER),
     )
     return pa.ListArray.from_arrays(pa.array(edges), pairs)

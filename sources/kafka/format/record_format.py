@@ -31,6 +31,7 @@ import numpy as np
 from sources.decoding.spans import Bytes, Flags, Ints
 from sources.decoding.undecodable import TooCostly
 from sources.errors import CorruptRecord
+from sources.kafka.format.batch_header import Batch
 from sources.offsets import Offset
 
 MAX_VARINT_BYTES: Final = 10
@@ -38,17 +39,7 @@ _MIN_RECORD_BYTES: Final = 7
 _MIN_HEADER_BYTES: Final = 2
 
 _ATTRIBUTES_BYTES: Final = 1
-_HINT: Final = "The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this."
-
-
-@dataclass(frozen=True, slots=True)
-class RecordsPlace:
-    """Where the records of one batch are in a buffer, [start, end), and how many there are."""
-
-    base_offset: Offset
-    start: int
-    end: int
-    count: int
+WRITTEN_SO: Final = "The CRC of the batch is right: the producer, or the broker that rewrote it, wrote it like this."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +53,9 @@ class Spans:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """The records of some batches, checked, as columns. The headers of all records follow one another."""
+    """The records of some batches, checked, as columns. Spans are of `buffer`. Headers follow one another."""
 
+    buffer: bytes
     timestamp_deltas_ms: Ints
     offset_deltas: Ints
     keys: Spans
@@ -73,15 +65,16 @@ class Records:
     header_values: Spans
 
 
-def read(buffer: bytes, places: Sequence[RecordsPlace], most_headers: int) -> Records:
-    """Read the records at `places` of `buffer`, which continues behind them for MAX_VARINT_BYTES of any value.
+def read(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> Records:
+    """Read the records of `batches` in their decompressed `bodies`.
 
     Raises CorruptRecord naming the batch whose records contradict themselves or its count; TooCostly for more than
     `most_headers`. Nothing is allocated for records or headers that there is no room for.
     """
-    starts, ends = _hop(buffer, places)
-    base_offsets = np.array([place.base_offset for place in places], np.int64)
-    cursor = _Cursor(buffer, starts, ends, np.repeat(base_offsets, [place.count for place in places]))
+    buffer = b"".join([*bodies, bytes(MAX_VARINT_BYTES)])  # so that a number may be read at any byte
+    starts, ends = _hop(buffer, batches, bodies)
+    base_offsets = np.array([batch.base_offset for batch in batches], np.int64)
+    cursor = _Cursor(buffer, starts, ends, np.repeat(base_offsets, [batch.record_count for batch in batches]))
     cursor.move_to(starts + _ATTRIBUTES_BYTES, "attributes")
     timestamp_deltas_ms = cursor.varints("timestamp")
     offset_deltas = cursor.varints("offset")
@@ -90,7 +83,7 @@ def read(buffer: bytes, places: Sequence[RecordsPlace], most_headers: int) -> Re
     header_counts = cursor.varints("number of headers")
     header_keys, header_values = _headers(buffer, cursor, header_counts, most_headers)
     cursor.check(cursor.at == ends, "length does not end with its headers", cursor.at - starts)
-    return Records(timestamp_deltas_ms, offset_deltas, keys, values, header_counts, header_keys, header_values)
+    return Records(buffer, timestamp_deltas_ms, offset_deltas, keys, values, header_counts, header_keys, header_values)
 
 
 def varint(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
@@ -110,17 +103,20 @@ def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     raise ValueError(f"a number of more than {MAX_VARINT_BYTES} bytes")
 
 
-def _hop(buffer: bytes, places: Sequence[RecordsPlace]) -> tuple[Ints, Ints]:
+def _hop(buffer: bytes, batches: Sequence[Batch], bodies: Sequence[bytes | memoryview]) -> tuple[Ints, Ints]:
     """Find where each record begins, behind its length, and where it ends."""
     starts, ends = array("q"), array("q")
-    for place in places:
-        at, end = place.start, place.end
-        most = (end - at) // _MIN_RECORD_BYTES
-        if place.count > most:
-            raise _corrupt(place.base_offset, "has fewer records than its count", place.count, f"room for {most}")
-        for number in range(place.count):
+    end = 0
+    for batch, body in zip(batches, bodies, strict=True):
+        base_offset, count = batch.base_offset, batch.record_count
+        start = at = end
+        end += len(body)
+        most = len(body) // _MIN_RECORD_BYTES
+        if count > most:
+            raise _corrupt(base_offset, "has fewer records than its count", count, f"room for {most}")
+        for number in range(count):
             if at >= end:
-                raise _corrupt(place.base_offset, "has fewer records than its count", place.count, number)
+                raise _corrupt(base_offset, "has fewer records than its count", count, number)
             # One byte or two, and not below 0: nearly all lengths are like that.
             first, second = buffer[at], buffer[at + 1]
             if first < 0x80 and not first & 1:
@@ -128,13 +124,13 @@ def _hop(buffer: bytes, places: Sequence[RecordsPlace]) -> tuple[Ints, Ints]:
             elif second < 0x80 and not first & 1:
                 size, at = (first & 0x7F | second << 7) >> 1, at + 2
             else:
-                size, at = _length(buffer, at, place.base_offset)
+                size, at = _length(buffer, at, base_offset)
             starts.append(at)
             at += size
             ends.append(at)
-        if at != end or place.count < 0:
-            found = f"{place.count} of {at - place.start} bytes"
-            raise _corrupt(place.base_offset, "does not end with its records", f"{end - place.start} bytes", found)
+        if at != end or count < 0:
+            found = f"{count} of {at - start} bytes"
+            raise _corrupt(base_offset, "does not end with its records", f"{len(body)} bytes", found)
     return np.frombuffer(starts, np.int64), np.frombuffer(ends, np.int64)
 
 
@@ -245,4 +241,4 @@ def _spans(starts: Ints, lengths: Ints) -> Spans:
 
 
 def _corrupt(base_offset: Offset, problem: str, expected: object, found: object) -> CorruptRecord:
-    return CorruptRecord(f"the batch {problem}", offset=base_offset, expected=expected, found=found, hint=_HINT)
+    return CorruptRecord(f"the batch {problem}", offset=base_offset, expected=expected, found=found, hint=WRITTEN_SO)

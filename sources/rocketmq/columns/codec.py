@@ -17,15 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.decoding.columns import fit, time_column
 from sources.decoding.spans import Flags, Ints, cut
-from sources.decoding.times import fit, time_column
 from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
-from sources.rocketmq.columns.bodies import BodyColumns
-from sources.rocketmq.columns.hosts import host_column
-from sources.rocketmq.columns.properties import PropertyColumns
+from sources.rocketmq.columns.fields import BodyColumns, PropertyColumns, host_column
 from sources.rocketmq.columns.restore import encode
 from sources.rocketmq.columns.scan import RecordHeads, SuspectRecord, hop, scan
 from sources.rocketmq.format import commitlog
@@ -70,7 +68,7 @@ def decode_sound(data: Buffer, start: Offset, stop: Offset, limits: Limits = DEF
     least one record, if the decompressed bodies exceed `limits.max_decompressed_bytes`; then go on at `end` as usual. A
     body that cannot be decompressed, or only to more than `limits.max_body_bytes`, is null in `body` and whole in
     `stored_body`: brokers store what producers send and check neither. A record with a time that no table takes
-    (`sources.decoding.times`) has null there, and is whole in `stored_body`.
+    (`sources.decoding.columns`) has null there, and is whole in `stored_body`.
 
     It also ends earlier if there is not enough memory for all records at once. Raises OutOfMemory, naming the record,
     if there is not enough for one; ValueError for 2 GiB of data or more.

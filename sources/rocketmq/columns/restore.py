@@ -2,11 +2,12 @@
 
 Rows of one form (version, and the lengths of the two hosts) have the same fixed fields: one numpy array holds what
 precedes their bodies. Arrow joins the parts of each record, and the buffer of the joined column is the log. Rows that
-no decoder can have made are left to `restore_rows`, which names the first of them.
+no decoder can have made are done one by one (`encode_rows`), to name the first of them.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -16,15 +17,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.decoding.columns import joined, of_fixed_size, sizes, whole_bytes
 from sources.decoding.spans import Ints
+from sources.errors import CorruptRecord
+from sources.offsets import Offset
 from sources.records import TIMESTAMP
-from sources.rocketmq.columns.restore_rows import COLUMNS, encode_rows
 from sources.rocketmq.columns.scan import SuspectRecord
-from sources.rocketmq.format.hosts import Host
+from sources.rocketmq.format import commitlog
+from sources.rocketmq.format.commitlog import Blank, Host, Limits, Message
 from sources.rocketmq.format.layout import (
     BLANK,
     BODY_LENGTH,
     BORN_HOST_IPV6,
+    HEAD,
     LEAD,
     PROPERTIES_LENGTH,
     STORE_HOST_IPV6,
@@ -36,14 +41,26 @@ from sources.rocketmq.format.layout import (
     Tail,
 )
 
-__all__ = ["COLUMNS", "encode"]
-
-Rows = npt.NDArray[Any]  # of a structured dtype
-
+_HINT = "The row was not written by a replication of this log, or was changed since: replicate its range anew."
+_US_PER_MS = 1000
+_AS_STORED = (
+    "magic", "body_crc", "queue_id", "flag", "queue_offset", "sys_flag", "reconsume_times",
+    "prepared_transaction_offset", "topic",
+)  # fmt: skip
 _BLANKS = -1
 _WHOLE = -2
 """Messages with a time that no table takes."""
 _LENGTH_FIELDS = {1: ">i1", 2: ">i2"}
+
+Rows = npt.NDArray[Any]  # of a structured dtype
+Row = dict[str, Any]
+"""The COLUMNS of a row by their names; times in microseconds."""
+
+COLUMNS = (
+    "offset", "size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "sys_flag", "born_timestamp",
+    "born_host", "store_timestamp", "store_host", "reconsume_times", "prepared_transaction_offset", "topic",
+    "stored_properties", "body", "stored_body",
+)  # fmt: skip
 
 
 def _fields(names: Sequence[str], of: struct.Struct) -> list[tuple[str, str]]:
@@ -62,7 +79,7 @@ def encode(records: pa.RecordBatch) -> bytes:
     record has another size than the row says.
     """
     try:
-        return _values(_encoded(records))
+        return whole_bytes(_encoded(records))
     except (SuspectRecord, pa.ArrowInvalid):
         return b"".join(encode_rows(records))
 
@@ -101,17 +118,17 @@ def _of_form(records: pa.RecordBatch, form: int) -> pa.Array:
     if any(part.null_count for part in (bodies, topics, properties)):
         raise SuspectRecord
     parts = (
-        _fixed_width(_fixed_fields(records, form, bodies)),
+        of_fixed_size(_fixed_fields(records, form, bodies)),
         bodies,
         _lengths(topics, TOPIC_LENGTH[V2 if form & 1 else V1].size),
         topics,
         _lengths(properties, PROPERTIES_LENGTH.size),
         properties,
     )
-    joined = pc.binary_join_element_wise(*parts, pa.scalar(b""))
-    if not np.array_equal(_sizes(joined), _numbers(records, "size")):
+    whole = joined(*parts)
+    if not np.array_equal(sizes(whole), _numbers(records, "size")):
         raise SuspectRecord
-    return joined
+    return whole
 
 
 def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
@@ -130,7 +147,7 @@ def _fixed_fields(records: pa.RecordBatch, form: int, bodies: pa.Array) -> Rows:
     rows["at"] = _times_ms(records, "store_timestamp")
     for name in Tail._fields:
         tail[name] = _numbers(records, name)
-    tail["body_length"] = _sizes(bodies)
+    tail["body_length"] = sizes(bodies)
     return rows
 
 
@@ -172,29 +189,85 @@ def _values_of(numbers: pa.Array) -> Ints:
     return values
 
 
-def _sizes(values: pa.Array) -> Ints:
-    sizes: Ints = pc.binary_length(values).to_numpy()
-    return sizes
-
-
 def _lengths(values: pa.Array, width: int) -> pa.Array:
     """Return the length of each value as a record stores it, in `width` bytes."""
-    sizes, fields = _sizes(values), _LENGTH_FIELDS[width]
-    if len(sizes) and sizes.max() > np.iinfo(fields).max:
+    found, fields = sizes(values), _LENGTH_FIELDS[width]
+    if len(found) and found.max() > np.iinfo(fields).max:
         raise SuspectRecord
-    return _fixed_width(sizes.astype(fields))
+    return of_fixed_size(found.astype(fields))
 
 
-def _fixed_width(rows: Rows) -> pa.Array:
-    """Return each row's bytes as a binary value."""
-    ends = np.arange(0, (len(rows) + 1) * rows.itemsize, rows.itemsize, dtype=np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(rows.view(np.uint8))])
+def encode_rows(records: pa.RecordBatch) -> list[bytes]:
+    """Return the master's bytes of each of `records`, which have at least the COLUMNS of RECORD_SCHEMA: one by one.
+
+    Raises CorruptRecord for a row that `decode` cannot have made: a field is missing or impossible, or the resulting
+    record has another size than the row says.
+    """
+    parse_host = functools.cache(Host.parse)
+    columns = [_in_us(records.column(name)) for name in COLUMNS]
+    rows = pa.RecordBatch.from_arrays(columns, names=list(COLUMNS)).to_pylist()
+    return [_encode_row(row, parse_host) for row in rows]
 
 
-def _values(encoded: pa.Array) -> bytes:
-    _, ends, values = encoded.buffers()
-    if values is None:
-        return b""
-    start, end = np.frombuffer(ends, np.int32)[[encoded.offset, encoded.offset + len(encoded)]].tolist()
-    joined: bytes = values.slice(start, end - start).to_pybytes()
-    return joined
+def _in_us(column: pa.Array) -> pa.Array:
+    """Return times as numbers, everything else as it is."""
+    return column.cast(TIMESTAMP).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+
+
+def _encode_row(row: Row, parse_host: Any) -> bytes:
+    try:
+        encoded = commitlog.encode(_blank(row) if row["magic"] == BLANK else _message(_filled(row), parse_host))
+    except (ValueError, KeyError) as error:
+        raise CorruptRecord("the row is no record", offset=row["offset"], found=error, hint=_HINT) from error
+    if len(encoded) != row["size"]:
+        raise CorruptRecord(
+            "the row gives a record of another size",
+            offset=row["offset"],
+            expected=f"{row['size']} bytes",
+            found=f"{len(encoded)} bytes",
+            hint=_HINT,
+        )
+    return encoded
+
+
+def _blank(row: Row) -> Blank:
+    offset, size, rest = row["offset"], row["size"], row["stored_body"]
+    if offset is None or size is None:
+        raise ValueError("null, where a blank has a value")
+    return Blank(offset, size, bytes(size - HEAD.size) if rest is None else rest)
+
+
+def _message(row: Row, parse_host: Any) -> Message:
+    stored = row["body"] if row["stored_body"] is None else row["stored_body"]
+    if stored is None or None in [row[name] for name in COLUMNS if name not in ("body", "stored_body")]:
+        raise ValueError("null, where a message has a value")
+    return Message(
+        **{name: row[name] for name in _AS_STORED},
+        offset=Offset(row["offset"]),
+        born_timestamp_ms=_whole_ms(row["born_timestamp"]),
+        born_host=parse_host(row["born_host"], ipv6=bool(row["sys_flag"] & BORN_HOST_IPV6)),
+        store_timestamp_ms=_whole_ms(row["store_timestamp"]),
+        store_host=parse_host(row["store_host"], ipv6=bool(row["sys_flag"] & STORE_HOST_IPV6)),
+        body=stored,
+        properties=row["stored_properties"],
+    )
+
+
+def _filled(row: Row) -> Row:
+    """Return `row` with what its `stored_body` says, if that is the whole record because no table takes its times."""
+    stored = row["stored_body"]
+    if stored is None or None not in (row["born_timestamp"], row["store_timestamp"]):
+        return row
+    record = commitlog.decode(stored, 0, row["offset"], Limits(max_record_bytes=len(stored)))
+    if not isinstance(record, Message):
+        raise ValueError("no message in stored_body, which has what is null as a time")
+    times_ms = {"born_timestamp": record.born_timestamp_ms, "store_timestamp": record.store_timestamp_ms}
+    filled = {name: time_ms * _US_PER_MS for name, time_ms in times_ms.items() if row[name] is None}
+    return row | filled | {"stored_body": record.body}
+
+
+def _whole_ms(time_us: int) -> int:
+    time_ms, rest_us = divmod(time_us, _US_PER_MS)
+    if rest_us:
+        raise ValueError(f"a time of {time_us} µs, which is no whole millisecond")
+    return time_ms

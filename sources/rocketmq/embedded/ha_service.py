@@ -117,8 +117,7 @@ class HAService:
 
     async def stop(self) -> None:
         """Stop accepting, and end every connection. Takes a bounded time: a slave that does not read is cut off."""
-        if self._connections.are_accepted:
-            await self._connections.end()
+        await self._connections.end()
 
     def wake(self) -> None:
         """Note that the log has grown."""

@@ -16,14 +16,14 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from sources.access.address import Address
+from sources.rocketmq.embedded.connections import address_of, bound, bound_with_vip
 from sources.rocketmq.embedded.double_write import DoubleWrite, DoubleWriteSettings
 from sources.rocketmq.embedded.ha_service import HAService, HASettings
-from sources.rocketmq.embedded.listener import address_of, bound, bound_with_vip
-from sources.rocketmq.embedded.queries import Queries, Query
-from sources.rocketmq.embedded.registration import Identity, Registration
+from sources.rocketmq.embedded.queries import Queries
+from sources.rocketmq.embedded.registration import Registration
 from sources.rocketmq.embedded.remoting_service import Handler, RemotingService
 from sources.rocketmq.embedded.sending import Sending
 from sources.rocketmq.embedded.store import DEFAULT_FILE_SIZE_BYTES, CommitLogStore
@@ -32,8 +32,6 @@ from sources.rocketmq.format.commitlog import Host
 from sources.rocketmq.wire.remoting import MASTER_ID, RequestCode
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 SEND_CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
@@ -60,24 +58,15 @@ class MasterSettings:
 
 
 class EmbeddedMaster:
-    """One master: `start` and `stop` it, or `run_forever` in a process of its own."""
+    """One master: `start` and `stop` it, or `run_until_signal` in a process of its own."""
+
+    address: Address  # for requests, from the start on
+    ha_address: Address  # for slaves, from the start on
+    _failed: asyncio.Future[None]  # done when the disk fails: then nothing can be promised
 
     def __init__(self, settings: MasterSettings) -> None:
         self.settings = settings
         self._running = AsyncExitStack()
-        self._failed: asyncio.Future[None] | None = None  # done when the disk fails: then nothing can be promised
-        self._address: Address | None = None
-        self._ha_address: Address | None = None
-
-    @property
-    def address(self) -> Address:
-        """The address for requests. Raises RuntimeError before the start."""
-        return _started(self._address)
-
-    @property
-    def ha_address(self) -> Address:
-        """The address for slaves. Raises RuntimeError before the start."""
-        return _started(self._ha_address)
 
     async def start(self) -> None:
         """Open the store and serve. Raises ConfigurationError (a port or the store is in use), LogError."""
@@ -90,29 +79,25 @@ class EmbeddedMaster:
         """Stop serving, flush, close. Idempotent. Raises OSError if the log could not be flushed."""
         await self._running.aclose()
 
-    def run_forever(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Run until SIGTERM or SIGINT, then stop cleanly; call `on_ready` once it serves.
+    async def run_until_signal(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Run in the main thread until SIGTERM or SIGINT, then stop cleanly; call `on_ready` once it serves.
 
         Raises what `start` raises, and OSError if the disk fails.
         """
-        asyncio.run(self.run_until_signal(on_ready))
-
-    async def run_until_signal(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Do what `run_forever` does, for a caller that has an event loop in the main thread."""
         loop, asked_to_stop = asyncio.get_running_loop(), asyncio.Event()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, asked_to_stop.set)
         await self.start()
         on_ready()
-        stop, failed = asyncio.ensure_future(asked_to_stop.wait()), _started(self._failed)
-        either: list[asyncio.Future[Any]] = [stop, failed]
+        stop = asyncio.ensure_future(asked_to_stop.wait())
+        either: list[asyncio.Future[Any]] = [stop, self._failed]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
             await self.stop()
-        if failed.done():
-            failed.result()
+        if self._failed.done():
+            self._failed.result()
         log.info("master %s has stopped", self.settings.broker_name)
 
     async def _start(self, opened: AsyncExitStack) -> None:
@@ -124,9 +109,9 @@ class EmbeddedMaster:
         settings = self.settings
         listeners = [opened.enter_context(listener) for listener in self._client_listeners()]
         ha_listener = opened.enter_context(bound(settings.host, settings.ha_port, "ha_port"))
-        self._address, self._ha_address = address_of(listeners[0]), address_of(ha_listener)
+        self.address, self.ha_address = address_of(listeners[0]), address_of(ha_listener)
         self._failed = asyncio.get_running_loop().create_future()
-        store_host = Host(ipaddress.ip_address(self._address.host).packed, self._address.port)
+        store_host = Host(ipaddress.ip_address(self.address.host).packed, self.address.port)
         store = CommitLogStore(
             settings.store,
             store_host,
@@ -140,9 +125,10 @@ class EmbeddedMaster:
         ha = HAService(store, settings.ha)
         double_write = DoubleWrite(ha, settings.double_write)
         sending = Sending(store, topics, double_write, store_host, settings.cluster_name)
-        remoting = RemotingService(
-            _handlers(sending, self._queries(store, ha, topics)), lambda: self._settle(store, ha)
+        handlers: dict[int, Handler] = self._queries(store, ha, topics).table() | dict.fromkeys(
+            SEND_CODES, sending.answer
         )
+        remoting = RemotingService(handlers, lambda: self._settle(store, ha))
         opened.push_async_callback(ha.stop)
         await ha.start(ha_listener)
         opened.push_async_callback(remoting.stop)
@@ -163,13 +149,15 @@ class EmbeddedMaster:
         settings = self.settings
         if settings.name_server is None:
             return None
-        identity = Identity(
+        return Registration(
+            settings.name_server,
+            topics.for_name_server,
             broker_name=settings.broker_name,
             cluster_name=settings.cluster_name,
             address=self.address,
             ha_address=self.ha_address,
+            every_s=settings.register_every_s,
         )
-        return Registration(settings.name_server, identity, topics.for_name_server, every_s=settings.register_every_s)
 
     def _queries(self, store: CommitLogStore, ha: HAService, topics: TopicTable) -> Queries:
         return Queries(
@@ -223,8 +211,7 @@ class EmbeddedMaster:
             store.flush()
         except OSError as error:
             log.critical("the commit log cannot be flushed: %s", error)
-            failed = _started(self._failed)
-            failed.get_loop().call_soon_threadsafe(_fail, failed, error)
+            self._failed.get_loop().call_soon_threadsafe(_fail, self._failed, error)
             raise
 
     def _start_flushing(self, store: CommitLogStore) -> Callable[[], Awaitable[None]]:
@@ -244,21 +231,6 @@ class EmbeddedMaster:
                 async with asyncio.timeout(self.settings.flush_interval_ms / 1000):
                     await stopping.wait()
             await asyncio.to_thread(self._flush, store)
-
-
-def _handlers(sending: Sending, queries: Queries) -> dict[int, Handler]:
-    handlers: dict[int, Handler] = {code: _without_sender(query) for code, query in queries.table().items()}
-    return handlers | dict.fromkeys(SEND_CODES, sending.answer)
-
-
-def _without_sender(query: Query) -> Handler:
-    return lambda request, _sender: query(request)
-
-
-def _started(value: T | None) -> T:
-    if value is None:
-        raise RuntimeError("the master has not been started")
-    return value
 
 
 def _fail(failed: asyncio.Future[None], error: OSError) -> None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from sources.access.address import Address
 from sources.rocketmq.embedded.ha_service import HAService, Slave
+from sources.rocketmq.embedded.remoting_service import Handler
 from sources.rocketmq.embedded.store import CommitLogStore
 from sources.rocketmq.embedded.topics import TopicTable
+from sources.rocketmq.format.commitlog import Host
 from sources.rocketmq.metadata import CHECKPOINT
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode
 
@@ -35,8 +37,6 @@ _METADATA_FILES: Final = {
     RequestCode.GET_TIMER_METRICS: ("timermetrics", {"dataVersion": _EMPTY_VERSION, "timingCount": {}}),
 }
 
-Query = Callable[[Command], Command]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queries:
@@ -52,9 +52,9 @@ class Queries:
     ha_address: Address
     started_ms: int
 
-    def table(self) -> dict[int, Query]:
+    def table(self) -> dict[int, Handler]:
         """Return the handler of each request code."""
-        queries: dict[int, Query] = {
+        queries: dict[int, Handler] = {
             RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
             RequestCode.GET_BROKER_CONFIG: self._broker_config,
             RequestCode.GET_ALL_TOPIC_CONFIG: self._topic_config,
@@ -64,7 +64,7 @@ class Queries:
         }
         return queries | dict.fromkeys(_METADATA_FILES, self._metadata)
 
-    def _runtime_info(self, request: Command) -> Command:
+    def _runtime_info(self, request: Command, _sender: Host) -> Command:
         store, now_ms = self.store, time.time_ns() // 1_000_000
         table = {
             "brokerActive": "true",
@@ -82,11 +82,11 @@ class Queries:
         }
         return _json(request, {"table": table})
 
-    def _broker_config(self, request: Command) -> Command:
+    def _broker_config(self, request: Command, _sender: Host) -> Command:
         text = "".join(f"{name}={value}\n" for name, value in self.config.items())
         return request.response(ResponseCode.SUCCESS, body=text.encode())
 
-    def _topic_config(self, request: Command) -> Command:
+    def _topic_config(self, request: Command, _sender: Host) -> Command:
         mappings = {
             "mappingDataVersion": _EMPTY_VERSION,
             "topicQueueMappingDetailMap": {},
@@ -94,14 +94,14 @@ class Queries:
         }
         return _json(request, self.topics.to_json() | mappings)
 
-    def _metadata(self, request: Command) -> Command:
+    def _metadata(self, request: Command, _sender: Host) -> Command:
         name, empty = _METADATA_FILES[RequestCode(request.code)]
         path = self.config_directory / name
         if path.exists():
             return request.response(ResponseCode.SUCCESS, body=path.read_bytes())
         return _json(request, empty)
 
-    def _ha_status(self, request: Command) -> Command:
+    def _ha_status(self, request: Command, _sender: Host) -> Command:
         end = self.store.max_offset
         slaves = [self._slave_status(slave, end) for slave in self.ha.slaves]
         status = {
@@ -119,7 +119,7 @@ class Queries:
         }
         return _json(request, status)
 
-    def _ha_info(self, request: Command) -> Command:
+    def _ha_info(self, request: Command, _sender: Host) -> Command:
         fields = {
             "masterAddress": str(self.address),
             "masterHaAddress": str(self.ha_address),
@@ -138,7 +138,7 @@ class Queries:
             "transferredByteInSecond": slave.transferred_bytes_per_s,
         }
 
-    def _timer_checkpoint(self, request: Command) -> Command:
+    def _timer_checkpoint(self, request: Command, _sender: Host) -> Command:
         path = self.config_directory / "timercheck"
         body = path.read_bytes() if path.exists() else b""  # then zeros: nothing was read yet
         return request.response(ResponseCode.SUCCESS, body=body[: CHECKPOINT.size].ljust(CHECKPOINT.size, b"\0"))

@@ -26,120 +26,108 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from contextlib import suppress
+from typing import Any, Final
 
 from sources.access.address import Address
-from sources.errors import ConfigurationError, MasterError
+from sources.errors import ConfigurationError, LogtwinError
 from sources.rocketmq.format.commitlog import body_crc
-from sources.rocketmq.wire.remoting import MASTER_ID, Command, FrameBuffer, RequestCode, accepted, encode_command
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode
 
 log = logging.getLogger(__name__)
 
-READ_BYTES: Final = 64 * 1024
-CALL_TIMEOUT_S: Final = 3.0
+CALL_TIMEOUT_MS: Final = 3000
 VERSION: Final = 413  # V5_0_0 in MQVersion
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """The names and addresses a master is registered with."""
-
-    broker_name: str
-    cluster_name: str
-    address: Address
-    ha_address: Address
-
-    def ext_fields(self) -> dict[str, str]:
-        """Return the fields that 103 and 104 have in common."""
-        return {
-            "brokerAddr": str(self.address),
-            "brokerId": MASTER_ID,
-            "brokerName": self.broker_name,
-            "clusterName": self.cluster_name,
-        }
 
 
 class Registration:
     """Keeps one master known to one name server, from `start` to `stop`."""
 
     def __init__(
-        self, name_server: Address, identity: Identity, topics: Callable[[], Mapping[str, Any]], *, every_s: float
+        self,
+        name_server: Address,
+        topics: Callable[[], Mapping[str, Any]],
+        *,
+        broker_name: str,
+        cluster_name: str,
+        address: Address,
+        ha_address: Address,
+        every_s: float,
     ) -> None:
         """`topics` returns what a name server is told about topics. Raises ConfigurationError."""
-        if ipaddress.ip_address(identity.address.host).is_unspecified:
+        if ipaddress.ip_address(address.host).is_unspecified:
             raise ConfigurationError(
                 "a master that registers with a name server needs an address of its own",
                 expected="a host that slaves and clients can connect to",
-                found=identity.address.host,
+                found=address.host,
                 hint="Give as host the address of one interface, or no name server.",
             )
         self._name_server = name_server
-        self._identity = identity
         self._topics = topics
+        self._identity = {
+            "brokerAddr": str(address),
+            "brokerId": MASTER_ID,
+            "brokerName": broker_name,
+            "clusterName": cluster_name,
+        }
+        self._ha_address = ha_address
         self._every_s = every_s
-        self._link: _Link | None = None
+        self._client: RemotingClient | None = None
         self._is_registered: bool | None = None  # None: not tried yet
         self._registering: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
 
     def start(self) -> None:
         self._registering = asyncio.create_task(self._keep_registered())
 
     async def stop(self) -> None:
         """Stop that, and unregister this master. Takes a bounded time; a failure is logged."""
-        if self._registering is None:
-            return
-        self._registering.cancel()
-        await asyncio.gather(self._registering, return_exceptions=True)
-        if self._link is not None:
-            try:
-                await self._ask(
-                    self._link, Command(RequestCode.UNREGISTER_BROKER, ext_fields=self._identity.ext_fields())
-                )
-            except (OSError, MasterError) as error:
-                log.warning(
-                    "the name server at %s could not be told that this master stops: %s",
-                    self._name_server,
-                    _text(error),
-                )
-            self._hang_up()
+        if self._registering is not None:
+            self._stopping.set()
+            await self._registering
 
     async def _keep_registered(self) -> None:
-        while True:
-            try:
-                await self._register()
-            except (OSError, MasterError) as error:
-                self._hang_up()
-                self._say(False, f"not registered with the name server at {self._name_server}: {_text(error)}")
-            else:
-                self._say(True, f"registered with the name server at {self._name_server}")
-            await asyncio.sleep(self._every_s)
-
-    async def _register(self) -> None:
-        if self._link is None or self._link.is_at_end:
-            self._hang_up()
-            self._link = await _Link.to(self._name_server)
-        await self._ask(self._link, self._request())
+        while not self._stopping.is_set():
+            await asyncio.to_thread(self._register, self._request())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._every_s):
+                    await self._stopping.wait()
+        await asyncio.to_thread(self._unregister)
 
     def _request(self) -> Command:
         body = json.dumps({"filterServerList": [], "topicConfigSerializeWrapper": self._topics()}).encode()
-        fields = {
-            "bodyCrc32": str(body_crc(body)),
-            "compressed": "false",
-            "haServerAddr": str(self._identity.ha_address),
-        }
-        return Command(
-            RequestCode.REGISTER_BROKER, ext_fields=self._identity.ext_fields() | fields, body=body, version=VERSION
-        )
+        fields = {"bodyCrc32": str(body_crc(body)), "compressed": "false", "haServerAddr": str(self._ha_address)}
+        return Command(RequestCode.REGISTER_BROKER, ext_fields=self._identity | fields, body=body, version=VERSION)
 
-    async def _ask(self, link: _Link, request: Command) -> None:
-        """Send a request. Raises OSError, also if no answer comes in time, MasterRefused, ProtocolViolation."""
-        async with asyncio.timeout(CALL_TIMEOUT_S):
-            accepted(request.code, await link.ask(request), "it")
+    def _register(self, request: Command) -> None:
+        try:
+            if self._client is None or not self._client.is_whole():
+                self._hang_up()
+                self._client = RemotingClient(
+                    self._name_server,
+                    connect_timeout_ms=CALL_TIMEOUT_MS,
+                    connect_attempts=1,
+                    call_timeout_ms=CALL_TIMEOUT_MS,
+                )
+            self._client.call(request)
+        except LogtwinError as error:
+            self._hang_up()
+            self._say(False, f"not registered with the name server at {self._name_server}: {error}")
+        else:
+            self._say(True, f"registered with the name server at {self._name_server}")
+
+    def _unregister(self) -> None:
+        if self._client is None:
+            return
+        try:
+            self._client.call(Command(RequestCode.UNREGISTER_BROKER, ext_fields=self._identity))
+        except LogtwinError as error:
+            log.warning("the name server at %s could not be told that this master stops: %s", self._name_server, error)
+        self._hang_up()
 
     def _say(self, is_registered: bool, what: str) -> None:
         if is_registered is not self._is_registered:
@@ -147,45 +135,6 @@ class Registration:
         self._is_registered = is_registered
 
     def _hang_up(self) -> None:
-        if self._link is not None:
-            self._link.close()
-        self._link = None
-
-
-class _Link:
-    """A connection to a name server that sends one request at a time."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
-        self._frames = FrameBuffer()
-        self._opaques = itertools.count(1)
-
-    @classmethod
-    async def to(cls, address: Address) -> Self:
-        """Connect. Raises OSError, also if nobody answers in time."""
-        async with asyncio.timeout(CALL_TIMEOUT_S):
-            return cls(*await asyncio.open_connection(address.host, address.port))
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether the other side has closed it."""
-        return self._reader.at_eof()
-
-    async def ask(self, request: Command) -> Command:
-        """Return the answer. Raises OSError if the connection ends, ProtocolViolation."""
-        request = replace(request, opaque=next(self._opaques))
-        self._writer.write(encode_command(request))
-        while data := await self._reader.read(READ_BYTES):
-            for command in self._frames.feed(data):
-                if command.is_response and command.opaque == request.opaque:
-                    return command
-        raise ConnectionResetError("it closed the connection")
-
-    def close(self) -> None:
-        self._writer.transport.abort()
-
-
-def _text(error: Exception) -> str:
-    """Return the error's text, or its type, because a timeout has no text."""
-    return str(error) or type(error).__name__
+        if self._client is not None:
+            self._client.close()
+        self._client = None

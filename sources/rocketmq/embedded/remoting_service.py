@@ -22,9 +22,21 @@ from typing import Any, Final
 
 from sources.errors import ProtocolViolation
 from sources.rocketmq.embedded.connections import READ_BYTES, Connections
-from sources.rocketmq.embedded.refusal import Refused
 from sources.rocketmq.format.commitlog import Host
-from sources.rocketmq.wire.remoting import DEFAULT_MAX_FRAME_BYTES, Command, FrameBuffer, ResponseCode, encode_command
+from sources.rocketmq.wire.remoting import Command, FrameBuffer, ResponseCode, encode_command
+
+
+class Refused(Exception):
+    """The request is answered with `code` and `remark`; nothing was stored.
+
+    Not derived from `sources.errors`: it is for the client that asked, not for an operator.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
 
 log = logging.getLogger(__name__)
 
@@ -86,17 +98,10 @@ class _Client:
 class RemotingService:
     """Serves requests with a table of handlers; any other request is answered with code 3."""
 
-    def __init__(
-        self,
-        handlers: Mapping[int, Handler],
-        settle: Callable[[], None],
-        *,
-        max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES,
-    ) -> None:
+    def __init__(self, handlers: Mapping[int, Handler], settle: Callable[[], None]) -> None:
         """`settle` is called after each lot of requests, before their answers leave."""
         self._handlers = handlers
         self._settle = settle
-        self._max_frame_bytes = max_frame_bytes
         self._connections = Connections(self._serve, "clients")
         self._clients: set[_Client] = set()
 
@@ -107,15 +112,13 @@ class RemotingService:
 
     async def stop(self) -> None:
         """Stop accepting, and end every connection. Answers that are ready, or are within a second, still leave."""
-        if not self._connections.are_accepted:
-            return
         self._connections.accept_no_more()
         if waiting := [answer for client in self._clients for answer in client.waiting]:
             await asyncio.wait(waiting, timeout=CLOSE_TIMEOUT_S)
         await self._connections.end()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client, frames = _Client(writer), FrameBuffer(self._max_frame_bytes)
+        client, frames = _Client(writer), FrameBuffer()
         self._clients.add(client)
         try:
             while data := await reader.read(READ_BYTES):

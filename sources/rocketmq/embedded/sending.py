@@ -5,23 +5,38 @@ It checks the request, completes it as a broker does, stores it and, if the prod
 It stores as a 5.x broker does: properties end in 0x02 and get CLUSTER, MSG_REGION, TRACE_ON, and UNIQ_KEY if the
 client sent none. A batch is unpacked into ordinary records; each item's properties are followed by the batch's own.
 Delays, transactions and inner batches need services that this master does not have: they are refused, not ignored.
+
+UNIQ_KEY is the upper-case hex of (`MessageClientIDSetter`; integers big-endian):
+
+========  ===============================================================================
+bytes     field
+========  ===============================================================================
+4 or 16   IP address of the maker
+u16       low 16 bits of the process id
+i32       hash of Java's class loader; here a random number that tells makers in one process apart
+u32       ms since the start of the month, UTC
+u16       counter
+========  ===============================================================================
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import secrets
+import struct
+import time
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final
 
 from sources.errors import CorruptRecord, ProtocolViolation
 from sources.rocketmq.embedded.double_write import DoubleWrite
-from sources.rocketmq.embedded.refusal import Refused
-from sources.rocketmq.embedded.remoting_service import Answer
+from sources.rocketmq.embedded.remoting_service import Answer, Refused
 from sources.rocketmq.embedded.store import CommitLogStore, Put, Stored
 from sources.rocketmq.embedded.topics import TopicConfig, TopicTable
-from sources.rocketmq.embedded.unique_keys import UniqueKeys
 from sources.rocketmq.format.commitlog import BatchItem, Host, decode_items
 from sources.rocketmq.format.properties import CLUSTER, MSG_REGION, PROPERTY_SEPARATOR, TRACE_ON, encode
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode
@@ -34,6 +49,12 @@ _UNSUPPORTED: Final = re.compile(
     r"(?:^|\x02)(DELAY\x01[1-9]|TIMER_(?:DELAY_SEC|DELAY_MS|DELIVER_MS)\x01.|TRAN_MSG\x01true)", re.DOTALL
 )
 _HAS_UNIQUE_KEY: Final = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01[^\x02]")
+
+_TIME_AND_COUNT: Final = struct.Struct(
+    ">"
+    "I"  # ms since the start of the month
+    "H"  # counter
+)
 
 
 class Sending:
@@ -155,3 +176,28 @@ def _check_supported(header: SendHeader) -> None:
     if unsupported := _UNSUPPORTED.search(header.properties):
         name = unsupported[1].partition("\x01")[0]
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"this master does not do what property {name} asks for")
+
+
+class UniqueKeys:
+    """Makes unique keys: one at each `next`, without end."""
+
+    def __init__(self, ip: bytes) -> None:
+        """`ip` is 4 or 16 bytes."""
+        self._prefix = ip + struct.pack(">H4s", os.getpid() & 0xFFFF, secrets.token_bytes(4))
+        self._counter = itertools.count()
+        self._month_start_ms = self._next_month_ms = 0
+
+    def __next__(self) -> str:
+        now_ms = time.time_ns() // 1_000_000
+        if not self._month_start_ms <= now_ms < self._next_month_ms:
+            self._month_start_ms, self._next_month_ms = _month_around(now_ms)
+        count = next(self._counter) & 0xFFFF
+        return (self._prefix + _TIME_AND_COUNT.pack(now_ms - self._month_start_ms, count)).hex().upper()
+
+
+def _month_around(now_ms: int) -> tuple[int, int]:
+    """Return the start of the month and of the next one, in ms."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    start = datetime(now.year, now.month, 1, tzinfo=UTC)
+    following = datetime(now.year + now.month // 12, now.month % 12 + 1, 1, tzinfo=UTC)
+    return int(start.timestamp() * 1000), int(following.timestamp() * 1000)

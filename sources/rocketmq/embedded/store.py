@@ -23,9 +23,8 @@ from typing import Final
 
 from sources.errors import ConfigurationError, LogtwinError
 from sources.offsets import Offset
-from sources.rocketmq.embedded.log_files import LogFiles
-from sources.rocketmq.embedded.recovery import Recovered, recover
-from sources.rocketmq.embedded.refusal import Refused
+from sources.rocketmq.embedded.log_files import LogFiles, Recovered, recover
+from sources.rocketmq.embedded.remoting_service import Refused
 from sources.rocketmq.format.commitlog import (
     BLANK,
     BORN_HOST_IPV6,
@@ -150,13 +149,18 @@ class CommitLogStore:
         for put in puts:
             _check_lengths(put, self.max_message_bytes)
         now_ms = max(time.time_ns() // 1_000_000, self._last_timestamp_ms)
-        records = self._encode(puts, self._end, now_ms)
-        if self._make_room(sum(map(len, records))):
-            records = self._encode(puts, self._end, now_ms)
-        self._files.write(self._end, b"".join(records))
+        encoded = self._encode(puts, now_ms)
+        if self._make_room(sum(stored.size for _, stored in encoded)):
+            encoded = self._encode(puts, now_ms)
+        self._files.write(self._end, b"".join(record for record, _ in encoded))
         self._last_timestamp_ms = now_ms
         self.first_timestamp_ms = self.first_timestamp_ms or now_ms
-        return self._account(puts, records)
+        for put, (_, stored) in zip(puts, encoded, strict=True):
+            self._next_queue_offsets[put.topic, put.queue_id] = stored.queue_offset + 1
+            self._end = stored.end
+            self.appended_bytes += stored.size
+        self.appended_messages += len(puts)
+        return tuple(stored for _, stored in encoded)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
         """Return up to `size_bytes` from `offset`, within one file; nothing outside the log."""
@@ -187,17 +191,20 @@ class CommitLogStore:
         log.info("the log holds %s to %s in files of %s bytes", self.min_offset, found.end, self.file_size_bytes)
         return found
 
-    def _encode(self, puts: Sequence[Put], start: Offset, now_ms: int) -> list[bytes]:
-        records: list[bytes] = []
+    def _encode(self, puts: Sequence[Put], now_ms: int) -> list[tuple[bytes, Stored]]:
+        """Return the records of `puts` at the end of the log, and their places."""
+        encoded: list[tuple[bytes, Stored]] = []
         ahead: dict[tuple[str, int], int] = {}
-        at = start
+        at = self._end
         for put in puts:
             queue = (put.topic, put.queue_id)
             queue_offset = ahead.get(queue, self._next_queue_offsets.get(queue, 0))
             ahead[queue] = queue_offset + 1
-            records.append(self._record(put, at, queue_offset, now_ms))
-            at = Offset(at + len(records[-1]))
-        return records
+            record = self._record(put, at, queue_offset, now_ms)
+            stored = Stored(at, len(record), put.queue_id, queue_offset)
+            encoded.append((record, stored))
+            at = stored.end
+        return encoded
 
     def _record(self, put: Put, offset: Offset, queue_offset: int, now_ms: int) -> bytes:
         topic_bytes = len(put.topic.encode())
@@ -235,19 +242,6 @@ class CommitLogStore:
         if self._end == self._files.end:
             self._files.create_next()
         return self._end != start
-
-    def _account(self, puts: Sequence[Put], records: Sequence[bytes]) -> tuple[Stored, ...]:
-        """Count in the records, which are in the file now."""
-        stored: list[Stored] = []
-        for put, record in zip(puts, records, strict=True):
-            queue = (put.topic, put.queue_id)
-            queue_offset = self._next_queue_offsets.get(queue, 0)
-            self._next_queue_offsets[queue] = queue_offset + 1
-            stored.append(Stored(self._end, len(record), put.queue_id, queue_offset))
-            self._end = Offset(self._end + len(record))
-            self.appended_bytes += len(record)
-        self.appended_messages += len(puts)
-        return tuple(stored)
 
 
 def _check_lengths(put: Put, max_message_bytes: int) -> None:

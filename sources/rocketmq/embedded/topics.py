@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from sources.rocketmq.embedded.refusal import Refused
+from sources.rocketmq.embedded.remoting_service import Refused
 from sources.rocketmq.wire.remoting import ResponseCode
 
 AUTO_CREATE_TOPIC: Final = "TBW102"
@@ -75,7 +75,9 @@ class TopicTable:
         self._version = {"counter": 0, "stateVersion": 0, "timestamp": _now_ms()}
         self._topics: dict[str, TopicConfig] = {}
         if path.exists():
-            self._load(json.loads(path.read_text("utf-8")))
+            kept = json.loads(path.read_text("utf-8"))
+            self._version |= kept["dataVersion"]
+            self._topics = {name: TopicConfig.from_json(topic) for name, topic in kept["topicConfigTable"].items()}
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer to request 21."""
@@ -124,10 +126,6 @@ class TopicTable:
         self._topics[name] = topic
         self._save()
         return topic
-
-    def _load(self, config: dict[str, Any]) -> None:
-        self._version |= config["dataVersion"]
-        self._topics = {name: TopicConfig.from_json(topic) for name, topic in config["topicConfigTable"].items()}
 
     def _save(self) -> None:
         self._version["counter"] += 1

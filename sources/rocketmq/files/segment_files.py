@@ -11,7 +11,7 @@ import mmap
 import os
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -226,11 +226,9 @@ class SegmentMap:
             with suppress(BufferError):  # something, perhaps a traceback, still holds it
                 part.release()
 
-    @contextmanager
-    def rest(self, start: Offset) -> Iterator[memoryview]:
+    def rest(self, start: Offset) -> AbstractContextManager[memoryview]:
         """Give the bytes from `start` to the end of the file, like `view`."""
-        with self.view(start, self.segment.end) as part:
-            yield part
+        return self.view(start, self.segment.end)
 
     def forget(self, end: Offset) -> None:
         """Release the pages below `end` from this process's memory, so that it stays bounded in a long file.

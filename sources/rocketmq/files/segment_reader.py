@@ -12,11 +12,9 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.columns import codec
 from sources.rocketmq.columns.codec import NO_ROWS, DecodedRecords
 from sources.rocketmq.files.segment_files import SegmentMap
-from sources.rocketmq.files.segment_search import SegmentSearch
+from sources.rocketmq.files.segment_search import SegmentSearch, corrupt, in_file
 from sources.rocketmq.format.commitlog import HEAD, Limits, framed_size
-from sources.rocketmq.format.heads import corrupt, in_file
-from sources.rocketmq.format.record_search import stretch
-from sources.rocketmq.format.record_walk import walk
+from sources.rocketmq.format.record_search import stretch, walk
 
 NO_BOUNDARY = "no record starts at the offset to read from"
 BOUNDARY_HINT = (

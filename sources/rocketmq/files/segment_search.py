@@ -1,16 +1,112 @@
-"""The search for record starts in one mapped segment file, from any byte of it on."""
+"""One mapped segment file: what must hold of a record's head in it, and the search for records from any byte of it on.
+
+`sources.rocketmq.format.commitlog` knows records. This module knows that a record lies in a file whose name says where
+it starts and whose end it must not cross (RocketMQ specification: a blank fills what is too small for the next record).
+"""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.files.segment_files import SegmentMap
-from sources.rocketmq.format.commitlog import Limits, decode
-from sources.rocketmq.format.heads import head_size, hop_messages
-from sources.rocketmq.format.layout import Files
+from sources.rocketmq.files.segment_files import Segment, SegmentMap
+from sources.rocketmq.format.commitlog import BLANK, HEAD, V1, V2, Limits, check_head, decode
+from sources.rocketmq.format.layout import MESSAGE_HEAD, Files
 from sources.rocketmq.format.record_search import Found, find_record, stretch
+
+_DLEDGER_HEAD = struct.Struct(">ii16xq")  # entry type, size, (index, term), the entry's own position
+_DLEDGER_TYPES = (1, 2)  # an entry with data, an entry without
+_DLEDGER_HINT = (
+    "This is the log of a DLedger broker (enableDLegerCommitLog=true): each record is wrapped in a 48-byte entry head. "
+    "logtwin reads plain commit logs only."
+)
+_MEND = (
+    "If a broker is appending here, it stopped in the middle of a record (a replica whose master is away does that); "
+    "otherwise restore the file from a replica of this broker. Nothing is skipped."
+)
+
+
+def head_size(segment: Segment, rest: memoryview, at: Offset, limits: Limits) -> int:
+    """Return the size of the record whose head is at `at`, or 0 for eight zero bytes.
+
+    `rest` is the file from there to its end. Raises CorruptRecord unless the head carries its own offset and the record
+    fits into the file.
+    """
+    if len(rest) < HEAD.size:
+        raise corrupt(
+            segment, at, "the file ends without a blank record", f"{HEAD.size} bytes or more", f"{len(rest)} bytes"
+        )
+    size, magic = HEAD.unpack_from(rest)
+    if size == magic == 0:
+        return 0
+    try:
+        check_head(size, magic, at, replace(limits, files=Files(segment.start, segment.size)))
+    except CorruptRecord as error:
+        raise in_file(error, segment, _DLEDGER_HINT if _is_dledger(rest, at) else None) from None
+    if size > len(rest):
+        raise corrupt(
+            segment, at, "the record reaches past the end of its file", f"{len(rest)} bytes at most", f"{size}"
+        )
+    if magic != BLANK:
+        _check_place(segment, at, rest, size)
+    return int(size)
+
+
+def _check_place(segment: Segment, at: Offset, rest: memoryview, size: int) -> None:
+    stored = MESSAGE_HEAD.unpack_from(rest)[2]
+    if stored != at:
+        raise corrupt(
+            segment, at, "the record carries another offset than its place", f"physical offset {at}", f"{stored}"
+        )
+    if len(rest) - size < HEAD.size:
+        problem = "the record leaves no room for the blank record that ends a file: the file is cut off"
+        raise corrupt(segment, at, problem, f"{HEAD.size} bytes after it", f"{len(rest) - size}")
+
+
+def hop_messages(view: memoryview, base: int, start: int, enough: int, max_size: int) -> Offset:
+    """Hop from offset `start` over messages to the first one at or after `enough`, or to something else than a message.
+
+    `view` is a whole file, whose first byte is offset `base`. Only heads are looked at.
+    """
+    unpack = MESSAGE_HEAD.unpack_from
+    position, length = start - base, len(view)
+    stop = min(enough - base, length - MESSAGE_HEAD.size)
+    while position < stop:
+        size, magic, stored = unpack(view, position)
+        if magic not in (V1, V2) or stored != base + position or not MESSAGE_HEAD.size < size <= max_size:
+            break
+        if position + size > length - HEAD.size:
+            break
+        position += size
+    return Offset(base + position)
+
+
+def corrupt(
+    segment: Segment, at: Offset, problem: str, expected: object, found: object, hint: str = _MEND
+) -> CorruptRecord:
+    problem = f"{problem} in segment file {segment.path}"
+    return CorruptRecord(problem, offset=at, expected=expected, found=found, hint=hint)
+
+
+def in_file(error: CorruptRecord, segment: Segment, hint: str | None = None) -> CorruptRecord:
+    """Return `error`, raised by code that sees only bytes, with the segment file and a hint."""
+    return type(error)(
+        f"{error.problem} in segment file {segment.path}",
+        log=error.log,
+        offset=error.offset,
+        expected=error.expected,
+        found=error.found,
+        hint=hint or error.hint or _MEND,
+    )
+
+
+def _is_dledger(rest: memoryview, at: Offset) -> bool:
+    if len(rest) < _DLEDGER_HEAD.size:
+        return False
+    kind, _, position = _DLEDGER_HEAD.unpack_from(rest)
+    return kind in _DLEDGER_TYPES and position == at
 
 
 class SegmentSearch:

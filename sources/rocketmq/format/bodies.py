@@ -23,7 +23,7 @@ import lz4.frame
 import zstandard
 from isal.isal_zlib import crc32
 
-from sources.decoding.compressed_stream import PIECE_BYTES, TooLarge, decompressed
+from sources.decoding.compressed_stream import PIECE_BYTES, decompressed
 from sources.decoding.undecodable import as_damage
 from sources.errors import CorruptRecord
 from sources.rocketmq.format.layout import CRC_BITS, DEFAULT_LIMITS, Limits
@@ -71,7 +71,10 @@ def decompress(stored: bytes | memoryview, sys_flag: int, limits: Limits = DEFAU
     decoder = _DECODERS.get(sys_flag & _KIND_MASK)
     body = None
     if decoder is not None:
-        with contextlib.suppress(CorruptRecord, OSError), as_damage(None):  # Arrow's codecs fail with OSError
+        with (
+            contextlib.suppress(CorruptRecord, OSError),
+            as_damage(None),
+        ):  # Arrow's codecs fail with OSError; TooLarge is damage, too
             body = decoder(bytes(stored), limits.max_body_bytes)
     return None if body is None or len(body) > limits.max_body_bytes else body
 
@@ -98,15 +101,9 @@ def _lz4(stored: bytes, max_bytes: int) -> bytes | None:
     return b"".join(parts) if is_whole else None
 
 
-def _zstd(stored: bytes, max_bytes: int) -> bytes | None:
-    with contextlib.suppress(TooLarge):
-        return decompressed(stored, "zstd", max_bytes)
-    return None
-
-
 _DECODERS: dict[int, Callable[[bytes, int], bytes | None]] = {
     0: _zlib,
     Compression.LZ4: _lz4,
-    Compression.ZSTD: _zstd,
+    Compression.ZSTD: lambda stored, max_bytes: decompressed(stored, "zstd", max_bytes),
     Compression.ZLIB: _zlib,
 }

@@ -18,6 +18,10 @@ _NO_BOUNDARY = (
 )
 
 
+def _corrupt(problem: str, offset: int, expected: str, found: str, hint: str = _DAMAGED) -> CorruptRecord:
+    return CorruptRecord(problem, offset=offset, expected=expected, found=found, hint=hint)
+
+
 def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMITS) -> None:
     """Raise CorruptRecord unless a record of this size and magic may start at `offset`."""
     if magic not in (V1, V2, BLANK):
@@ -26,35 +30,16 @@ def check_head(size: int, magic: int, offset: int, limits: Limits = DEFAULT_LIMI
     least, most = HEAD.size, limits.max_record_bytes + HEAD.size
     if magic != BLANK:
         least, most = minimum_size(magic, 0), limits.max_record_bytes
+    found = f"{size} bytes"
     if size < least:
-        raise CorruptRecord(
-            "the record's size is below the least a record has",
-            offset=offset,
-            expected=f"at least {least} bytes",
-            found=f"{size} bytes",
-            hint=_DAMAGED,
-        )
+        raise _corrupt("the record's size is below the least a record has", offset, f"at least {least} bytes", found)
     if size > most:
-        raise CorruptRecord(
-            "the record exceeds the reader's size limit",
-            offset=offset,
-            expected=f"at most {most} bytes",
-            found=f"{size} bytes",
-            hint="Raise max_record_bytes if the broker's maxMessageSize allows such records.",
-        )
+        hint = "Raise max_record_bytes if the broker's maxMessageSize allows such records."
+        raise _corrupt("the record exceeds the reader's size limit", offset, f"at most {most} bytes", found, hint)
     if magic == BLANK and limits.files is not None:
-        _check_blank(size, limits.files.end_after(offset) - offset, offset)
-
-
-def _check_blank(size: int, left: int, offset: int) -> None:
-    if size != left:
-        raise CorruptRecord(
-            "the blank record does not end at the end of its file",
-            offset=offset,
-            expected=f"{left} bytes",
-            found=f"{size} bytes",
-            hint=_DAMAGED,
-        )
+        left = limits.files.end_after(offset) - offset
+        if size != left:
+            raise _corrupt("the blank record does not end at the end of its file", offset, f"{left} bytes", found)
 
 
 def _no_record(size: int, magic: int, offset: int) -> CorruptRecord:
@@ -62,51 +47,30 @@ def _no_record(size: int, magic: int, offset: int) -> CorruptRecord:
     if size == 0 and magic == 0:
         found, hint = "zeros, so nothing was written", "The log ends at or before this offset; ask for less."
     expected = "magic 0xDAA320A7 (V1), 0xDAA320AB (V2) or 0xCBD43194 (blank)"
-    return CorruptRecord("no record starts here", offset=offset, expected=expected, found=found, hint=hint)
+    return _corrupt("no record starts here", offset, expected, found, hint)
 
 
 def check_place(place: int, offset: int) -> None:
     if place != offset:
-        raise CorruptRecord(
-            "the record is not in its place",
-            offset=offset,
-            expected=f"physical offset {offset}",
-            found=f"physical offset {place}",
-            hint="A file has the wrong name or stands in the wrong log, or the record is damaged.",
-        )
+        hint = "A file has the wrong name or stands in the wrong log, or the record is damaged."
+        expected, found = f"physical offset {offset}", f"physical offset {place}"
+        raise _corrupt("the record is not in its place", offset, expected, found, hint)
 
 
 def check_size(size: int, least: int, offset: int) -> None:
     if size < least:
-        raise CorruptRecord(
-            "the record is too small for the hosts its sys_flag names",
-            offset=offset,
-            expected=f"at least {least} bytes",
-            found=f"{size} bytes",
-            hint=_DAMAGED,
-        )
+        problem = "the record is too small for the hosts its sys_flag names"
+        raise _corrupt(problem, offset, f"at least {least} bytes", f"{size} bytes")
 
 
 def check_room(name: str, size: int, left: int, offset: int) -> None:
     if not 0 <= size <= left:
-        raise CorruptRecord(
-            f"the {name} does not fit into its record",
-            offset=offset,
-            expected=f"0 to {left} bytes",
-            found=f"{size} bytes",
-            hint=_DAMAGED,
-        )
+        raise _corrupt(f"the {name} does not fit into its record", offset, f"0 to {left} bytes", f"{size} bytes")
 
 
 def check_sum(size: int, parts: int, offset: int) -> None:
     if size != parts:
-        raise CorruptRecord(
-            "the record's size is not the sum of its parts",
-            offset=offset,
-            expected=f"{parts} bytes",
-            found=f"{size} bytes",
-            hint=_DAMAGED,
-        )
+        raise _corrupt("the record's size is not the sum of its parts", offset, f"{parts} bytes", f"{size} bytes")
 
 
 def check_crc(body: bytes, crc: int, offset: int) -> None:

@@ -1,18 +1,30 @@
 """One record of a RocketMQ commit log: bytes <-> value. Pure. The package `columns` handles many records at once.
 
 `layout` says how a record is laid out, field by field; `checks` says what must hold of it.
+
+The items of a batch, which is the body of a SEND_BATCH_MESSAGE request or of an inner-batch record (sys_flag bit 0x80):
+
+==================  =====  ===========================================================
+field               bytes  meaning (MessageDecoder.encodeMessage / decodeMessage)
+==================  =====  ===========================================================
+total size          i32    of the item, this field included
+magic               i32    0; ignored
+body CRC            i32    0; ignored
+flag                i32    the producer's own flag
+body length + body  i32+n
+properties          i16+n  as in a record
+==================  =====  ===========================================================
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sources.decoding.undecodable import as_damage
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
-from sources.rocketmq.format.batches import BatchItem, decode_items, encode_items
 from sources.rocketmq.format.bodies import COMPRESSED, Compression, body_crc, compress, decompress
 from sources.rocketmq.format.checks import (
     check_crc,
@@ -54,6 +66,17 @@ __all__ = [
     "compress", "decode", "decode_items", "decompress", "encode", "encode_items", "framed_size", "java_hash",
     "read_head",
 ]  # fmt: skip
+
+_ITEM_LEAD = struct.Struct(
+    ">"
+    "i"  # total size
+    "i"  # magic, 0
+    "i"  # body CRC, 0
+    "i"  # flag
+    "i"  # body length
+)
+_MIN_ITEM_BYTES = _ITEM_LEAD.size + PROPERTIES_LENGTH.size
+_ITEM_HINT = "The batch was not made by a RocketMQ client, or not all of it is here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,42 +137,21 @@ def decode(buffer: Buffer, at: int, offset: Offset, limits: Limits = DEFAULT_LIM
             return _decode_message(record, offset)
 
 
-class _Parts(NamedTuple):
-    """The fields after the lead of a message; their lengths add up."""
-
-    born_host: Host
-    store_timestamp_ms: int
-    store_host: Host
-    reconsume_times: int
-    prepared_transaction_offset: int
-    body: bytes
-    topic: bytes
-    properties: bytes
+_Parts = tuple[Host, int, Host, int, int, bytes, bytes, bytes]
+"""The fields after the lead of a message, in wire order; their lengths add up."""
 
 
 def _decode_message(record: memoryview, offset: Offset) -> Message:
     _size, magic, crc, queue_id, flag, queue_offset, place, sys_flag, born_ms = LEAD.unpack_from(record)
     check_place(place, offset)
-    parts = _decode_parts(record, magic, sys_flag, offset)
-    check_crc(parts.body, crc, offset)
-    return Message(
-        magic=magic,
-        body_crc=crc,
-        queue_id=queue_id,
-        flag=flag,
-        queue_offset=queue_offset,
-        offset=offset,
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_ms,
-        born_host=parts.born_host,
-        store_timestamp_ms=parts.store_timestamp_ms,
-        store_host=parts.store_host,
-        reconsume_times=parts.reconsume_times,
-        prepared_transaction_offset=parts.prepared_transaction_offset,
-        body=parts.body,
-        topic=checked_topic(parts.topic, offset),
-        properties=parts.properties,
+    born_host, store_ms, store_host, reconsumed, prepared, body, topic, properties = _decode_parts(
+        record, magic, sys_flag, offset
     )
+    check_crc(body, crc, offset)
+    return Message(
+        magic, crc, queue_id, flag, queue_offset, offset, sys_flag, born_ms, born_host, store_ms, store_host,
+        reconsumed, prepared, body, checked_topic(topic, offset), properties,
+    )  # fmt: skip
 
 
 def _decode_parts(record: memoryview, magic: int, sys_flag: int, offset: Offset) -> _Parts:
@@ -163,9 +165,7 @@ def _decode_parts(record: memoryview, magic: int, sys_flag: int, offset: Offset)
     topic, at = _decode_part(record, at, TOPIC_LENGTH[magic], "topic", offset, room_bytes=PROPERTIES_LENGTH.size)
     properties, at = _decode_part(record, at, PROPERTIES_LENGTH, "properties", offset, room_bytes=0)
     check_sum(len(record), at, offset)
-    return _Parts(
-        born_host, store_ms, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties
-    )
+    return born_host, store_ms, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties
 
 
 def _decode_host(record: memoryview, at: int, ipv6: int) -> tuple[Host, int]:
@@ -251,3 +251,56 @@ def _check_hosts(message: Message) -> None:
     born, store = bool(message.sys_flag & BORN_HOST_IPV6), bool(message.sys_flag & STORE_HOST_IPV6)
     if (message.born_host.is_ipv6, message.store_host.is_ipv6) != (born, store):
         raise ValueError(f"sys_flag {message.sys_flag:#x} of the message at {message.offset} names other hosts")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchItem:
+    """One message of a batch. `properties` is its own block as stored, without what the batch has in common."""
+
+    flag: int
+    body: bytes
+    properties: bytes
+
+
+def encode_items(items: Iterable[BatchItem]) -> bytes:
+    return b"".join(_encode_item(item) for item in items)
+
+
+def decode_items(batch: bytes | memoryview) -> list[BatchItem]:
+    """Decode the body of a batch. Raises CorruptRecord, whose offset counts from the start of `batch`."""
+    view, at = memoryview(batch), 0
+    items: list[BatchItem] = []
+    while at < len(view):
+        items.append(_decode_item(view[at:], at))
+        at += _item_size(items[-1])
+    return items
+
+
+def _item_size(item: BatchItem) -> int:
+    return _MIN_ITEM_BYTES + len(item.body) + len(item.properties)
+
+
+def _encode_item(item: BatchItem) -> bytes:
+    lead = _ITEM_LEAD.pack(_item_size(item), 0, 0, item.flag, len(item.body))
+    return lead + item.body + PROPERTIES_LENGTH.pack(len(item.properties)) + item.properties
+
+
+def _decode_item(rest: memoryview, at: int) -> BatchItem:
+    if len(rest) < _MIN_ITEM_BYTES:
+        raise _corrupt_item("a batch item is cut off", at, f"at least {_MIN_ITEM_BYTES} bytes", len(rest))
+    size, _magic, _crc, flag, body_length = _ITEM_LEAD.unpack_from(rest)
+    body_end = _ITEM_LEAD.size + body_length
+    if not 0 <= body_length <= len(rest) - _MIN_ITEM_BYTES:
+        raise _corrupt_item(
+            "a batch item's body does not fit", at, f"0 to {len(rest) - _MIN_ITEM_BYTES} bytes", body_length
+        )
+    (properties_length,) = PROPERTIES_LENGTH.unpack_from(rest, body_end)
+    end = body_end + PROPERTIES_LENGTH.size + properties_length
+    if properties_length < 0 or end != size or end > len(rest):
+        raise _corrupt_item("a batch item's size is not the sum of its parts", at, f"{end} bytes", size)
+    body, properties = rest[_ITEM_LEAD.size : body_end], rest[end - properties_length : end]
+    return BatchItem(flag, bytes(body), bytes(properties))
+
+
+def _corrupt_item(problem: str, at: int, expected: str, found: int) -> CorruptRecord:
+    return CorruptRecord(problem, offset=at, expected=expected, found=f"{found} bytes", hint=_ITEM_HINT)

@@ -1,4 +1,4 @@
-"""The search for the next sound record, from any byte of a commit log on. Pure.
+"""A commit log's bytes as chunks of records and damage, and the search for the next sound record behind that. Pure.
 
 A message is recognised by its stored physical offset, which must be its own place; then it must pass every check of
 `decode`. A body may hold a copy of a record, even of this log, but that carries the offset of another place. A blank
@@ -7,23 +7,32 @@ after it is in its place or the bytes end.
 
 The result depends only on the log, not on how much of it is looked at: if more bytes are needed to decide, the answer
 says so. So two readers that search from the same place go on at the same record.
+
+All logs are walked the same way (`walk`), from files or as a stream, whether or not damage stops the reader: decode a
+window and yield the sound records it begins with. If something is wrong with the next record, raise the error, or yield
+the bytes up to the next sound record and go on there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
 from sources.errors import CorruptRecord
+from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.columns.codec import DecodedRecords
 from sources.rocketmq.format.commitlog import BLANK, DEFAULT_LIMITS, HEAD, Buffer, Limits, check_head, decode, read_head
 from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
 
 _MAGIC = re.compile(rb"\xda\xa3\x20[\xa7\xab]|\xcb\xd4\x31\x94")
 _FIRST_WINDOW_BYTES: Final = 64 * 1024  # most searches end at the next record
+SMALL_WINDOW_BYTES: Final = 64 * 1024
+"""What is decoded at once behind damage. More damage may be near, and each time a window is decoded again."""
 
 
 class Found(NamedTuple):
@@ -117,3 +126,41 @@ def _place(view: memoryview, at: int) -> int:
     """Which place in the log the message at index `at` says that it has."""
     _, _, place = MESSAGE_HEAD.unpack_from(view, at)
     return int(place)
+
+
+class Source(Protocol):
+    """A source of bytes. It is asked in log order, so it may drop what lies below an offset it was asked for."""
+
+    def decode(self, at: Offset, stop: Offset, size: int) -> DecodedRecords:
+        """Decode the records from `at` on that start before `stop`, about `size` bytes: at least one, or its error."""
+
+    def view(self, covered: OffsetRange) -> AbstractContextManager[memoryview]:
+        """Give the bytes of `covered`, for as long as the `with` lasts."""
+
+    def damage(self, at: Offset) -> Iterator[OffsetRange]:
+        """Yield ranges of bounded size, from the damaged record at `at` to the next sound one."""
+
+
+def walk(source: Source, at: Offset, stop: Offset, *, chunk_bytes: int, past_damage: bool) -> Iterator[Chunk | Damage]:
+    """Yield the records that start in ``[at, stop)``, and the damage among them. Damage may end beyond `stop`.
+
+    Raises the error of the first damaged record unless `past_damage`.
+    """
+    window_bytes = chunk_bytes
+    while at < stop:
+        decoded = source.decode(at, stop, window_bytes)
+        if decoded.end > at:
+            covered = OffsetRange(at, decoded.end)
+            with source.view(covered) as raw:
+                yield Chunk(covered, decoded.records, raw)
+            at = decoded.end
+        window_bytes = min(2 * window_bytes, chunk_bytes)
+        if decoded.error is None:
+            continue
+        if not past_damage:
+            raise decoded.error
+        for covered in source.damage(at):
+            with source.view(covered) as raw:
+                yield Damage(covered, raw, decoded.error)
+            at = covered.end
+        window_bytes = min(SMALL_WINDOW_BYTES, chunk_bytes)

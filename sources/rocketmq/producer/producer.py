@@ -22,6 +22,7 @@ from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, e
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
 
+GROUP: Final = "logtwin"
 RECEIVE_BYTES: Final = 256 * 1024
 LOT_BYTES: Final = 64 * 1024
 """Requests are handed to the socket in lots of about this size."""
@@ -100,19 +101,13 @@ class Producer(RemotingConnection):
         self,
         address: Address,
         *,
-        group: str = "logtwin",
         window: int = DEFAULT_WINDOW,
-        connect_timeout_ms: int = 5000,
-        connect_attempts: int = 3,
         answer_timeout_ms: int = 10_000,
         security: RemotingSecurity = NO_SECURITY,
     ) -> None:
         if window < 1:
             raise ValueError(f"a window of {window} requests")
-        super().__init__(
-            address, connect_timeout_ms=connect_timeout_ms, connect_attempts=connect_attempts, security=security
-        )
-        self._group = group
+        super().__init__(address, security=security)
         self._window = window
         self._answer_timeout_s = answer_timeout_ms / 1000
         self._unsent = bytearray()
@@ -147,7 +142,7 @@ class Producer(RemotingConnection):
 
     def submit(self, item: OutgoingMessage | MessageBatch) -> None:
         """Send a request; its result comes from `results` or `flush`."""
-        request = self._ready(_request(item, self._group))
+        request = self._ready(_request(item))
         self._open[request.opaque] = _Open(request.code)
         self._unsent += encode_command(request)
         if len(self._unsent) >= LOT_BYTES:
@@ -163,7 +158,8 @@ class Producer(RemotingConnection):
             self._push()
             opaque, sent = next(iter(self._open.items()))
             while sent.answer is None:
-                self._await_answers()
+                self._wait(selectors.EVENT_READ, "answer")
+                self._receive()
             del self._open[opaque]
             yield _result(self._allowed(sent.code, sent.answer))
 
@@ -183,10 +179,6 @@ class Producer(RemotingConnection):
             return
         except OSError as error:
             raise self._failed(error) from error
-
-    def _await_answers(self) -> None:
-        self._wait(selectors.EVENT_READ, "answer")
-        self._receive()
 
     def _wait(self, events: int, what: str) -> int:
         """Return which of `events` the socket is ready for."""
@@ -227,29 +219,25 @@ class Producer(RemotingConnection):
         )
 
 
-def _request(item: OutgoingMessage | MessageBatch, group: str) -> Command:
-    is_batch = isinstance(item, MessageBatch)
-    first = item.messages[0] if isinstance(item, MessageBatch) else item
-    code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+def _request(item: OutgoingMessage | MessageBatch) -> Command:
+    if isinstance(item, MessageBatch):
+        code, first, block = RequestCode.SEND_BATCH_MESSAGE, item.messages[0], ""
+        body = encode_items(BatchItem(one.flag, one.body, properties.encode(one.properties)) for one in item.messages)
+    else:
+        code, first, body = RequestCode.SEND_MESSAGE_V2, item, item.body
+        block = properties.encode(first.properties).decode()
     header = SendHeader(
-        producer_group=group,
+        producer_group=GROUP,
         topic=first.topic,
         default_topic_queue_nums=first.queues,
         queue_id=first.queue_id,
         sys_flag=first.sys_flag,
         born_timestamp_ms=time.time_ns() // 1_000_000,
         flag=first.flag,
-        properties="" if is_batch else properties.encode(first.properties).decode(),
-        batch=is_batch,
+        properties=block,
+        batch=isinstance(item, MessageBatch),
     )
-    body = _batch_body(item) if isinstance(item, MessageBatch) else item.body
     return Command(code, ext_fields=encode_send_header(header, code), body=body, language="PYTHON")
-
-
-def _batch_body(batch: MessageBatch) -> bytes:
-    return encode_items(
-        BatchItem(message.flag, message.body, properties.encode(message.properties)) for message in batch.messages
-    )
 
 
 def _result(answer: Command) -> SendResult:

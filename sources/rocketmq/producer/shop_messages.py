@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -48,6 +47,12 @@ _CHANNEL_SINCE: Final = 20_000
 _EVENTS: Final = ("login", "search", "view", "basket", "checkout", "logout")
 _AGENTS: Final = ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "shop-app/7.2 (Android 16)")
 _REGIONS: Final = ("eu-central", "eu-north", "ap-east", "us-west")
+_BATCHES: Final = 0.03
+"""The share of the items, and so of each kind below; the rest are plain messages of about 1 KB."""
+_EMPTY: Final = 0.02  # of the messages in batches: newer brokers refuse an empty single message
+_COMPRESSED: Final = 0.03  # of the single messages, as the next ones
+_TINY: Final = 0.04
+_LARGE: Final = 0.002  # 4 KB to 200 KB, not compressed
 _PHRASES: Final = (
     "leave it at the gate with the neighbour, who signs for it", "ring twice, the bell is faint", "bez dobírky, prosím",
     "gift wrapping wanted, no invoice in the parcel", "Lieferung nur vormittags", "请勿折叠", "ne pas plier, merci",
@@ -55,25 +60,13 @@ _PHRASES: Final = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """The shares of each kind, as fractions; the rest are plain messages of about 1 KB."""
-
-    batches: float = 0.03  # of the items
-    empty: float = 0.02  # of the messages in batches: newer brokers refuse an empty single message
-    compressed: float = 0.03  # of the single messages, as the next ones
-    tiny: float = 0.04
-    large: float = 0.002  # 4 KB to 200 KB, not compressed
-
-
 class Shop:
     """The state of one sequence: random numbers, a clock, and how many messages there were."""
 
-    def __init__(self, seed: int, mix: Mix) -> None:
+    def __init__(self, seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311  (a workload is no secret)
         self._random = chance.random
         self._seed = seed
-        self._mix = mix
         self._number = 0
         self._order_id = ""
         self._notes = "; ".join(chance.choice(_PHRASES) for _ in range(20_000))
@@ -87,26 +80,26 @@ class Shop:
     def next_item(self) -> OutgoingMessage | MessageBatch:
         topic, fields = self._pick(self._topics)
         queue_id = self._below(QUEUES)
-        if self._random() >= self._mix.batches:
+        if self._random() >= _BATCHES:
             return self._single(topic, queue_id, fields())
         count = self._pick(_BATCH_SIZES)
         return MessageBatch(tuple(self._in_batch(topic, queue_id, fields()) for _ in range(count)))
 
     def _single(self, topic: str, queue_id: int, fields: Fields) -> OutgoingMessage:
-        mix, chance = self._mix, self._random()
+        chance = self._random()
         body, sys_flag = _json(fields), 0
-        if chance < mix.compressed:
+        if chance < _COMPRESSED:
             kind, sys_flag = self._pick(_KINDS)
             note = self._note(LEAST_COMPRESSED_BYTES + self._below(4 * LEAST_COMPRESSED_BYTES))
             body = compress(_json(fields | {"note": note}), kind)
-        elif chance < mix.compressed + mix.tiny:
+        elif chance < _COMPRESSED + _TINY:
             body = str(self._below(1000)).encode()
-        elif chance < mix.compressed + mix.tiny + mix.large:
+        elif chance < _COMPRESSED + _TINY + _LARGE:
             body = self._large(fields)
         return self._message(topic, queue_id, fields, body, sys_flag)
 
     def _in_batch(self, topic: str, queue_id: int, fields: Fields) -> OutgoingMessage:
-        body = b"" if self._random() < self._mix.empty else _json(fields)
+        body = b"" if self._random() < _EMPTY else _json(fields)
         return self._message(topic, queue_id, fields, body, 0)
 
     def _large(self, fields: Fields) -> bytes:

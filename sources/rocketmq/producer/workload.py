@@ -10,7 +10,7 @@ from typing import Final
 
 from sources.access.address import Address
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW, MessageBatch, OutgoingMessage, Producer, SendResult
-from sources.rocketmq.producer.shop_messages import Mix, Shop
+from sources.rocketmq.producer.shop_messages import Shop
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import ResponseCode
 from sources.rocketmq.wire.security import RemotingSecurity
@@ -21,6 +21,8 @@ _WORTH_SLEEPING_S: Final = 0.01
 """If sending is ahead of the rate by less than this, it goes on: a sleep per message would end the pipelining."""
 _ANSWER_TIMEOUT_MS: Final = 60_000
 """A SYNC_MASTER answers when its slaves have the message, or after its slaveTimeout, which is 30 s in the demo."""
+
+Item = OutgoingMessage | MessageBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +44,15 @@ class WorkloadSummary:
         return self.bytes / 1e6 / self.seconds if self.seconds else 0.0
 
 
-def workload(seed: int, mix: Mix | None = None) -> Iterator[OutgoingMessage | MessageBatch]:
-    shop = Shop(seed, mix or Mix())
+def workload(seed: int) -> Iterator[Item]:
+    shop = Shop(seed)
     while True:
         yield shop.next_item()
 
 
 def send_workload(
     address: Address,
-    items: Iterable[OutgoingMessage | MessageBatch],
+    items: Iterable[Item],
     *,
     count: int | None = None,
     duration_s: float | None = None,
@@ -84,8 +86,8 @@ class _Sender:
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
         self._started = time.monotonic()
-        self._open: deque[_Sending] = deque()
-        self._busy: list[_Sending] = []
+        self._open: deque[tuple[Item, int]] = deque()  # and which attempt each is
+        self._busy: list[tuple[Item, int]] = []
         self._submitted_messages = self._messages = self._bytes = 0
         self._warned: Counter[int] = Counter()
         self._refused: Counter[int] = Counter()
@@ -95,19 +97,19 @@ class _Sender:
         """The time since the start."""
         return time.monotonic() - self._started
 
-    def send(self, item: OutgoingMessage | MessageBatch) -> None:
-        self._submit(_Sending(item))
+    def send(self, item: Item) -> None:
+        self._submit(item, 1)
         self._submitted_messages += _messages_in(item)
 
     def settle(self, *, at_most_open: int) -> None:
         """Wait until at most `at_most_open` requests lack their answer, and send again those refused as busy."""
         for result in self._producer.results(at_most_open=at_most_open):
-            self._count(self._open.popleft(), result)
+            self._count(*self._open.popleft(), result)
         if self._busy:
             time.sleep(_BUSY_PAUSE_S)
             again, self._busy = self._busy, []
-            for sending in again:
-                self._submit(sending)
+            for item, attempts in again:
+                self._submit(item, attempts)
 
     def hold_back(self, rate_per_s: float) -> None:
         """If sending is ahead of the rate, settle what is pending and sleep for the rest of the time."""
@@ -129,41 +131,31 @@ class _Sender:
             refused=dict(self._refused),
         )
 
-    def _submit(self, sending: _Sending) -> None:
-        self._producer.submit(sending.item)
-        self._open.append(sending)
+    def _submit(self, item: Item, attempts: int) -> None:
+        self._producer.submit(item)
+        self._open.append((item, attempts))
 
-    def _count(self, sending: _Sending, result: SendResult) -> None:
+    def _count(self, item: Item, attempts: int, result: SendResult) -> None:
         if result.is_stored:
-            self._messages += _messages_in(sending.item)
-            self._bytes += _body_bytes(sending.item)
+            self._messages += _messages_in(item)
+            self._bytes += _body_bytes(item)
             if result.code != ResponseCode.SUCCESS:
-                self._warned[result.code] += _messages_in(sending.item)
-        elif result.code == ResponseCode.SYSTEM_BUSY and sending.attempts < MAX_ATTEMPTS:
-            self._busy.append(_Sending(sending.item, sending.attempts + 1))
+                self._warned[result.code] += _messages_in(item)
+        elif result.code == ResponseCode.SYSTEM_BUSY and attempts < MAX_ATTEMPTS:
+            self._busy.append((item, attempts + 1))
         else:
-            self._refused[result.code] += _messages_in(sending.item)
+            self._refused[result.code] += _messages_in(item)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sending:
-    """A pending item, and the number of its attempts."""
-
-    item: OutgoingMessage | MessageBatch
-    attempts: int = 1
-
-
-def _messages_in(item: OutgoingMessage | MessageBatch) -> int:
+def _messages_in(item: Item) -> int:
     return len(item.messages) if isinstance(item, MessageBatch) else 1
 
 
-def _body_bytes(item: OutgoingMessage | MessageBatch) -> int:
+def _body_bytes(item: Item) -> int:
     return sum(len(message.body) for message in item.messages) if isinstance(item, MessageBatch) else len(item.body)
 
 
-def _limited(
-    items: Iterable[OutgoingMessage | MessageBatch], count: int | None
-) -> Iterator[OutgoingMessage | MessageBatch]:
+def _limited(items: Iterable[Item], count: int | None) -> Iterator[Item]:
     """Yield `items` up to `count` messages, cutting the last batch if necessary."""
     left = count
     for item in items:

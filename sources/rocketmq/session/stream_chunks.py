@@ -19,8 +19,7 @@ from sources.rocketmq.columns import codec
 from sources.rocketmq.columns.codec import NO_ROWS, DecodedRecords
 from sources.rocketmq.format.commitlog import HEAD, V1, V2, Limits, check_head, framed_size, read_head
 from sources.rocketmq.format.layout import LEAD, MESSAGE_HEAD
-from sources.rocketmq.format.record_search import Found, find_record, stretch
-from sources.rocketmq.format.record_walk import SMALL_WINDOW_BYTES, walk
+from sources.rocketmq.format.record_search import SMALL_WINDOW_BYTES, Found, find_record, stretch, walk
 
 
 @dataclass(slots=True)

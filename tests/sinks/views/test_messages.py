@@ -18,8 +18,7 @@ from sinks.tables import LOG
 from sinks.views.definition import named_in
 from sinks.views.registration import register
 from sources.offsets import Offset
-from sources.rocketmq.format.batches import decode_items
-from sources.rocketmq.format.commitlog import Message, decode
+from sources.rocketmq.format.commitlog import Message, decode, decode_items
 from sources.rocketmq.format.properties import decode as decode_properties
 from tests.sinks.views.lake import Asked, Row, write
 from tests.sinks.views.made_logs import NOON, message

@@ -10,8 +10,7 @@ import pytest
 from sources.dister.files.layout import BatchFile, batch_number
 from sources.dister.format import columns
 from sources.dister.format.entries import decode_line
-from sources.dister.format.line_walk import Sound
-from sources.dister.format.lines import Line
+from sources.dister.format.line_walk import Line, Sound
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import RECORD_SCHEMA

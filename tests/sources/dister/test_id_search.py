@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.files import id_search
-from sources.dister.files.batch_bytes import BatchBytes
-from sources.dister.files.id_search import IdSearch
+from sources.dister.files import batch_file
+from sources.dister.files.batch_file import BatchBytes, IdSearch
 from sources.dister.files.layout import BatchFile
 from sources.offsets import Offset
 from tests.sources.dister.entry_logs import set_line
@@ -22,7 +21,7 @@ LOOK_BACK_BYTES = 120  # some five lines
 
 @pytest.fixture(autouse=True)
 def short_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(id_search, "LOOK_BACK_BYTES", LOOK_BACK_BYTES)
+    monkeypatch.setattr(batch_file, "LOOK_BACK_BYTES", LOOK_BACK_BYTES)
 
 
 def found(path: Path, lines: list[bytes], wanted: list[int]) -> tuple[list[bytes | None], int | None]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.dister.files.layout import BatchFile
-from sources.dister.format.lines import Line, split_lines
+from sources.dister.format.line_walk import Line, split_lines
 
 BATCH = BatchFile(1, Path("/l/0/1"))
 DATA = b'1000000007,300,{"a":"x"}\n\n\r\nshort\n' + b"x" * 300 + b"\ntorn"

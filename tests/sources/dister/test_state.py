@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.state import KEY_VALUES, changes_of
+from sources.dister.format.columns import KEY_VALUES, changes_of
 from sources.errors import CorruptRecord
 from sources.keyed_state import Changes
 from sources.records import RECORD_SCHEMA

@@ -14,8 +14,7 @@ from kafka.record.memory_records import MemoryRecords
 
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_encoding import BATCH_BYTES, MAX_DELTA, EncodedBatch, empty_batch, encode
-from sources.kafka.format.columns import UNLOCATED_SCHEMA, canonical
-from sources.kafka.format.time_columns import CREATE_TIME, LOG_APPEND_TIME
+from sources.kafka.format.columns import CREATE_TIME, LOG_APPEND_TIME, UNLOCATED_SCHEMA, canonical
 from sources.offsets import END, Offset, OffsetRange
 from tests.sources.kafka.batches import (
     NOW_MS,

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, OutOfMemory
-from sources.kafka.format.aborted import Aborted
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits, decode_sound
 from sources.kafka.format.chunks import DecodedAnswer, FetchAnswer, decoded_together
 from sources.kafka.format.columns import canonical, located
 from sources.kafka.format.record_columns import record_columns
+from sources.kafka.format.transactions import Aborted
 from sources.master import Chunk
 from sources.offsets import END, Offset, OffsetRange
 from sources.records import KAFKA_SCHEMA

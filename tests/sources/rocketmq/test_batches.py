@@ -7,7 +7,7 @@ import pytest
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.batches import BatchItem, decode_items, encode_items
+from sources.rocketmq.format.commitlog import BatchItem, decode_items, encode_items
 from tests import truth
 
 # size, magic, CRC, flag, body length, body, properties length, properties: specification, section 1.7

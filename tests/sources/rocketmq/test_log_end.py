@@ -15,9 +15,9 @@ from sources.errors import CorruptRecord, SegmentError
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset
+from sources.rocketmq.files.log_end import Hopped, hop_sound
 from sources.rocketmq.files.segment_files import Segment, list_segments
 from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.format.sound_hop import Hopped, hop_sound
 from sources.rocketmq.log import RocketMQLog
 from tests.sources.rocketmq.damaged_logs import sound_records
 from tests.sources.rocketmq.log_reading import LOG_ID

@@ -21,14 +21,14 @@ def test_one_message_goes_out_as_request_310() -> None:
         fields = header["extFields"]
         assert (header["code"], header["flag"], body) == (310, 0, b"hello")
         assert {name: fields[name] for name in "abcdefhijkm"} == {
-            "a": "pg", "b": "T1", "c": "TBW102", "d": "4", "e": "2", "f": "769", "h": "9",
+            "a": "logtwin", "b": "T1", "c": "TBW102", "d": "4", "e": "2", "f": "769", "h": "9",
             "i": "TAGS\x01t\x02město\x01上海\x02", "j": "0", "k": "false", "m": "false",
         }  # fmt: skip
         assert abs(int(fields["g"]) - 1_800_000_000_000) < 10**12
         peer.answer(header["opaque"], msgId="AB", queueId="2", queueOffset="17")
 
     message = OutgoingMessage("T1", b"hello", {"TAGS": "t", "město": "上海"}, 2, flag=9, sys_flag=0x301)
-    with broker(script) as address, Producer(address, group="pg") as producer:
+    with broker(script) as address, Producer(address) as producer:
         assert producer.send(message) == SendResult(0, None, "AB", 2, 17)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.rocketmq.columns.properties import PropertyColumns
+from sources.rocketmq.columns.fields import PropertyColumns
 from sources.rocketmq.format import properties
 from tests.sources.rocketmq.test_properties import SEEN
 

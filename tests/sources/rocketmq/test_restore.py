@@ -12,7 +12,7 @@ from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import RECORD_SCHEMA
 from sources.rocketmq.columns import codec, restore
-from sources.rocketmq.columns.restore_rows import encode_rows
+from sources.rocketmq.columns.restore import encode_rows
 from sources.rocketmq.format.commitlog import Blank
 from tests import truth
 from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message

@@ -13,7 +13,6 @@ import pytest
 
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage
-from sources.rocketmq.producer.shop_messages import Mix
 from sources.rocketmq.producer.workload import MAX_ATTEMPTS, send_workload, workload
 from sources.rocketmq.wire.remoting import ResponseCode
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
@@ -21,8 +20,8 @@ from tests.sources.rocketmq.embedded.stores import messages_of
 from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
 
 
-def messages(seed: int, items: int, mix: Mix | None = None) -> Iterator[OutgoingMessage]:
-    for item in islice(workload(seed, mix), items):
+def messages(seed: int, items: int) -> Iterator[OutgoingMessage]:
+    for item in islice(workload(seed), items):
         yield from item.messages if isinstance(item, MessageBatch) else (item,)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 from sources.offsets import Offset
-from sources.rocketmq.embedded.group_transfer import GroupTransfer
+from sources.rocketmq.embedded.double_write import GroupTransfer
 from tests.sources.rocketmq.embedded.scenarios import scenario
 
 NEVER_S = 3600.0

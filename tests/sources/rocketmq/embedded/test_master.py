@@ -29,11 +29,12 @@ from tests.sources.rocketmq.embedded.scenarios import scenario
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PROCESS = """
-import logging, sys
+import asyncio, logging, sys
 from pathlib import Path
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
 logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-EmbeddedMaster(MasterSettings(store=Path(sys.argv[1]), port=0, ha_port=0, file_size_bytes=1 << 20)).run_forever()
+master = EmbeddedMaster(MasterSettings(store=Path(sys.argv[1]), port=0, ha_port=0, file_size_bytes=1 << 20))
+asyncio.run(master.run_until_signal())
 """
 
 
@@ -150,19 +151,12 @@ async def test_a_disk_that_fails_stops_the_master(tmp_path: Path, monkeypatch: p
 
     master = EmbeddedMaster(replace(settings_for(tmp_path), flush_interval_ms=10))
     running = asyncio.create_task(master.run_until_signal())
-    while not has_address(master):
+    while not hasattr(master, "address"):
         await asyncio.sleep(0.001)
     monkeypatch.setattr(os, "fdatasync", fails)
     async with asyncio.timeout(60):
         with pytest.raises(OSError, match="Input/output error"):
             await asyncio.gather(running, asyncio.to_thread(_send_one, master.address))
-
-
-def has_address(master: EmbeddedMaster) -> bool:
-    try:
-        return bool(master.address)
-    except RuntimeError:
-        return False
 
 
 def _send_one(address: Address) -> None:

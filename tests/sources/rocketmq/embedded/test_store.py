@@ -12,7 +12,7 @@ import pytest
 
 from sources.errors import ConfigurationError
 from sources.offsets import Offset
-from sources.rocketmq.embedded.refusal import Refused
+from sources.rocketmq.embedded.remoting_service import Refused
 from sources.rocketmq.embedded.store import Put
 from sources.rocketmq.format.commitlog import Blank, Message
 from tests.sources.rocketmq.embedded.stores import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.rocketmq.embedded.refusal import Refused
+from sources.rocketmq.embedded.remoting_service import Refused
 from sources.rocketmq.embedded.topics import TopicTable
 from tests import truth
 

@@ -1,7 +1,11 @@
-"""The search for an id in a batch file, without reading all of it. Ids in a file ascend, but need not.
+"""One batch file, as long as it was when it was opened: its bytes, its lines from any byte on, the search for an id.
 
-A leader that lost its data file begins again with low ids, behind the existing ones; these lines are expired. In a file
-that has some, bisection may lead to a line behind the one that counts. So a result is trusted only
+They are read, never mapped: if somebody shortens a mapped file, the process ends. If a leader removes the file and
+writes it again, whoever has it open keeps the old one.
+
+The search does not read all of the file. Ids in a file ascend, but need not: a leader that lost its data file begins
+again with low ids, behind the existing ones; these lines are expired. In a file that has some, bisection may lead to a
+line behind the one that counts. So a result is trusted only
 
 * if it is the very id that was asked for. Random parts make it improbable that a regressing run has the same one;
 * and if no line has that id or a higher one among the `LOOK_BACK_BYTES` before it, and at `_PROBES` places from the
@@ -14,23 +18,98 @@ first line, which is always right. A file no longer than `LOOK_BACK_BYTES` is re
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from typing import Final
+from typing import BinaryIO, Final, Self
 
-from sources.dister.files.batch_bytes import BatchBytes
-from sources.dister.format.line_walk import LineWalk, Sound, entry_of
-from sources.dister.format.lines import Line
-from sources.errors import CorruptRecord
+from sources.dister.files.layout import BatchFile
+from sources.dister.format.line_walk import Line, LineWalk, Sound, entry_of, split_lines
+from sources.errors import CorruptRecord, MasterSilent
 from sources.offsets import Offset
 
+_FIRST_BLOCK_BYTES: Final = 4 * 1024
+_BLOCK_BYTES: Final = 256 * 1024
 LOOK_BACK_BYTES: Final = 64 * 1024
 _PROBES: Final = 16
 _WIDER: Final = 16
 _NO_HEAD: Final = (-1, None)
+_CHANGED = "The leader may be writing its log anew: it is read again."
+
+
+class BatchBytes:
+    """An open batch file; a context manager that closes it. Raises MasterSilent if it cannot be read."""
+
+    def __init__(self, batch: BatchFile) -> None:
+        self.batch = batch
+        self._file = _opened(batch)
+        self.size = os.fstat(self._file.fileno()).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def lines(self, at: int, stop: int | None = None) -> Iterator[Line]:
+        """Yield the lines that begin in ``[at, stop)``, at most to the end of the file.
+
+        Blocks grow, so looking at one line reads little.
+        """
+        stop = self.size if stop is None else stop
+        lines = split_lines(self.batch, max(at - 1, 0), self._blocks(max(at - 1, 0)))
+        for line in lines:
+            if line.at >= stop:
+                return
+            if line.at >= at:
+                yield line
+
+    def line_number(self, at: int) -> int:
+        """Return the number, from 1 on, of the line that begins with byte `at`. Reads everything before it."""
+        return 1 + sum(1 for line in self.lines(0, at))
+
+    def _blocks(self, at: int) -> Iterator[bytes]:
+        length = _FIRST_BLOCK_BYTES
+        while at < self.size:
+            try:
+                block = os.pread(self._file.fileno(), min(length, self.size - at), at)
+            except OSError as error:
+                raise _unreadable(self.batch, error) from error
+            if not block:
+                raise MasterSilent(
+                    f"batch file {self.batch.path} lost bytes while it was read",
+                    expected=f"{self.size} bytes",
+                    found=f"{at} bytes",
+                    hint=_CHANGED,
+                )
+            yield block
+            at, length = at + len(block), min(2 * length, _BLOCK_BYTES)
+
+
+def _opened(batch: BatchFile) -> BinaryIO:
+    try:
+        return batch.path.open("rb", buffering=0)
+    except FileNotFoundError as error:
+        raise MasterSilent(
+            f"batch file {batch.path} has gone while the log was read",
+            expected="a file that was there a moment ago",
+            found="none",
+            hint=_CHANGED,
+        ) from error
+    except OSError as error:
+        raise _unreadable(batch, error) from error
+
+
+def _unreadable(batch: BatchFile, error: OSError) -> MasterSilent:
+    return MasterSilent(
+        f"batch file {batch.path} cannot be read",
+        expected="a file that this user may read",
+        found=error.strerror,
+        hint="It is tried again. Check the rights of the file, and the disk.",
+    )
 
 
 class IdSearch:
-    """Searches one open file; also a `line_walk.Earlier`."""
+    """Searches one open file."""
 
     def __init__(self, file: BatchBytes) -> None:
         self._file = file
@@ -40,6 +119,7 @@ class IdSearch:
         return self._find(entry_id, self._file.size)
 
     def line_of(self, entry_id: int, before: int) -> bytes | None:
+        """Implement `line_walk.Earlier`."""
         found = self._find(entry_id, before)
         return None if found is None else found.text
 
@@ -101,7 +181,7 @@ class IdSearch:
         walk, found = LineWalk(Offset(0)), None
         for line in self._file.lines(start):
             if line.is_whole:
-                for piece in walk.feed(line, _Nothing()):
+                for piece in walk.feed(line, lambda _id, _before: None):
                     if isinstance(piece, Sound):
                         found = (found[0] if found else piece, piece)
         return found
@@ -113,10 +193,3 @@ def _is_entry(line: Line) -> bool:
     except CorruptRecord:
         return False
     return True
-
-
-class _Nothing:
-    """A `line_walk.Earlier` without any earlier lines."""
-
-    def line_of(self, entry_id: int, before: int) -> None:
-        return None

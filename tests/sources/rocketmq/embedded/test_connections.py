@@ -8,7 +8,7 @@ from unittest.mock import DEFAULT, Mock
 import pytest
 
 from sources.errors import ConfigurationError
-from sources.rocketmq.embedded.listener import address_of, bound, bound_with_vip
+from sources.rocketmq.embedded.connections import address_of, bound, bound_with_vip
 
 
 def test_a_port_may_be_bound_again_at_once() -> None:
@@ -47,7 +47,7 @@ def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
 
 def test_free_ports_are_looked_for_until_both_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
     tries = Mock(wraps=bound, side_effect=[DEFAULT, ConfigurationError("taken")] * 2 + [DEFAULT] * 2)
-    monkeypatch.setattr("sources.rocketmq.embedded.listener.bound", tries)
+    monkeypatch.setattr("sources.rocketmq.embedded.connections.bound", tries)
     listener, vip = bound_with_vip("127.0.0.1", 0)
     with listener, vip:
         assert address_of(listener).port - address_of(vip).port == 2

@@ -1,20 +1,83 @@
-"""Properties blocks as a map column, and the properties that have columns of their own. numpy and Arrow.
+"""The fields of messages that are more than numbers, as columns: hosts, bodies, properties. numpy and Arrow.
 
-The rules are those of `properties.decode`, applied to all blocks at once: one pass finds all pairs, and names and
-values are cut out of the concatenated blocks by their spans.
+The rules for properties are those of `properties.decode`, applied to all blocks at once: one pass finds all pairs, and
+names and values are cut out of the concatenated blocks by their spans.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.decoding.spans import Bytes, Flags, Int32s, Ints, cut, read_only
+from sources.rocketmq.format.bodies import COMPRESSED, decompress
+from sources.rocketmq.format.hosts import Host
+from sources.rocketmq.format.layout import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Limits
 
+if TYPE_CHECKING:
+    from sources.rocketmq.columns.loops import Messages
 _FEW_NAMES = 64
+
+
+def host_column(view: memoryview, at: Ints, is_ipv6: Flags, differs: Flags) -> pa.Array:
+    """Return the hosts stored at the indexes `at` of `view` as text; with `is_ipv6` they take 20 bytes instead of 8.
+
+    Each distinct host is formatted once. Only hosts that differ from the one before are looked at: usually there is one
+    store host.
+    """
+    firsts = np.flatnonzero(differs)
+    ends = at[firsts] + np.where(is_ipv6[firsts], IPV6_HOST_BYTES, IPV4_HOST_BYTES)
+    numbers: dict[bytes, int] = {}  # in order of first appearance
+    spans = zip(at[firsts].tolist(), ends.tolist(), strict=True)
+    of_firsts = [numbers.setdefault(bytes(view[start:end]), len(numbers)) for start, end in spans]
+    texts = pa.array([str(Host.unpack(host)) for host in numbers], pa.string())
+    return texts.take(pa.array(np.array(of_firsts)[np.cumsum(differs) - 1]))
+
+
+@dataclass(frozen=True, slots=True)
+class BodyColumns:
+    """`body` and `stored_body`, one row per message. Use only the first `complete` rows."""
+
+    body: pa.Array
+    stored_body: pa.Array
+    complete: int
+
+    @classmethod
+    def of(cls, view: memoryview, messages: Messages, limits: Limits) -> BodyColumns:
+        """Read the bodies of `messages`, until the decompressed ones exceed `limits.max_decompressed_bytes`."""
+        buffer, starts, ends = pa.py_buffer(view), messages.body_starts, messages.body_ends
+        is_compressed = (messages.sys_flag & COMPRESSED != 0) & (starts < ends)
+        count = len(starts)
+        if not is_compressed.any():
+            return cls(cut(pa.binary(), buffer, starts, ends), pa.nulls(count, pa.binary()), count)
+        plain = cut(pa.binary(), buffer, starts, ends, ~is_compressed)
+        rows = np.flatnonzero(is_compressed)
+        bodies = _decompressed(view, messages, rows, limits)
+        if len(bodies) < len(rows):
+            count = int(rows[len(bodies)])
+        done = np.zeros(len(starts), np.bool_)
+        done[rows[: len(bodies)]] = True
+        body = pc.replace_with_mask(plain, pa.array(done), pa.array(bodies, pa.binary()))
+        return cls(body, cut(pa.binary(), buffer, starts, ends, is_compressed), count)
+
+
+def _decompressed(view: memoryview, messages: Messages, rows: Ints, limits: Limits) -> list[bytes | None]:
+    """Decompress the bodies of `rows` one by one, as many as the limit allows, but always that of row 0."""
+    spans = zip(messages.body_starts[rows].tolist(), messages.body_ends[rows].tolist(), strict=True)
+    flags = messages.sys_flag[rows].tolist()
+    bodies: list[bytes | None] = []
+    left_bytes = limits.max_decompressed_bytes
+    for row, (start, end), sys_flag in zip(rows.tolist(), spans, flags, strict=True):
+        body = decompress(view[start:end], sys_flag, limits)
+        left_bytes -= len(body or b"")
+        if left_bytes < 0 and row > 0:
+            break
+        bodies.append(body)
+    return bodies
 
 
 @dataclass(frozen=True, slots=True)

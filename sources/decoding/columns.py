@@ -1,13 +1,30 @@
-"""Joins columns of bytes row by row: fields to records, headers to the records they belong to. Arrow, no loops."""
+"""Columns of bytes, joined row by row: fields to records, headers to the records they belong to; and columns of times.
+
+A table takes the years 1 to 9999, UTC. A timestamp column has room for 292,000 years to either side of 1970, but
+Python, and so pyarrow, Polars and PySpark's `collect`, fail on the whole column if one value lies outside the years 1
+to 9999. What a clock says there is the producer's business and no damage: the row has null instead, and the decoder
+keeps the number elsewhere in the row.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from sources.decoding.spans import Flags, Ints
+from sources.records import TIMESTAMP
+
+FIRST_MS: Final = -62_135_596_800_000
+"""The beginning of year 1."""
+
+END_MS: Final = 253_402_300_800_000
+"""The beginning of year 10000."""
+
+_US_PER_MS: Final = 1000
 
 
 def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
@@ -16,8 +33,9 @@ def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def of_fixed_size(rows: npt.NDArray[Any]) -> pa.Array:
-    buffers = [None, pa.py_buffer(rows.tobytes())]
-    return pa.Array.from_buffers(pa.binary(rows.itemsize), len(rows), buffers).cast(pa.binary())
+    """Return the bytes of each row, of a structured or a number type, in place."""
+    ends = np.arange(0, (len(rows) + 1) * rows.itemsize, rows.itemsize, dtype=np.int32)
+    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(rows.view(np.uint8))])
 
 
 def lengths(texts: pa.Array) -> pa.Array:
@@ -64,3 +82,13 @@ def whole_bytes(texts: pa.Array) -> bytes:
     """Return the values of a whole array, one after the other."""
     end = int(edges(texts)[-1])
     return bytes(memoryview(texts.buffers()[2])[:end]) if end else b""
+
+
+def fit(times_ms: Ints) -> Flags:
+    """Which of `times_ms`, counted from 1970, a table takes."""
+    return np.asarray((times_ms >= FIRST_MS) & (times_ms < END_MS), np.bool_)
+
+
+def time_column(times_ms: Ints, wanted: Flags) -> pa.Array:
+    """Return the times as a column; null where not `wanted`, which no time may be that does not `fit`."""
+    return pa.array(np.where(wanted, times_ms, 0) * _US_PER_MS, mask=~wanted).cast(TIMESTAMP)
