@@ -87,13 +87,13 @@ $(VENV)/.docs: $(STAMP)
 test: lint ## everything that must hold: lint, then unit, Spark and real-broker tests
 	$(BIN)/python -m pytest -m "$(GATE)" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
-unit: setup ## the pure tests without whole jobs, in about a minute
-	$(BIN)/python -m pytest -m "$(PURE) and not job" -n 3 $(ARGS)
+unit: setup ## the pure tests without whole jobs and processes, in about 45 s
+	$(BIN)/python -m tests.parts $(WORKERS) -m "$(PURE) and not job" $(ARGS)
 
 nightly: lint airflow-setup browser-setup azurite-setup ## within the hour: older brokers, Airflow, Azure, Chromium, demos, what repeats, random cases (SEED=…)
 	$(BIN)/mypy tests bench
 	$(BIN)/mypy --python-executable $(AIRFLOW)/bin/python --cache-dir .mypy_cache/airflow airflow_dags
-	LOGTWIN_HYPOTHESIS=nightly $(BIN)/python -m pytest -m "$(PURE)" -n $(WORKERS) --hypothesis-seed $(SEED) $(ARGS)
+	LOGTWIN_HYPOTHESIS=nightly $(BIN)/python -m tests.parts $(WORKERS) -m "$(PURE)" --hypothesis-seed $(SEED) $(ARGS)
 	LOGTWIN_HYPOTHESIS=nightly $(BIN)/python -m pytest -m "(nightly or airflow or browser) and not soak" -n $(WORKERS) --no-loadscope-reorder --durations=20 --hypothesis-seed $(SEED) $(ARGS)
 
 soak: setup airflow-setup azurite-setup ## long runs: a large log, random kills, an hour of fuzzing, many random cases; figures belong into bench/results/long-runs.md

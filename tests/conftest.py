@@ -21,6 +21,7 @@ from pipeline.spark.jars import delta_jars
 from tests import truth
 from tests.class_archives import spark_options
 from tests.marks import left_out, marks
+from tests.parts import part
 from tests.spark_session import delta_session, forget_connection, gateway_port
 
 # The gate repeats: the same cases each time. Elsewhere they are random, and a failure prints what makes it again.
@@ -66,14 +67,24 @@ def pytest_collection() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--module-order", type=int, metavar="SEED", help="run the modules in the order of this seed")
+    parser.addoption(
+        "--part", default="0/1", metavar="PLACE/COUNT", help="run a part of the modules: see tests/parts.py"
+    )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """A module that is left out as a whole need not be imported: its own line says of what kind its tests are."""
-    unwanted = left_out(config.option.markexpr)
-    if not unwanted or collection_path.suffix != ".py" or any(collection_path.name in given for given in config.args):
+    """A module that is left out as a whole, or of another part, need not be imported. None is asked that is named."""
+    if not collection_path.match("test_*.py"):
         return None
-    return True if unwanted.intersection(marks(collection_path)) else None
+    return None if collection_path in _modules(config.option.markexpr, config.option.part) else True
+
+
+@cache
+def _modules(expression: str, place_of_count: str) -> frozenset[Path]:
+    unwanted = left_out(expression)
+    modules = Path(__file__).parent.rglob("test_*.py")
+    wanted = [module for module in modules if unwanted.isdisjoint(marks(module))] if unwanted else modules
+    return part(wanted, *map(int, place_of_count.split("/")))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

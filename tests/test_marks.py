@@ -1,4 +1,4 @@
-"""tests.marks, on which it depends that no test is left out which should run."""
+"""tests.marks and tests.parts, on which it depends that no test is left out which should run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.marks import left_out, marks
+from tests.parts import part
 
 
 @pytest.mark.parametrize(
@@ -40,3 +41,14 @@ def test_the_marks_of_a_module_are_those_that_all_its_tests_have(
     module = tmp_path / "test_it.py"
     module.write_text(text)
     assert marks(module) == expected
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 20])
+def test_each_module_belongs_to_one_part_and_the_parts_are_of_about_one_size(tmp_path: Path, count: int) -> None:
+    modules = [tmp_path / f"test_{number}.py" for number in range(13)]
+    for size_bytes, module in enumerate(modules):
+        module.write_bytes(bytes(size_bytes))
+    parts = [part(reversed(modules), place, count) for place in range(count)]
+    assert sorted(module for each in parts for module in each) == sorted(modules)
+    sizes = [sum(module.stat().st_size for module in each) for each in parts]
+    assert max(sizes) - min(sizes) <= 12

@@ -115,6 +115,7 @@ def test_without_incidents_none_is_offered(lossy: Path, job: Path) -> None:
     assert offered(f"logtwin incidents explain --config {lossy} a") == []
 
 
+@pytest.mark.job
 def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
     look = (
         "import sys, types\n"
@@ -136,6 +137,7 @@ def test_no_configuration_offers_nothing_silently(tmp_path: Path, config: str) -
     assert result.output.strip() == ""
 
 
+@pytest.mark.job
 def test_the_installed_command_answers(job: Path) -> None:
     command = Path(sys.executable).with_name("logtwin")
     environment = os.environ | asking(f"logtwin status --config {job} --js")

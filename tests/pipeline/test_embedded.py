@@ -46,6 +46,7 @@ def master(folder: Path, *options: str) -> Iterator[Address]:
     assert process.returncode == 0
 
 
+@pytest.mark.job
 def test_the_configuration_reaches_the_master_and_the_command_line_goes_over_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -160,7 +160,7 @@ def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, cap
     names = [name for name, _ in tables.recorded]
     assert names[:4] == ["topics", "delay_offsets"] * 2
     assert "message_request_modes" not in names
-    failed, again = [record.getMessage() for record in caplog.records]
+    failed, again = said_by(metadata_sync.__name__, caplog)
     assert "rocketmq/broker-a" in failed
     assert "no answer" in failed
     assert "consumer_offsets" in failed
@@ -211,7 +211,7 @@ def test_a_failure_is_said_once_and_does_not_end_it(
         tables.error, is_failing = None, False
         wait_until(lambda: "fetched again" in caplog.text, "that it works again")
     assert tables.recorded != []
-    said = [record.getMessage() for record in caplog.records]
+    said = said_by(metadata_sync.__name__, caplog)
     assert [words in one for one in said] == [True, False]
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +17,7 @@ from sources.group import standing
 from sources.group.lookout import Found, Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.watch import GroupWatch, Pace, PlannedBatch
+from sources.group.watched import WatchedLog
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
@@ -247,7 +250,7 @@ def test_a_silent_master_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptu
     assert [message.split(":")[0] for message in caplog.messages if "does not answer" in message].count(A) == 1
 
 
-def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
+def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it was in time once: asked anew after each late answer, it is silent again."""
     answers = threading.Semaphore(0)
 
@@ -257,17 +260,20 @@ def test_a_master_that_was_late_is_not_waited_for_again(tmp_path: Path) -> None:
             assert answers.acquire(timeout=LONG_S)
             return self.holds
 
-    slow, deadline_s = Slow(A, 0, 0), 1.0
-    group = Group(tmp_path, slow, ScriptedLog(B, 0, 10), interval_s=SHORT_S, look_deadline_s=deadline_s)
+    slow, ahead_s = Slow(A, 0, 0), [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
+    monkeypatch.setattr("sources.group.watch.time", clock)
+    monkeypatch.setattr("sources.group.asking.time", clock)
+    group = Group(tmp_path, slow, ScriptedLog(B, 0, 10), interval_s=SHORT_S)
     group.say({"a": 0, "b": 10})
-    assert group.watch.next() is None  # waited for the deadline
-    took_s: list[float] = []
+    planner = threading.Thread(target=group.watch.next)
+    planner.start()
     for rounds in range(1, 6):
-        began_s = time.monotonic()
+        wait_until(lambda: slow.looks == rounds, "it is asked")  # noqa: B023
+        ahead_s[0] += 2 * LONG_S
+        planner.join()  # the first look was waited for until its deadline
         answers.release()
         wait_until(lambda: group.watch.next() is None and slow.looks > rounds, "it is asked anew")  # noqa: B023
-        took_s.append(time.monotonic() - began_s)
-    assert min(took_s) < deadline_s
     answers.release()
 
 
@@ -450,11 +456,22 @@ def test_a_run_that_ends_reads_what_was_there_when_it_began(tmp_path: Path) -> N
     assert group.watch.next() is None
 
 
-def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path) -> None:
+def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     away, silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100), ScriptedLog(C, 0, 100)
     away.error = AWAY
     silent.answers.clear()
-    group = Group(tmp_path, away, silent, other, last_look_deadline_s=0.2)
+    heard: list[WatchedLog] = []
+    hear = WatchedLog.hear
+
+    def counted(log: WatchedLog, outcome: object, at_s: float, deadline_s: float) -> None:
+        heard.append(log)
+        hear(log, outcome, at_s, deadline_s)
+
+    monkeypatch.setattr(WatchedLog, "hear", counted)
+    ticks, answering = count(), 2  # the clock stands still until all have answered that do
+    clock = SimpleNamespace(monotonic=lambda: 1.0 + (next(ticks) if len(heard) >= answering else 0))
+    monkeypatch.setattr("sources.group.watch.time", clock)
+    group = Group(tmp_path, away, silent, other, last_look_deadline_s=SHORT_S)
     group.say({"a": 0, "b": 0, "c": 0})
     group.watch.prepare_to_end()
     batch = group.next()
@@ -463,6 +480,7 @@ def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path) -> None
     group.say({"a": 0, "b": 0, "c": 100})
     assert group.watch.next() is None
     away.error = None
+    answering += 1
     group.say({"a": (0, 1), "c": 100})
     assert group.ranges() == {"a": (0, 100)}
     silent.answers.set()

@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from tests.resident import PROJECT
+
+pytestmark = pytest.mark.job
 
 PROGRAM = """
 import sys

@@ -178,6 +178,7 @@ def test_an_unreadable_configuration_finds_no_server() -> None:
     assert server_for("warehouse = ", TEXT, "csv") is None
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("arguments", [["sql", "--format", "csv", "-e", TEXT], ["report"]])
 def test_asking_a_server_imports_nothing_slow(job: Path, arguments: list[str]) -> None:
     """What is slow to import is not there to be imported: only the server, which is asked first, can answer."""

@@ -30,6 +30,8 @@ from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.silent_session import SilentSession
+from sources.told_doubt import ToldDoubt
+from tests.log_lines import said_by
 from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write
 
 ONE, TWO, THREE = set_line(10_007), set_line(20_001), set_line(30_005)
@@ -111,9 +113,9 @@ def test_a_torn_line_glued_to_the_next_is_damage_once_an_entry_follows(
             caplog.clear()
             log = log_of(folder, past_damage=past_damage)
             assert log.bounds() == log.bounds() == owned(0, 10_008)
-            (warning,) = caplog.records  # it is told once
-            assert "the log ends at 10008" in warning.message
-            assert "line 2" in warning.message
+            (warning,) = said_by(ToldDoubt.__module__, caplog)  # it is told once
+            assert "the log ends at 10008" in warning
+            assert "line 2" in warning
 
         log = leader(folder, ONE, glued, set_line(40_001))
         with pytest.raises(CorruptRecord, match="line 2"):

@@ -9,7 +9,7 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 from sources.access.address import Address
 
@@ -67,9 +67,9 @@ def lenient_json(text: bytes) -> Any:
 class Conversation:
     """One connection to a master's normal port."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, stream: BinaryIO) -> None:
         self.connection = connection
-        self._stream = connection.makefile("rb")
+        self._stream = stream
 
     def say(self, frame: bytes) -> None:
         self.connection.sendall(frame)
@@ -92,5 +92,5 @@ class Conversation:
 
 @contextmanager
 def conversation(address: Address) -> Iterator[Conversation]:
-    with socket.create_connection((address.host, address.port), timeout=10) as connection:
-        yield Conversation(connection)
+    with socket.create_connection((address.host, address.port), timeout=60) as sock, sock.makefile("rb") as stream:
+        yield Conversation(sock, stream)

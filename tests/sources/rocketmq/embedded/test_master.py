@@ -60,6 +60,7 @@ def end_of(address: Address) -> int:
         return client.commit_log_bounds().end
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with master_process(tmp_path) as (process, address):
@@ -75,6 +76,7 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
         assert end_of(master.address) == end
 
 
+@pytest.mark.job
 def test_nothing_that_was_answered_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
     with master_process(tmp_path) as (process, address):
         sent = threading.Event()
