@@ -19,9 +19,9 @@ from typing import Final
 import pyarrow as pa
 
 from sinks.batch.handshake import Append, clip, decide
+from sinks.batch.proof import SplitReport
 from sinks.batch.shared_file import SharedFile
 from sinks.batch.split_files import Pending, SplitFiles
-from sinks.batch.split_report import SplitReport
 from sinks.tables import log_table
 from sinks.values.continuity import Link, behind, nothing_of
 from sources.errors import BelowMinimum, LogtwinError, MasterSilent, of_log

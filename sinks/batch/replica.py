@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.landing import Landing, acknowledge
 from sinks.batch.master_proof import prove_master
-from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
-from sinks.batch.split_job import discard_files
-from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import discard_files
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower

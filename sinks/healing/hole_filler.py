@@ -27,10 +27,9 @@ from enum import Enum
 
 from pyspark.sql import SparkSession
 
-from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
+from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch, raise_first_error
 from sinks.batch.receiver import LogWriter
-from sinks.batch.split_job import discard_files, discard_quarantined, run_splits
-from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.neighbours import SOURCE_HINT

@@ -1,6 +1,6 @@
 """A topic of a cluster as a master: what it holds now, its partitions as logs, and the group that shows its progress.
 
-Picklable. Connections stay open between calls, but in `sources.kafka.cluster.connection_cache`, not here; a session
+Picklable. Connections stay open between calls, but in `sources.kafka.cluster.connection`, not here; a session
 has a connection of its own.
 """
 
@@ -14,13 +14,11 @@ from typing import Final, TypeVar
 
 from sources.errors import NobodyListens, naming
 from sources.kafka.bounds import bounds, epoch_ends
-from sources.kafka.cluster.cleanup import is_compacted
-from sources.kafka.cluster.connection import Cluster
-from sources.kafka.cluster.connection_cache import has_answered, kept
+from sources.kafka.cluster.connection import Cluster, has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, topics_named
+from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
 from sources.kafka.epochs import check_history
 from sources.kafka.isolation import Isolation
 from sources.kafka.log import TRAITS, KafkaLog

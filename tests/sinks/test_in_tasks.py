@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.batch.split_job import TASK_BYTES, in_tasks
+from sinks.batch.tasks import TASK_BYTES, in_tasks
 from sources.master import PlannedSplit
 from sources.offsets import Offset, OffsetRange
 
