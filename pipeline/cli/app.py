@@ -81,7 +81,7 @@ def replicate(
     from pipeline.monitoring.metrics import serving
     from pipeline.spark.session import session_for
     from pipeline.spark.warm_up import warm_up
-    from pipeline.system.signals import stop_by_signal
+    from pipeline.system.processes import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config))
     settings.check_reachable()

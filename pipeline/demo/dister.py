@@ -28,9 +28,8 @@ from pipeline.monitoring.display import Display, number
 from pipeline.monitoring.progress import Progress
 from pipeline.spark.session import session_for
 from pipeline.spark.warm_up import warm_up
-from pipeline.system.child_process import child_process
 from pipeline.system.console import err
-from pipeline.system.signals import stop_by_signal
+from pipeline.system.processes import child_process, stop_by_signal
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.workload import Workload
 from sources.dister.peers import PEERS_FILE

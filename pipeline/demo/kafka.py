@@ -33,9 +33,8 @@ from pipeline.monitoring.display import Display, number
 from pipeline.monitoring.progress import Progress
 from pipeline.spark.session import session_for
 from pipeline.spark.warm_up import warm_up
-from pipeline.system.child_process import child_process
 from pipeline.system.console import err
-from pipeline.system.signals import stop_by_signal
+from pipeline.system.processes import child_process, stop_by_signal
 from sources.errors import LogtwinError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic

@@ -27,9 +27,8 @@ from pipeline.monitoring.display import Display, duration, number, size
 from pipeline.monitoring.progress import Progress
 from pipeline.spark.session import session_for
 from pipeline.spark.warm_up import warm_up
-from pipeline.system.child_process import child_process
 from pipeline.system.console import err
-from pipeline.system.signals import stop_by_signal
+from pipeline.system.processes import child_process, stop_by_signal
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import lines
 from sinks.views.definition import named_in

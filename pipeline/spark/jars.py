@@ -22,7 +22,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponential
 
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from sinks.storage.settings import AZURE, GOOGLE, S3
 from sources.errors import ConfigurationError
 

@@ -17,9 +17,7 @@ from pipeline.config.configuration import Config
 from pipeline.spark.class_archive import archive_options
 from pipeline.spark.jars import delta_jars, java, spark_jars, storage_jars
 from pipeline.spark.spark_home import compiled_home
-from pipeline.system.cache import cache_folder
-from pipeline.system.process_folder import process_folder
-from pipeline.system.rights import limit_rights
+from pipeline.system.folders import cache_folder, limit_rights, process_folder
 from sinks.delta.java_names import java_names
 from sinks.storage.check import check_storage
 from sinks.storage.default_place import check_one_place_alone

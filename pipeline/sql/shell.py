@@ -26,8 +26,8 @@ from pygments.lexers.sql import SqlLexer
 from pipeline.sql.completion import NameCompleter, Names
 from pipeline.sql.output import Format
 from pipeline.sql.statements import split
-from pipeline.system.cache import cache_folder
 from pipeline.system.console import err, out, report
+from pipeline.system.folders import cache_folder
 from sources.errors import LogtwinError
 
 if TYPE_CHECKING:

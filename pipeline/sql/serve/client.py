@@ -15,7 +15,7 @@ from pipeline.sql.output import destination
 from pipeline.sql.serve.meeting import check_owned, local_warehouse, peer_is_owner, socket_path
 from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_in, next_message
 from pipeline.system.console import err
-from pipeline.system.rights import limit_rights
+from pipeline.system.folders import limit_rights
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 

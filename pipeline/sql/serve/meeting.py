@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from sources.errors import ConfigurationError
 
 LONGEST_ADDRESS_BYTES: Final = 103

@@ -29,7 +29,7 @@ from pipeline.sql.reader import Reader
 from pipeline.sql.run import run_text
 from pipeline.sql.serve.meeting import make_folder, peer_is_owner, socket_path
 from pipeline.sql.serve.wire import DONE, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_message, next_message
-from pipeline.system.ended_jvm import spark_ended
+from pipeline.system.console import spark_ended
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, of_log
 
