@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.options import RequiredConfig, run_alone
-from pipeline.cli.verb_groups import QUERY
+from pipeline.cli.options import QUERY, RequiredConfig, run_alone
 from pipeline.sql.serve.wire import REPORT
-from pipeline.system.console import err, out
+from pipeline.system.console import err, show
 from sources.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def report(
     _check_folder(output)
     if not answered(config, REPORT, output=output):
         _make(config, output)
-    out.print(str(output), markup=False, highlight=False, soft_wrap=True)
+    show(str(output))
 
 
 def _make(config: Path, output: Path) -> None:

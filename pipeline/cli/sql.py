@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.completion import log_ids
-from pipeline.cli.options import RequiredConfig, run_alone
-from pipeline.cli.verb_groups import QUERY
+from pipeline.cli.options import QUERY, RequiredConfig, log_ids, run_alone
 from pipeline.sql.output import Format, destination
-from pipeline.system.console import err, out
+from pipeline.system.console import err, out, show
 
 if TYPE_CHECKING:
     from pipeline.sql.reader import Reader
@@ -78,13 +76,12 @@ def sql(
 
     def opened() -> Reader:
         from pipeline.config import configuration
-        from pipeline.sql.past import Past, past_line
-        from pipeline.sql.reader import Reader
+        from pipeline.sql.reader import Past, Reader, past_line
 
         settings = configuration.load(config)
         reader = Reader.opened(settings, Past.asked(settings, log, as_of_offset, as_of_time), text)
         if reader.as_of is not None:
-            err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
+            show(past_line(reader.as_of), to=err)
         return reader
 
     if text is None:
@@ -94,7 +91,7 @@ def sql(
         return
     with err.status("opening the replica …"):
         reader = opened()
-    from pipeline.sql.run import run_text
+    from pipeline.sql.reader import run_text
 
     with destination(output) as sink:
         run_text(reader, text, form, sink, width)
@@ -103,8 +100,7 @@ def sql(
 def _serve(config: Path) -> None:
     from pipeline.config import configuration
     from pipeline.spark.session import session_for
-    from pipeline.sql.reader import Reader
-    from pipeline.sql.run import run_text
+    from pipeline.sql.reader import Reader, run_text
     from pipeline.sql.serve.server import WARM_UP, SQLServer, listening, reserved
     from pipeline.system.processes import stop_by_signal
 

@@ -31,8 +31,7 @@ from pipeline.inspect.topics_held import held_topics
 from pipeline.job.replicate import Job
 from pipeline.monitoring.display import Display, number
 from pipeline.monitoring.progress import Progress
-from pipeline.spark.session import session_for
-from pipeline.spark.warm_up import warm_up
+from pipeline.spark.session import session_for, warm_up
 from pipeline.system.console import err
 from pipeline.system.processes import child_process, stop_by_signal
 from sources.errors import LogtwinError

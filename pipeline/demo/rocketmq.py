@@ -25,8 +25,7 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.replicate import Job
 from pipeline.monitoring.display import Display, duration, number, size
 from pipeline.monitoring.progress import Progress
-from pipeline.spark.session import session_for
-from pipeline.spark.warm_up import warm_up
+from pipeline.spark.session import session_for, warm_up
 from pipeline.system.console import err
 from pipeline.system.processes import child_process, stop_by_signal
 from pipeline.verify.run import Scope, verify_log

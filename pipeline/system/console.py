@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from subprocess import TimeoutExpired
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -56,7 +57,7 @@ class _Lines(logging.Handler):
     """Prints each record on one line, however long, for logs that are not on a terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(f"{record.levelname:<8} {self.format(record)}", markup=False, highlight=False, soft_wrap=True)
+        show(f"{record.levelname:<8} {self.format(record)}", to=err)
 
 
 def log_to_console() -> None:
@@ -92,7 +93,25 @@ def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = No
 def report(error: LogtwinError) -> None:
     """Print on standard error what happened and what to do."""
     err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
-    err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+    show(str(error), to=err)
+
+
+def show(text: str, *, style: str | None = None, to: Console = out) -> None:
+    """Print `text` as it is: nothing in it is markup, and a line is one line however long."""
+    to.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_json(told: Mapping[str, Any]) -> None:
+    """Print an object as JSON; what JSON does not know of it has a method `as_json`."""
+    out.print_json(json.dumps(told, default=lambda one: one.as_json()))
+
+
+def answer(as_json: bool, told: Mapping[str, Any], lines: Iterable[str]) -> None:
+    """Print `told` as `show_json` does, or else `lines`."""
+    if as_json:
+        show_json(told)
+    else:
+        show("\n".join(lines))
 
 
 def spark_ended(code: int) -> ReplicaError:

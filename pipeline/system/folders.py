@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Final
 
 _OTHERS: Final = 0o077
+
 LONGEST_FOLDER_BYTES: Final = 61
 _LOCK: Final = "lock"
 

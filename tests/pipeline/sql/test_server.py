@@ -21,8 +21,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import configuration
 from pipeline.report.finding import statements
 from pipeline.sql.output import Format
-from pipeline.sql.reader import Reader
-from pipeline.sql.run import run_text
+from pipeline.sql.reader import Reader, run_text
 from pipeline.sql.serve import server as server_module
 from pipeline.sql.serve.client import server_for
 from pipeline.sql.serve.server import SQLServer, listening, reserved
