@@ -23,6 +23,7 @@ from pipeline.report.subjects import subject_of
 from pipeline.report.time_buckets import width_s
 from sinks.proof.completeness import connected
 from sources.instant import instant
+from sources.offsets import OffsetRange
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -85,6 +86,10 @@ class LedgerRanges:
         """Those whose records are there."""
         return self.chosen(self["deleted_at"] == NO_TIME)
 
+    def over(self, place: OffsetRange) -> LedgerRanges:
+        """Those that have an offset of `place`."""
+        return self.chosen((self["start"] < place.end) & (self["end"] > place.start))
+
     def waited_s(self, since: str) -> Floats:
         """How long after the time `since` each was committed; NaN where there is no such time, or no live job.
 
@@ -128,11 +133,11 @@ def _log_facts(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -
         begin=min(int(rows["start"].min()), *(one["start"] for one in lost)) if lost else int(rows["start"].min()),
         end=max([int(rows["end"].max()), *(one["end"] for one in lost)]),
         complete_to=int(whole["end"].max()) if len(whole.log) else None,
-        complete_through=_greatest(whole["last_store_timestamp"]),
+        complete_through=greatest(whole["last_store_timestamp"]),
         open_incidents=sum(one["state"] == "open" for one in incidents),
-        oldest_stored=_least(rows["first_store_timestamp"]),
-        newest_stored=_greatest(rows["last_store_timestamp"]),
-        last_committed=_greatest(rows["committed_at"]),
+        oldest_stored=least(rows["first_store_timestamp"]),
+        newest_stored=greatest(rows["last_store_timestamp"]),
+        last_committed=greatest(rows["committed_at"]),
         newest_waited_s=float(known[-1]) if len(known) else None,
         waited_p50_s=percentile(oldest, 0.5),
         waited_p99_s=percentile(oldest, 0.99),
@@ -202,10 +207,11 @@ def percentile(values: Floats, share: float) -> float | None:
     return float(np.partition(known, rank)[rank])
 
 
-def _least(times: Ints) -> datetime | None:
+def least(times: Ints) -> datetime | None:
+    """The least of times as arrays have them; None where none is known."""
     known = times[times != NO_TIME]
     return moment_at(int(known.min())) if len(known) else None
 
 
-def _greatest(times: Ints) -> datetime | None:
+def greatest(times: Ints) -> datetime | None:
     return moment_at(int(times.max())) if len(times) else None
