@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pipeline.cli import dister, options, report, sql, tables, trust
+from pipeline.cli import dister, options, query, tables, trust
 from pipeline.cli.options import QUERY, REPLICATE, TRY, AsJson, ConfigFile, RequiredConfig
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
@@ -33,9 +33,8 @@ app = options.plain_app(
 )
 
 app.add_typer(trust.app)
-app.add_typer(report.app)
 app.add_typer(dister.app)
-app.add_typer(sql.app)
+app.add_typer(query.app)
 app.add_typer(tables.app, name="tables", rich_help_panel=QUERY)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -63,11 +63,11 @@ plain_app = partial(
 """Makes a Typer application with the settings that all of our command lines share."""
 
 
-def run_alone(verb: Callable[..., None], arguments: Sequence[str] | None) -> None:
-    """Run one verb without importing the others, with `arguments` or those of the process."""
+def run_alone(verb: Callable[..., None]) -> None:
+    """Run one verb, with the arguments of the process, without importing the others."""
     alone = plain_app()
     alone.command()(verb)
-    run(alone, sys.argv[2:] if arguments is None else arguments, f"logtwin {verb.__name__}")
+    run(alone, sys.argv[2:], f"logtwin {verb.__name__}")
 
 
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -20,10 +20,17 @@ import pyarrow.compute as pc
 from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline
 from pipeline.report.subjects import subject_of
-from pipeline.report.time_buckets import width_s
 from sinks.proof.completeness import connected
 from sources.instant import instant
 from sources.offsets import OffsetRange
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+_WIDTHS_S: Final = (
+    *(1, 2, 5, 10, 15, 30),
+    *(_MINUTE_S * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR_S * count for count in (1, 2, 3, 6, 12)),
+    *(_DAY_S * count for count in (1, 2, 7, 14, 28, 91, 364)),
+)
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -41,6 +48,13 @@ _NUMBERS: Final = tuple(name for name in COLUMNS if name not in ("log_id", "orig
 _MOST_SPANS: Final = 120
 _SECOND_US: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def width_s(first: datetime, last: datetime, most: int) -> int:
+    """The shortest span of which at most `most` cover the times from `first` to `last`, wherever the spans begin."""
+    period_s = (last - first).total_seconds()
+    fitting = (width for width in _WIDTHS_S if period_s <= (most - 1) * width)
+    return next(fitting, _WIDTHS_S[-1])
 
 
 @dataclass(frozen=True, slots=True)
