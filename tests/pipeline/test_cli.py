@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import submit
 from pipeline.cli.app import _place
 from pipeline.monitoring.progress import PartitionProgress, Phase
 from pipeline.monitoring.run_state import RunFile
@@ -156,3 +157,27 @@ def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:
     assert _place(nothing) == "offset none"
     partitions = {0: PartitionProgress(), 1: PartitionProgress(position=Offset(7))}
     assert _place(replace(nothing, partitions=partitions)) == "offsets 0: none, 1: 7"
+
+
+def test_what_any_verb_says_can_go_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        submit.run(["--output", str(tmp_path / "answer"), "status", "--help"])
+    assert ended.value.code == 0
+    assert "Show the state of each replica" in (tmp_path / "answer").read_text()
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_verb_fails_with_is_the_exit_code_and_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        submit.run(["--output", str(tmp_path / "answer.json"), "status", "--config", "nowhere.toml"])
+    assert ended.value.code == 2
+    assert "nowhere.toml" in capsys.readouterr().err
+    assert (tmp_path / "answer.json").read_text() == ""
+
+
+def test_without_a_verb_it_replicates(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        submit.run(["--available-now", "--help"])
+    assert "Replicate every log" in capsys.readouterr().out
