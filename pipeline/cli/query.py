@@ -11,7 +11,7 @@ import typer
 
 from pipeline.cli.options import QUERY, RequiredConfig, log_ids
 from pipeline.sql.output import Format, destination
-from pipeline.sql.serve.wire import REPORT
+from pipeline.sql.serve.meeting import REPORT
 from pipeline.system.console import err, out, show
 from sources.errors import ConfigurationError
 

@@ -35,7 +35,7 @@ from pipeline.demo.live import (
     started,
 )
 from pipeline.demo.warehouse import demo_job, leave_job
-from pipeline.inspect.topics_held import held_topics
+from pipeline.inspect.selection import held_topics
 from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
 from sinks.tables import KAFKA_LOG, LEDGER, TableSpec

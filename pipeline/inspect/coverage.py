@@ -14,7 +14,7 @@ from typing import Any, Final
 from rich.console import Group
 
 from pipeline.config.configuration import Config
-from pipeline.inspect.topics_held import HeldTopic, held_topics
+from pipeline.inspect.selection import HeldTopic, held_topics
 from pipeline.monitoring.display import extent, fact_blocks, number
 from sinks.books.incidents import incidents_of
 from sinks.books.ledger import app_id, fill_app_id

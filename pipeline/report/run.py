@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
+from pipeline.inspect.selection import held_topics
 from pipeline.inspect.status import last_run
-from pipeline.inspect.topics_held import held_topics
 from pipeline.inspect.typed_status import typed_statuses
 from pipeline.report.facts import RunFacts
 from pipeline.report.finding.queries import read_facts

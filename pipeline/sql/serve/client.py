@@ -12,8 +12,22 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from pipeline.sql.output import destination
-from pipeline.sql.serve.meeting import check_owned, local_warehouse, peer_is_owner, socket_path
-from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_in, next_message
+from pipeline.sql.serve.meeting import (
+    DONE,
+    ERROR,
+    NOTE,
+    OUTPUT,
+    REPORT,
+    Ask,
+    ClientFrame,
+    Hello,
+    check_owned,
+    error_in,
+    local_warehouse,
+    next_message,
+    peer_is_owner,
+    socket_path,
+)
 from pipeline.system.console import err, show
 from pipeline.system.folders import limit_rights
 from pipeline.version import own_version

@@ -14,11 +14,22 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.sql.serve import client, wire
+from pipeline.sql.serve import client, meeting
 from pipeline.sql.serve.client import server_for
-from pipeline.sql.serve.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
+from pipeline.sql.serve.meeting import (
+    DONE,
+    LONGEST_ADDRESS_BYTES,
+    OUTPUT,
+    Ask,
+    ClientFrame,
+    Hello,
+    check_owned,
+    make_folder,
+    next_message,
+    peer_is_owner,
+    socket_path,
+)
 from pipeline.sql.serve.server import listening, reserved
-from pipeline.sql.serve.wire import DONE, OUTPUT, Ask, ClientFrame, Hello, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -215,7 +226,12 @@ def test_asking_a_server_imports_nothing_slow(job: Path, arguments: list[str]) -
 
 
 def test_what_is_written_is_read_in_order() -> None:
-    sent = [HELLO.message(), ASK.message(), ClientFrame(wire.OUTPUT, bytes(range(256)) * 500), ClientFrame(wire.DONE)]
+    sent = [
+        HELLO.message(),
+        ASK.message(),
+        ClientFrame(OUTPUT, bytes(range(256)) * 500),
+        ClientFrame(DONE),
+    ]
     stream = io.BytesIO(b"".join(one.encoded() for one in sent))
     assert [next_message(stream) for _ in sent] == sent
     assert next_message(stream) is None
@@ -231,17 +247,19 @@ def test_a_message_that_breaks_off_is_none(at: int) -> None:
 def test_a_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="a message of 1,"):
         next_message(io.BytesIO(b"GET / HTTP/1.1"))
-    monkeypatch.setattr(wire, "LONGEST_BYTES", 3)
+    monkeypatch.setattr(meeting, "LONGEST_BYTES", 3)
     with pytest.raises(ConfigurationError, match="too many statements"):
         ASK.message().encoded()
 
 
 def test_a_server_of_another_version_may_say_more() -> None:
     more = json.loads(HELLO.message().body) | {"version": "9.9", "memory": 1}
-    assert Hello.read(ClientFrame(wire.HELLO, json.dumps(more).encode())).version == "9.9"
+    assert Hello.read(ClientFrame(meeting.HELLO, json.dumps(more).encode())).version == "9.9"
 
 
-@pytest.mark.parametrize("message", [None, HELLO.message(), ClientFrame(wire.ASK, b"[]"), ClientFrame(wire.ASK, b"{}")])
+@pytest.mark.parametrize(
+    "message", [None, HELLO.message(), ClientFrame(meeting.ASK, b"[]"), ClientFrame(meeting.ASK, b"{}")]
+)
 def test_other_messages_are_no_question(message: ClientFrame | None) -> None:
     with pytest.raises(ValueError):
         Ask.read(message)
