@@ -24,7 +24,7 @@ import pyarrow as pa
 from bench.contest import Figure, Goal, Round, Settings, by_turns
 from bench.payloads import write_log
 from pipeline.spark.jars import java, resolve
-from pipeline.system.child_process import child_process
+from pipeline.system.processes import child_process
 from sources.offsets import Offset
 from sources.rocketmq.columns import codec
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pipeline.system.child_process import child_process
+from pipeline.system.processes import child_process
 from tests.resident import PROJECT
 
 _END_WITHIN_S = 60.0

@@ -36,7 +36,7 @@ from bench.machine import commit, machine
 from bench.peers import lone_broker, running_session
 from bench.results import FOLDER
 from bench.scratch import scratch_folder
-from pipeline.system.atomic_file import replacing
+from pipeline.sql.output import replacing
 
 RECORDED = FOLDER / "quick.json"
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.contest import Figure, Goal, Round
-from pipeline.system.atomic_file import replacing
+from pipeline.sql.output import replacing
 
 FOLDER = Path(__file__).parent / "results"
 

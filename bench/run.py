@@ -21,7 +21,7 @@ from typing import Never
 from bench.contest import Figure, Settings
 from bench.results import figure_as_json, figure_from_json
 from bench.scratch import scratch_folder
-from pipeline.system.signals import stop_by_signal
+from pipeline.system.processes import stop_by_signal
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, would not work
 _FIGURE, _ERROR = "figure", "error"

@@ -28,7 +28,7 @@ from kafka.producer.future import FutureRecordMetadata
 from bench.load import line_awaited, say
 from bench.payloads import create_topic, orders
 from pipeline.demo.kafka_broker import running_broker
-from pipeline.system.open_file_limit import allow_many_files
+from pipeline.system.processes import allow_many_files
 from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer

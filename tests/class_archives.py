@@ -23,7 +23,7 @@ import pyspark
 
 from pipeline.spark.jars import delta_jars, java
 from pipeline.spark.spark_home import home
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 
 log = logging.getLogger(__name__)
 

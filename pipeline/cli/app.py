@@ -7,7 +7,6 @@ anything ran.
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,12 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pipeline.cli import dister, options, report, sql, tables, trust
-from pipeline.cli.options import AsJson, ConfigFile, RequiredConfig
-from pipeline.cli.verb_groups import QUERY, REPLICATE, TRY
+from pipeline.cli import dister, options, query, tables, trust
+from pipeline.cli.options import QUERY, REPLICATE, TRY, AsJson, ConfigFile, RequiredConfig
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
-from pipeline.system.console import err, out, run
+from pipeline.system.console import err, out, run, show, show_json
 from sources.errors import MasterError
 
 if TYPE_CHECKING:
@@ -35,9 +33,8 @@ app = options.plain_app(
 )
 
 app.add_typer(trust.app)
-app.add_typer(report.app)
 app.add_typer(dister.app)
-app.add_typer(sql.app)
+app.add_typer(query.app)
 app.add_typer(tables.app, name="tables", rich_help_panel=QUERY)
 
 
@@ -79,9 +76,8 @@ def replicate(
     """
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
-    from pipeline.spark.session import session_for
-    from pipeline.spark.warm_up import warm_up
-    from pipeline.system.signals import stop_by_signal
+    from pipeline.spark.session import session_for, warm_up
+    from pipeline.system.processes import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config))
     settings.check_reachable()
@@ -101,12 +97,8 @@ def replicate(
             job.start(look)
             job.run(look)
     for one in job.progress():
-        out.print(
-            f"{one.log_id}: {one.phase} at {_place(one)}, {one.records:,} records in this run, "
-            f"acknowledged {_known(one.acknowledged)}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        where = f"{one.phase} at {_place(one)}, {one.records:,} records in this run"
+        show(f"{one.log_id}: {where}, acknowledged {_known(one.acknowledged)}")
 
 
 @app.command(rich_help_panel=REPLICATE)
@@ -133,15 +125,14 @@ def status(
     tables = typed_statuses(settings)
     now = datetime.now(UTC)
     if as_json:
-        told = {"logs": [one.as_json() for one in logs], "tables": [one.as_json() for one in tables]}
-        out.print_json(json.dumps(told))
+        show_json({"logs": logs, "tables": tables})
     else:
         out.print(status_blocks(logs, now))
         for line in status_lines(tables) if tables else ():
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            show(line)
     found = [one for log in logs for one in troubles(log, now)] if check else []
     for error in found:
-        err.print(str(error), highlight=False, soft_wrap=True, markup=False)
+        show(str(error), to=err)
     if found:
         raise typer.Exit(max(error.exit_code for error in found))
 
@@ -167,21 +158,11 @@ def master(
 
     It keeps a real commit log and serves HA and remoting: real slaves replicate from it, real clients send to it.
     """
+    given = _given(locals())
     from pipeline.demo.embedded_master import serve
 
-    given = {
-        "store": store,
-        "ha_port": ha_port,
-        "port": port,
-        "host": host,
-        "file_size_bytes": file_size_bytes,
-        "role": role,
-        "in_sync_replicas": in_sync_replicas,
-        "slave_timeout_s": slave_timeout_s,
-        "name_server": name_server,
-    }
-    settings = _load(config).embedded_master.model_copy(update=_given(given))
-    serve(settings, on_ready=lambda line: out.print(line, highlight=False, soft_wrap=True))
+    settings = _load(config).embedded_master.model_copy(update=given)
+    serve(settings, on_ready=lambda line: show(line))
 
 
 @app.command(rich_help_panel=TRY)
@@ -208,32 +189,14 @@ def send(
     It sends orders, payments, events and telemetry, mixed in size and form, to an embedded master or a real broker,
     which may ask for signed requests and TLS. Options for secrets take the secret's place, never the secret itself.
     """
+    given = _given(locals())
     from pipeline.demo.embedded_master import answers, send_to
 
-    given = {
-        "to": to,
-        "seed": seed,
-        "count": count,
-        "duration_s": duration_s,
-        "rate_per_s": rate_per_s,
-        "window": window,
-        "access_key": access_key,
-        "secret_key": secret_key,
-        "security_token": security_token,
-        "tls": tls,
-        "tls_ca_file": tls_ca_file,
-        "tls_certificate_file": tls_certificate_file,
-        "tls_key_file": tls_key_file,
-        "tls_key_password": tls_key_password,
-        "tls_check_hostname": tls_check_hostname,
-    }
-    settings = _load(config).workload.with_given(_given(given))
+    settings = _load(config).workload.with_given(given)
     sent = send_to(settings)
-    out.print(
+    show(
         f"{sent.messages:,} messages, {sent.bytes / 1e6:,.1f} MB of bodies in {sent.seconds:,.1f} s: "
-        f"{sent.messages_per_s:,.0f}/s, {sent.megabytes_per_s:,.1f} MB/s; {answers(sent)}",
-        highlight=False,
-        soft_wrap=True,
+        f"{sent.messages_per_s:,.0f}/s, {sent.megabytes_per_s:,.1f} MB/s; {answers(sent)}"
     )
     if sent.refused:
         refused = ", ".join(f"{count:,} with code {code}" for code, count in sorted(sent.refused.items()))
@@ -292,4 +255,5 @@ def _load(path: Path | None) -> Config:
 
 
 def _given(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items() if value is not None}
+    """The options of a verb that were given; `values` are its arguments."""
+    return {name: value for name, value in values.items() if value is not None and name != "config"}

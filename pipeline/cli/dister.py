@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.completion import log_ids
-from pipeline.cli.options import AsJson, RequiredConfig
-from pipeline.cli.verb_groups import DISTER, VerbGroups
+from pipeline.cli.options import DISTER, AsJson, RequiredConfig, VerbGroups, log_ids
 from pipeline.config import configuration
 from pipeline.demo.dister_leader import fill, leader_lines, parse_node, parse_pairs
-from pipeline.system.console import err, out
+from pipeline.system.console import err, show
 from sources.dister.embedded.leader import EmbeddedLeader
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ def show_leader(
     if folder is None:
         raise typer.BadParameter("the folder of the leader is missing", param_hint="--dir")
     for line in leader_lines(folder):
-        _say(line)
+        show(line)
 
 
 @leader.command("set")
@@ -63,7 +61,7 @@ def set_keys(
     """Set keys."""
     items = parse_pairs(pairs)
     with EmbeddedLeader(folder, group=group) as node:
-        _say(f"dister/{node.group}: entry {node.set(items)} sets {', '.join(items)}")
+        show(f"dister/{node.group}: entry {node.set(items)} sets {', '.join(items)}")
 
 
 @leader.command("remove")
@@ -74,7 +72,7 @@ def remove_keys(
 ) -> None:
     """Remove keys; one that is not there is no error."""
     with EmbeddedLeader(folder, group=group) as node:
-        _say(f"dister/{node.group}: entry {node.remove(keys)} removes {', '.join(keys)}")
+        show(f"dister/{node.group}: entry {node.remove(keys)} removes {', '.join(keys)}")
 
 
 @leader.command("fill")
@@ -90,7 +88,7 @@ def fill_log(
     """Write a repeatable workload: settings, stock, sessions that come and go, and some writes that fail."""
     with EmbeddedLeader(folder, group=group, seed=seed) as node:
         filled = fill(node, count=count, seed=seed, rate_per_s=rate_per_s)
-        _say(
+        show(
             f"dister/{node.group}: {filled.entries:,} entries in {filled.seconds:,.1f} s: "
             f"{filled.entries_per_s:,.0f}/s; the last is {filled.last_id}"
         )
@@ -108,7 +106,7 @@ def set_service(
     nodes = [parse_node(text) for text in node or []]
     with EmbeddedLeader(folder, group=group) as writer:
         changed = writer.service_set(name, kind, nodes)
-        _say(f"dister/{writer.group}: {name} has {len(nodes)} nodes; services at {changed}")
+        show(f"dister/{writer.group}: {name} has {len(nodes)} nodes; services at {changed}")
 
 
 @service.command("remove")
@@ -120,7 +118,7 @@ def remove_services(
     """Remove services; one that is not there is no error."""
     with EmbeddedLeader(folder, group=group) as node:
         changed = node.service_remove(names)
-        _say(f"dister/{node.group}: {len(node.services().services)} nodes of services left; services at {changed}")
+        show(f"dister/{node.group}: {len(node.services().services)} nodes of services left; services at {changed}")
 
 
 @peers.command("add")
@@ -128,7 +126,7 @@ def add_peers(folder: LeaderFolder, ips: Ips, group: Group = None) -> None:
     """Add nodes by their addresses; known ones stay as they are."""
     with EmbeddedLeader(folder, group=group) as node:
         node.peers_add(ips)
-        _say(f"dister/{node.group}: {len(node.nodes())} nodes")
+        show(f"dister/{node.group}: {len(node.nodes())} nodes")
 
 
 @peers.command("remove")
@@ -136,7 +134,7 @@ def remove_peers(folder: LeaderFolder, ips: Ips, group: Group = None) -> None:
     """Remove nodes by their addresses; the leader stays."""
     with EmbeddedLeader(folder, group=group) as node:
         node.peers_remove(ips)
-        _say(f"dister/{node.group}: {len(node.nodes())} nodes")
+        show(f"dister/{node.group}: {len(node.nodes())} nodes")
 
 
 @app.command("get", rich_help_panel=DISTER)
@@ -172,9 +170,5 @@ def _map(config: Path, log: str | None) -> ReplicaMap:
     from pipeline.spark.session import without_session
 
     found = ReplicaMap.opened(without_session(configuration.load(config).only(log, str(config))), str(config))
-    err.print(found.age, markup=False, highlight=False, soft_wrap=True)
+    show(found.age, to=err)
     return found
-
-
-def _say(line: str) -> None:
-    out.print(line, highlight=False, markup=False, soft_wrap=True)

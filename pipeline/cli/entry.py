@@ -7,11 +7,13 @@ import sys
 
 def main() -> None:
     """Run the verb that the process was called with, and leave with its exit code."""
-    verb = sys.argv[1:2]
-    if verb == ["sql"]:
-        from pipeline.cli.sql import main as run
-    elif verb == ["report"]:
-        from pipeline.cli.report import main as run
+    verb = sys.argv[1] if len(sys.argv) > 1 else None
+    if verb in ("sql", "report"):
+        from pipeline.cli import query
+        from pipeline.cli.options import run_alone
+
+        run_alone(query.sql if verb == "sql" else query.report)
     else:
         from pipeline.cli.app import main as run
-    run()
+
+        run()

@@ -1,19 +1,56 @@
-"""Options that several verbs of the command line share."""
+"""Options that several verbs of the command line share, the groups of verbs in ``logtwin --help``, and shell
+completion.
+
+Completion offers the names in the configuration file that stands earlier on the same command line. It reads only that
+file and, for incidents, their table. It reads and imports them only when a shell asks. It ignores errors in them: the
+verb itself reports those.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+import tomllib
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from pipeline.cli.completion import log_ids
-from pipeline.cli.verb_groups import VerbGroups
 from pipeline.system.console import run
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, LogtwinError
+
+if TYPE_CHECKING:
+    from pipeline.config.configuration import Config
+
+REPLICATE = "Replicate"
+PROVE = "Prove it and heal it"
+QUERY = "Query it"
+DISTER = "dister, a key-value store"
+TRY = "Try it without a broker"
+
+_ORDER = (REPLICATE, PROVE, QUERY, DISTER, TRY)
+_WHOLE = 1000  # characters of a summary: none is as long
+
+
+class VerbGroups(TyperGroup):
+    """Lists verbs under their `rich_help_panel`. Typer itself does that only when Rich draws the help."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the verbs group by group; those without a group come last."""
+        groups: dict[str, list[tuple[str, str]]] = {name: [] for name in _ORDER}
+        for name in self.list_commands(ctx):
+            command = self.get_command(ctx, name)
+            if command is not None and not command.hidden:
+                group = getattr(command, "rich_help_panel", None)
+                title = group if isinstance(group, str) else "Commands"
+                groups.setdefault(title, []).append((name, command.get_short_help_str(_WHOLE)))
+        for title, verbs in groups.items():
+            if verbs:
+                with formatter.section(title):
+                    formatter.write_dl(verbs)
+
 
 plain_app = partial(
     typer.Typer,
@@ -26,18 +63,77 @@ plain_app = partial(
 """Makes a Typer application with the settings that all of our command lines share."""
 
 
-def run_alone(verb: Callable[..., None], arguments: Sequence[str] | None) -> None:
-    """Run one verb without importing the others, with `arguments` or those of the process."""
+def run_alone(verb: Callable[..., None]) -> None:
+    """Run one verb, with the arguments of the process, without importing the others."""
     alone = plain_app()
     alone.command()(verb)
-    run(alone, sys.argv[2:] if arguments is None else arguments, f"logtwin {verb.__name__}")
+    run(alone, sys.argv[2:], f"logtwin {verb.__name__}")
 
 
-_NAMED_BY = "LOGTWIN_CONFIG"
-_HERE = Path("logtwin.toml")
-_CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
+def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The ids of logs and topics, except for topics that a pattern selects."""
+    config = _config(ctx)
+    named = [] if config is None else [*(one.id for one in config.logs), *(one.id for one in config.named_topics)]
+    return [name for name in named if name.startswith(incomplete)]
 
-ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
+
+def typed_tables(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The typed tables of the configuration; none without a configuration."""
+    config = _config(ctx)
+    return [] if config is None else [one.name for one in config.tables if one.name.startswith(incomplete)]
+
+
+def relations(incomplete: str) -> list[tuple[str, str]]:
+    """The tables and views that every replica has, with what each is."""
+    from pipeline.inspect.tables import listed
+
+    return [(one.name, one.comment) for one in listed() if one.name.startswith(incomplete)]
+
+
+def incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Every incident of the warehouse, or of its --log, with what it is; the open ones first."""
+    found = sorted(_incidents(ctx), key=lambda one: (one["state"] != "open", one["log_id"], one["start"]))
+    return [(one["id"], _incident_words(one)) for one in found if one["id"].startswith(incomplete)]
+
+
+def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    return [(name, words) for name, words in incident_ids(ctx, incomplete) if words.startswith("open")]
+
+
+def _incident_words(one: dict[str, Any]) -> str:
+    return f"{one['state']}: {one['condition']}, {one['log_id']} {one['start']:,} to {one['end']:,}"
+
+
+def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
+    """The rows of the incidents table; none if the table does not exist or cannot be read."""
+    file, log = ctx.params.get("config"), ctx.params.get("log")
+    if file is None:
+        return []
+    from pipeline.report.finding.rows import rows_of
+    from sinks.storage.place import placed
+    from sinks.storage.settings import Storage, use
+    from sinks.tables import INCIDENTS
+
+    try:
+        given = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        use(Storage.model_validate(given.get("storage", {})))
+        place = str(placed(given.get("warehouse", "./warehouse"), "warehouse"))
+        rows = rows_of(INCIDENTS, place, "log_id", "id", "condition", "start", "end", "state").to_pylist()
+    except (LogtwinError, OSError, ValueError, TypeError):
+        return []
+    return [row for row in rows if log is None or f"{row['log_id']}/".startswith(f"{log}/")]
+
+
+def _config(ctx: typer.Context) -> Config | None:
+    file = ctx.params.get("config")
+    if file is None:
+        return None
+    from pipeline.config import configuration
+
+    try:
+        return configuration.load(file)
+    except LogtwinError:
+        return None
 
 
 def _named(context: typer.Context, config: Path) -> Path:
@@ -51,6 +147,12 @@ def _named(context: typer.Context, config: Path) -> Path:
         )
     return config
 
+
+_NAMED_BY = "LOGTWIN_CONFIG"
+_HERE = Path("logtwin.toml")
+_CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
 
 RequiredConfig = Annotated[
     Path,

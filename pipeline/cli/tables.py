@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Annotated
 
 import typer
 
-from pipeline.cli.completion import relations, typed_tables
-from pipeline.cli.options import AsJson, RequiredConfig
-from pipeline.cli.verb_groups import VerbGroups
+from pipeline.cli.options import AsJson, RequiredConfig, VerbGroups, relations, typed_tables
 from pipeline.config import configuration
-from pipeline.system.console import err, out
+from pipeline.system.console import answer, err, show
 from sources.errors import ConfigurationError, ReplicaError
 
 app = typer.Typer(
@@ -33,14 +30,11 @@ def list_all(as_json: AsJson = False) -> None:
     from pipeline.inspect.tables import listed, relation_lines
 
     found = listed()
-    if as_json:
-        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
-    else:
-        out.print("\n".join(relation_lines(found)), markup=False, highlight=False, soft_wrap=True)
+    answer(as_json, {"tables": found}, relation_lines(found))
 
 
-@app.command()
-def show(
+@app.command("show")
+def show_columns(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="a table or view that every replica has", autocompletion=relations)
     ],
@@ -50,10 +44,7 @@ def show(
     from pipeline.inspect.tables import column_lines, described
 
     found = described(name)
-    if as_json:
-        out.print_json(json.dumps({"tables": [found.as_json()]}))
-    else:
-        out.print("\n".join(column_lines(found)), markup=False, highlight=False, soft_wrap=True)
+    answer(as_json, {"tables": [found]}, column_lines(found))
 
 
 @app.command("list")
@@ -63,10 +54,7 @@ def list_typed(config: RequiredConfig, as_json: AsJson = False) -> None:
     from pipeline.spark.session import without_session
 
     found = typed_statuses(without_session(configuration.load(config)))
-    if as_json:
-        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
-    else:
-        out.print("\n".join(status_lines(found)), markup=False, highlight=False, soft_wrap=True)
+    answer(as_json, {"tables": found}, status_lines(found))
 
 
 @app.command()
@@ -96,7 +84,7 @@ def add(
         raise typer.BadParameter("the schema gives the columns", param_hint="--infer")
     settings = configuration.load(config)
     spark = session_for(settings) if infer else None
-    out.print(proposed(spark, settings, source, name, how), markup=False, highlight=False, soft_wrap=True)
+    show(proposed(spark, settings, source, name, how))
 
 
 @app.command()
@@ -110,10 +98,7 @@ def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False
 
     settings = configuration.load(config)
     found = checked(session_for(settings), settings, name)
-    if as_json:
-        out.print_json(json.dumps({"tables": [one.as_json() for one in found]}))
-    else:
-        out.print("\n".join(verdict_lines(found)), markup=False, highlight=False, soft_wrap=True)
+    answer(as_json, {"tables": found}, verdict_lines(found))
     wrong = [one.name for one in found if not one.is_equal]
     if wrong:
         raise ReplicaError(
@@ -145,7 +130,7 @@ def rebuild(name: TableName, config: RequiredConfig) -> None:
     spark = session_for(settings)
     with err.status(f"rebuilding {name} …"):
         state = make_anew(spark, settings.warehouse, wanted)
-    out.print(rebuilt_line(name, state), markup=False, highlight=False, soft_wrap=True)
+    show(rebuilt_line(name, state))
 
 
 @app.command()
@@ -162,7 +147,7 @@ def retry(name: TableName, config: RequiredConfig) -> None:
     spark = session_for(settings)
     with err.status(f"trying the messages that did not fit into {name} …"):
         messages, left = retried(spark, settings, wanted)
-    out.print(retried_line(name, messages, left), markup=False, highlight=False, soft_wrap=True)
+    show(retried_line(name, messages, left))
 
 
 @app.command()
@@ -185,4 +170,4 @@ def drop(
     if settings.catalog.schema_ is not None:
         unregister(spark, settings.warehouse, settings.catalog.schema_, name)
     was_there = delete(spark, settings.warehouse, name)
-    out.print(f"{name}: {'deleted' if was_there else 'there is none'}", markup=False, highlight=False)
+    show(f"{name}: {'deleted' if was_there else 'there is none'}")

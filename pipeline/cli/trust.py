@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.completion import incident_ids, log_ids, open_incident_ids
-from pipeline.cli.options import AsJson, OneLog, RequiredConfig
-from pipeline.cli.verb_groups import PROVE, VerbGroups
+from pipeline.cli.options import (
+    PROVE,
+    AsJson,
+    OneLog,
+    RequiredConfig,
+    VerbGroups,
+    incident_ids,
+    log_ids,
+    open_incident_ids,
+)
 from pipeline.config import configuration
-from pipeline.system.console import err, out
+from pipeline.system.console import answer, err, out, show, show_json
 from sources.errors import LogtwinError
+
+if TYPE_CHECKING:
+    from pipeline.inspect.incidents import Incidents
 
 app = typer.Typer()
 incidents = typer.Typer(
@@ -34,29 +43,28 @@ def list_incidents(
     as_json: AsJson = False,
 ) -> None:
     """List the open incidents."""
-    from pipeline.config.found import found_now
-    from pipeline.inspect.incidents import Incidents, incident_lines
-    from pipeline.spark.session import without_session
+    from pipeline.inspect.incidents import incident_lines
 
-    found = Incidents(found_now(without_session(configuration.load(config).only(log, str(config)))), str(config))
+    found = _incidents(config, log)
     listed = found.all() if include_ended else found.open()
-    if as_json:
-        out.print_json(json.dumps({"incidents": [one.as_json() for one in listed]}))
-    elif listed:
-        out.print("\n".join(incident_lines(listed)), markup=False, highlight=False, soft_wrap=True)
-    else:
-        out.print("no incidents" if include_ended else "no open incidents")
+    none = "no incidents" if include_ended else "no open incidents"
+    answer(as_json, {"incidents": listed}, incident_lines(listed) if listed else [none])
 
 
 @incidents.command("explain")
 def explain_incident(name: IncidentId, config: RequiredConfig, log: OneLog = None) -> None:
     """Explain an incident: what happened, what is missing, what is kept, and which command heals it."""
+    from pipeline.inspect.incidents import explanation_block
+
+    out.print(explanation_block(_incidents(config, log).explain(name), str(config)))
+
+
+def _incidents(config: Path, log: str | None) -> Incidents:
     from pipeline.config.found import found_now
-    from pipeline.inspect.incidents import Incidents, explanation_block
+    from pipeline.inspect.incidents import Incidents
     from pipeline.spark.session import without_session
 
-    found = Incidents(found_now(without_session(configuration.load(config).only(log, str(config)))), str(config))
-    out.print(explanation_block(found.explain(name), str(config)))
+    return Incidents(found_now(without_session(configuration.load(config).only(log, str(config)))), str(config))
 
 
 @incidents.command("close")
@@ -74,7 +82,7 @@ def close_incident(
     settings = configuration.load(config).only(log, str(config))
     spark = session_for(settings)
     row = Incidents(found_now(settings), str(config)).close(spark, name, note).row
-    out.print(f"{row.id}: {row.state.value}, {row.note}", markup=False, highlight=False, soft_wrap=True)
+    show(f"{row.id}: {row.state.value}, {row.note}")
 
 
 @app.command(rich_help_panel=PROVE)
@@ -103,7 +111,7 @@ def rebuild(
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
     from pipeline.config.found import found_now
-    from pipeline.operate.rebuild_verb import opened
+    from pipeline.operate.rebuild import opened
     from pipeline.spark.session import session_for
 
     settings = configuration.load(config).only(log, str(config))
@@ -116,7 +124,7 @@ def rebuild(
             to, file_size_bytes, zero_holes=zero_holes, on_written=lambda count: progress.advance(task, count)
         )
     for line in made:
-        out.print(line.text(to), highlight=False, markup=False, soft_wrap=True)
+        show(line.text(to))
 
 
 @app.command(rich_help_panel=PROVE)
@@ -142,7 +150,7 @@ def repair(
     for line in repair_logs(
         settings, str(config), log_id=log, accept_master=accept_master, take_over=take_over, dry_run=dry_run
     ):
-        out.print(line, highlight=False, markup=False, soft_wrap=True)
+        show(line)
 
 
 @app.command(rich_help_panel=PROVE)
@@ -171,7 +179,7 @@ def maintain(
     spark = session_for(settings)
     steps = list(Maintenance(spark, found_now(settings), dry_run=dry_run).run())
     if as_json:
-        out.print_json(json.dumps({"dry_run": dry_run, "steps": [one.as_json() for one in steps]}))
+        show_json({"dry_run": dry_run, "steps": steps})
     else:
         out.print(step_table(steps, dry_run=dry_run))
 
@@ -196,12 +204,11 @@ def coverage(
     tables = typed_statuses(settings) if log is None else []  # before the logs, which they are never ahead of
     found = coverages(found_now(settings))
     if as_json:
-        told = {"logs": [one.as_json() for one in found], "tables": [one.as_json() for one in tables]}
-        out.print_json(json.dumps(told))
+        show_json({"logs": found, "tables": tables})
     else:
         out.print(coverage_blocks(found))
         for line in status_lines(tables) if tables else ():
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            show(line)
     for one in found:
         if one.problem is not None:
             raise one.problem
@@ -240,12 +247,8 @@ def backfill(
     results = [
         run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(settings, log)
     ]
-    if as_json:
-        found = [one.as_json() for one in results]
-        out.print_json(json.dumps(found[0] if settings.logs else {"logs": found}))
-    else:
-        said = (line for one in results for line in result_lines(one, dry_run=dry_run))
-        out.print("\n".join(said), markup=False, highlight=False, soft_wrap=True)
+    told = results[0].as_json() if settings.logs else {"logs": results}
+    answer(as_json, told, (line for one in results for line in result_lines(one, dry_run=dry_run)))
 
 
 @app.command(rich_help_panel=PROVE)
@@ -290,12 +293,12 @@ def verify(
     failed: list[LogtwinError] = []
     found = verify_logs(settings, scope, log, failed.append)
     if as_json and (found or not failed):
-        out.print_json(json.dumps({"logs": [one.as_json() for one in found]}))
+        show_json({"logs": found})
     elif not as_json:
         for line, style in (line for one in found for line in lines(one)):
-            out.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
+            show(line, style=style)
     for error in failed[1:]:
-        err.print(str(error), highlight=False, soft_wrap=True, markup=False)
+        show(str(error), to=err)
     for one in found:
         if one.problem is not None:
             raise one.problem

@@ -7,35 +7,20 @@ that both have, and goes on from there.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
-from rich.table import Table
 
 from pipeline.config.configuration import Config, WorkloadConfig
-from pipeline.demo.rocketmq import pace, show_proof, show_queries
+from pipeline.demo.live import pace, run_beside, say_start, show_proof, show_queries, show_summary, started
 from pipeline.demo.warehouse import demo_job, leave_job
-from pipeline.job.replicate import Job
-from pipeline.monitoring.display import Display, number
+from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
-from pipeline.spark.session import session_for
-from pipeline.spark.warm_up import warm_up
-from pipeline.system.child_process import child_process
-from pipeline.system.console import err
-from pipeline.system.signals import stop_by_signal
 from sources.dister.embedded.leader import EmbeddedLeader
 from sources.dister.embedded.workload import Workload
 from sources.dister.peers import PEERS_FILE
-from sources.errors import LogtwinError
-from sources.options import ReadOptions
 from sources.registry import open_log
 
 GROUP: Final = "demo"
@@ -68,14 +53,22 @@ def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
     log = {"id": LOG_ID, "path": str(folder), "peers": str(folder / PEERS_FILE)}
     config = demo_job(settings, logs=[log], metadata={"first_after_s": 1.0})
     leave_job(settings.warehouse, logs=[log])
-    console.print("starting Spark …")
-    spark = session_for(config, "logtwin demo")
-    warm_up(spark)
-    job = Job(spark, config, available_now=False)
-    job.start()
+    spark, job = started(config, console)
     _say_start(console, job.progress()[0], settings.workload, keep)
-    outcome = _replicate(job, config.logs[0], folder, settings.workload, keep)
-    _summary(console, job.progress()[0], outcome)
+    master, has_lost = open_log(config.logs[0]), threading.Event()
+
+    def is_done(logs: list[Progress]) -> bool:
+        """What was written, and then what the next leader has instead."""
+        if logs[0].position != master.bounds().end:
+            return False
+        if has_lost.is_set():
+            return True
+        has_lost.set()
+        _lose_election(folder, settings.workload.seed)
+        return False
+
+    outcome = run_beside(job, "leader", _writer(folder, settings.workload, keep), is_done)
+    _summary(console, job.progress()[0], outcome.seconds, is_overruled=has_lost.is_set())
     show_queries(console, spark, config.warehouse, QUERIES)
     show_proof(console, spark, config)
 
@@ -85,43 +78,6 @@ def _prepare(folder: Path) -> None:
         leader.peers_add(["10.0.0.12", "10.0.0.13"])
         leader.service_set("shop", "web", [{"url": "http://10.0.0.12/health"}, {"url": "http://10.0.0.13/health"}])
         leader.service_set("stock", "mysql", [{"host": "10.0.0.21", "port": "3306"}])
-
-
-@dataclass(frozen=True, slots=True)
-class DisterOutcome:
-    """How long it took, and whether it reached the lost election."""
-
-    seconds: float
-    is_overruled: bool
-
-
-def _replicate(job: Job, log: ReadOptions, folder: Path, workload: WorkloadConfig, keep: bool) -> DisterOutcome:
-    """Write and replicate until both are done, including the lost election."""
-    interrupted = threading.Event()
-    is_lost = False
-    started_s = time.monotonic()
-    display = Display(err)
-    with _writer_process(folder, workload, keep) as writer, stop_by_signal(interrupted.set), display:
-
-        def go_on(logs: list[Progress]) -> bool:
-            nonlocal is_lost
-            display(logs)
-            if interrupted.is_set():
-                return False
-            if writer.poll() is None:
-                return True
-            if writer.returncode:
-                raise LogtwinError("the leader failed", found=f"exit code {writer.returncode}")
-            if logs[0].position != open_log(log).bounds().end:
-                return True
-            if is_lost:
-                return False
-            is_lost = True
-            _lose_election(folder, workload.seed)
-            return True
-
-        job.run(go_on)
-    return DisterOutcome(time.monotonic() - started_s, is_lost)
 
 
 def _lose_election(folder: Path, seed: int) -> None:
@@ -135,31 +91,23 @@ def _lose_election(folder: Path, seed: int) -> None:
 
 
 def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:
-    if progress.position is None:
-        console.print("the table is empty: it begins at the leader's first entry")
-    else:
-        console.print(f"the table is complete up to entry {number(progress.position - 1)}: it goes on from there")
+    complete_to = None if progress.position is None else f"entry {number(progress.position - 1)}"
+    say_start(console, complete_to, "the leader's first entry")
     console.print(f"the leader writes {pace(workload, 'entries', keep)}, then loses an election\n")
 
 
-def _summary(console: Console, progress: Progress, outcome: DisterOutcome) -> None:
-    overruled = f"{LOST} entries were taken back, {OTHERS} others came" if outcome.is_overruled else "none needed"
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in {
+def _summary(console: Console, progress: Progress, seconds: float, *, is_overruled: bool) -> None:
+    overruled = f"{LOST} entries were taken back, {OTHERS} others came" if is_overruled else "none needed"
+    values = {
         "last entry": number(None if progress.position is None else progress.position - 1),
-        "entries": f"{progress.records:,} in {progress.commits:,} commits, {outcome.seconds:,.0f} s",
+        "entries": f"{progress.records:,} in {progress.commits:,} commits, {seconds:,.0f} s",
         "check and fix": overruled,
-    }.items():
-        table.add_row(f"[bold]{name}[/]", value)
-    console.print(table)
+    }
+    show_summary(console, values)
 
 
-@contextmanager
-def _writer_process(folder: Path, workload: WorkloadConfig, keep: bool) -> Iterator[subprocess.Popen[str]]:
+def _writer(folder: Path, workload: WorkloadConfig, keep: bool) -> list[str]:
     rate_per_s = workload.rate_per_s or 0.0
     count = 10**9 if keep else workload.count or max(LOST + 1, int(workload.duration_s * (rate_per_s or 10_000)))
-    command = [sys.executable, "-m", "pipeline", "leader", "fill", "--dir", str(folder)]
-    command += ["--count", str(count), "--seed", str(workload.seed)]
-    command += ["--rate-per-s", str(rate_per_s)] if rate_per_s else []
-    with child_process(command, stdout=subprocess.DEVNULL, text=True) as process:
-        yield process
+    writer = ["pipeline", "leader", "fill", "--dir", str(folder), "--count", str(count), "--seed", str(workload.seed)]
+    return writer + (["--rate-per-s", str(rate_per_s)] if rate_per_s else [])

@@ -6,39 +6,44 @@ that is independent of logtwin counts the records, and the group's committed off
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 from rich.console import Console
 from rich.table import Table
 
 from pipeline.config.configuration import Config, WorkloadConfig
 from pipeline.demo.kafka_broker import VERSION, running_broker
-from pipeline.demo.kafka_counts import PartitionCounts, partition_counts
-from pipeline.demo.rocketmq import pace, show_queries
+from pipeline.demo.live import (
+    DemoOutcome,
+    as_arguments,
+    pace,
+    run_beside,
+    say_start,
+    show_coverage,
+    show_queries,
+    show_summary,
+    started,
+)
 from pipeline.demo.warehouse import demo_job, leave_job
-from pipeline.inspect.coverage import coverage_blocks, coverages
-from pipeline.inspect.topics_held import held_topics
-from pipeline.job.replicate import Job
-from pipeline.monitoring.display import Display, number
+from pipeline.inspect.selection import held_topics
+from pipeline.monitoring.display import number
 from pipeline.monitoring.progress import Progress
-from pipeline.spark.session import session_for
-from pipeline.spark.warm_up import warm_up
-from pipeline.system.child_process import child_process
-from pipeline.system.console import err
-from pipeline.system.signals import stop_by_signal
-from sources.errors import LogtwinError
+from sinks.tables import KAFKA_LOG, LEDGER, TableSpec
+from sinks.warehouse import absolute
+from sources.errors import Divergent
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
+from sources.offsets import LogId, partition_log
 
 TOPIC: Final = "orders"
 LOG_ID: Final = f"kafka/demo/{TOPIC}"
@@ -62,6 +67,8 @@ QUERIES: Final = {
         FROM kafka_records WHERE NOT is_tombstone GROUP BY channel ORDER BY channel""",
 }
 
+_POLL_MS: Final = 500
+
 
 def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
     """Run the demo until everything is replicated, or with `keep` until Ctrl-C. Raises LogtwinError."""
@@ -73,14 +80,19 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
         topics = [{"id": LOG_ID, "servers": server}]
         config = demo_job(settings, topics=topics)
         leave_job(settings.warehouse, topics=topics)
-        console.print("starting Spark …")
-        spark = session_for(config, "logtwin demo")
-        warm_up(spark)
-        job = Job(spark, config, available_now=False)
-        job.start()
+        spark, job = started(config, console)
         _say_start(console, job.progress()[0], settings.workload, keep)
         options = config.named_topics[0]
-        outcome = _replicate(job, options, settings.workload, keep)
+        has_grown = threading.Event()
+
+        def meanwhile(seconds: float) -> None:
+            """More partitions from the middle on."""
+            if not has_grown.is_set() and seconds >= settings.workload.duration_s / 2:
+                has_grown.set()
+                _grow(server)
+
+        sender = ["pipeline.demo.kafka_workload", server, TOPIC, *as_arguments(settings.workload, keep=keep)]
+        outcome = run_beside(job, "producer", sender, lambda logs: _is_everything_told(logs[0], options), meanwhile)
         _summary(console, job.progress()[0], outcome)
         show_queries(console, spark, config.warehouse, QUERIES)
         _show_proof(console, spark, config, options)
@@ -94,49 +106,10 @@ def _make_topic(server: str) -> None:
             admin.create_topics({TOPIC: wanted}, wait_for_metadata=True)
 
 
-def _partitions(server: str) -> int:
-    with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
-        return len(admin.describe_topics([TOPIC])[0]["partitions"])
-
-
 def _grow(server: str) -> None:
     with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
-        admin.create_partitions({TOPIC: GROWN})
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaOutcome:
-    """How long it took, and what the producer printed; None if it was cut short."""
-
-    seconds: float
-    producer: str | None
-
-
-def _replicate(job: Job, options: ReplicatedTopicOptions, workload: WorkloadConfig, keep: bool) -> KafkaOutcome:
-    """Send and replicate until both are done, with more partitions from the middle on."""
-    interrupted = threading.Event()
-    has_grown = _partitions(options.servers) >= GROWN
-    started_s = time.monotonic()
-    display = Display(err)
-    with _sender_process(options.servers, workload, keep) as sender, stop_by_signal(interrupted.set), display:
-
-        def go_on(logs: list[Progress]) -> bool:
-            nonlocal has_grown
-            display(logs)
-            if interrupted.is_set():
-                return False
-            if not has_grown and time.monotonic() >= started_s + workload.duration_s / 2:
-                _grow(options.servers)
-                has_grown = True
-            if sender.poll() is None:
-                return True
-            if sender.returncode:
-                raise LogtwinError("the producer failed", found=f"exit code {sender.returncode}")
-            return not _is_everything_told(logs[0], options)
-
-        job.run(go_on)
-        said = sender.stdout.read().strip() if sender.poll() == 0 and sender.stdout else None
-    return KafkaOutcome(time.monotonic() - started_s, said)
+        if len(admin.describe_topics([TOPIC])[0]["partitions"]) < GROWN:
+            admin.create_partitions({TOPIC: GROWN})
 
 
 def _is_everything_told(progress: Progress, options: ReplicatedTopicOptions) -> bool:
@@ -147,34 +120,27 @@ def _is_everything_told(progress: Progress, options: ReplicatedTopicOptions) -> 
 
 
 def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:
-    if not progress.position:
-        console.print("the table is empty: it begins at the topic's oldest records")
-    else:
-        console.print(f"the table is complete up to {number(progress.position)} offsets: it goes on from there")
+    complete_to = f"{number(progress.position)} offsets" if progress.position else None
+    say_start(console, complete_to, "the topic's oldest records")
     sends = f"a producer sends {pace(workload, 'records', keep)}; some in transactions, some of these aborted\n"
     console.print(sends, soft_wrap=True)
 
 
-def _summary(console: Console, progress: Progress, outcome: KafkaOutcome) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in {
+def _summary(console: Console, progress: Progress, outcome: DemoOutcome) -> None:
+    values = {
         "records": f"{progress.records:,} in {progress.commits:,} commits, {outcome.seconds:,.0f} s",
         "partitions": number(len(progress.partitions)),
         "position": f"{number(progress.position)}, the sum over the partitions",
         "lag": f"{number(progress.lag)} offsets",
         "acknowledged": f"{number(progress.acknowledged)}, as committed offsets of a consumer group",
-        "producer": outcome.producer or "cut short",
-    }.items():
-        table.add_row(f"[bold]{name}[/]", value)
-    console.print(table)
+        "producer": outcome.said or "cut short",
+    }
+    show_summary(console, values)
 
 
 def _show_proof(console: Console, spark: SparkSession, config: Config, options: ReplicatedTopicOptions) -> None:
     """Show, while the broker still runs, that nothing is missing or doubled."""
-    console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
-    found = coverages(config)
-    console.print(coverage_blocks(found))
-    problem = next((one.problem for one in found if one.problem is not None), None)
+    problem = next((one.problem for one in show_coverage(console, config) if one.problem is not None), None)
     if problem is not None:
         raise problem
     for held in held_topics(config):
@@ -200,12 +166,73 @@ def _show_counts(console: Console, counts: list[PartitionCounts], group: str) ->
     console.print(f"equal: {sum(one.consumed for one in counts):,} records", highlight=False)
 
 
-@contextmanager
-def _sender_process(server: str, workload: WorkloadConfig, keep: bool) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "pipeline.demo.kafka_workload", server, TOPIC, "--seed", str(workload.seed)]
-    command += ["--rate-per-s", str(workload.rate_per_s)]
-    command += ["--duration-s", str(10**9 if keep else workload.duration_s)]
-    if workload.count is not None:
-        command += ["--count", str(workload.count)]
-    with child_process(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionCounts:
+    """Three counts of a partition's records below `position`, the replica's: in ledger, table and topic."""
+
+    log_id: LogId
+    position: int
+    group_offset: int | None
+    in_ledger: int
+    in_table: int
+    consumed: int
+
+    @property
+    def problem(self) -> Divergent | None:
+        if self.in_ledger == self.in_table == self.consumed:
+            return None
+        return Divergent(
+            "the replica and the topic differ in their numbers of records",
+            log=self.log_id,
+            offset=self.position,
+            expected=f"{self.consumed:,} records below the offset, as a consumer counts them",
+            found=f"{self.in_table:,} in the table, {self.in_ledger:,} in the ledger",
+        )
+
+
+def partition_counts(
+    spark: SparkSession, warehouse: str, server: str, topic: LogId, positions: Mapping[int, int], *, group: str
+) -> list[PartitionCounts]:
+    """The counts of each partition, in order. `positions` are the replica's; no job may move them meanwhile."""
+    name = topic.name.rpartition("/")[2]
+    consumed = _consumed(server, name, positions)
+    committed = _group_offsets(server, name, group)
+    in_table = _sums(spark, warehouse, KAFKA_LOG, topic, "1")
+    in_ledger = _sums(spark, warehouse, LEDGER, topic, "records")
+    return [
+        PartitionCounts(
+            log_id=(log_id := partition_log(topic, number)),
+            position=position,
+            group_offset=committed.get(number),
+            in_ledger=in_ledger.get(str(log_id), 0),
+            in_table=in_table.get(str(log_id), 0),
+            consumed=consumed[number],
+        )
+        for number, position in positions.items()
+    ]
+
+
+def _sums(spark: SparkSession, warehouse: str, table: TableSpec, topic: LogId, what: str) -> dict[str, int]:
+    rows = spark.read.format("delta").load(table.path(absolute(warehouse)))
+    of_topic = rows.where(f.col("log_id").startswith(f"{topic}/"))
+    return dict(map(tuple, of_topic.groupBy("log_id").agg(f.expr(f"sum({what})")).collect()))
+
+
+def _consumed(server: str, topic: str, positions: Mapping[int, int]) -> Counter[int]:
+    """How many records below the positions a consumer receives: of committed transactions, or of none."""
+    found: Counter[int] = Counter()
+    tps = {TopicPartition(topic, number): position for number, position in positions.items()}
+    options = {"isolation_level": "read_committed", "enable_auto_commit": False, "group_id": None}
+    with closing(KafkaConsumer(bootstrap_servers=server, **options)) as consumer:
+        consumer.assign(list(tps))
+        consumer.seek_to_beginning()
+        while any(consumer.position(tp) < position for tp, position in tps.items()):
+            for tp, records in consumer.poll(timeout_ms=_POLL_MS).items():
+                found[tp.partition] += sum(record.offset < tps[tp] for record in records)
+    return found
+
+
+def _group_offsets(server: str, topic: str, group: str) -> dict[int, int]:
+    with closing(KafkaAdminClient(bootstrap_servers=server)) as admin:
+        committed = admin.list_group_offsets(group)[group]
+    return {tp.partition: at.offset for tp, at in committed.items() if tp.topic == topic}

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pipeline.spark.jars import java, resolve
-from pipeline.system.cache import cache_folder
-from pipeline.system.child_process import child_process
-from pipeline.system.ports import free_port
+from pipeline.system.folders import cache_folder
+from pipeline.system.processes import child_process, free_port
 from sources.errors import ConfigurationError, MasterError
 
 Settings: TypeAlias = Mapping[str, str | int]

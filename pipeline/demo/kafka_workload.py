@@ -7,7 +7,6 @@ records. ``python -m pipeline.demo.kafka_workload SERVER TOPIC …`` sends them;
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import sys
@@ -16,14 +15,15 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
+import typer
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from pipeline.system.console import log_to_console, out, report
-from pipeline.system.signals import stop_by_signal
-from sources.errors import LogtwinError, MasterError
+from pipeline.system.console import run, show
+from pipeline.system.processes import stop_by_signal
+from sources.errors import MasterError
 
 _SHARE_OF_NEW: Final = 0.3
 _SHARE_OF_CANCELLED: Final = 0.03
@@ -212,26 +212,23 @@ class Sender:
             raise self._refusals[0]
 
 
-def main() -> None:
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command()
+def main(
+    server: str,
+    topic: str,
+    seed: Annotated[int, typer.Option()],
+    duration_s: Annotated[float, typer.Option()],
+    rate_per_s: float = 0.0,
+    count: int | None = None,
+) -> None:
     """Send the workload, and print how much was sent."""
-    parser = argparse.ArgumentParser(prog="python -m pipeline.demo.kafka_workload")
-    parser.add_argument("server")
-    parser.add_argument("topic")
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--rate-per-s", type=float, default=0.0)
-    parser.add_argument("--duration-s", type=float, required=True)
-    parser.add_argument("--count", type=int)
-    given = parser.parse_args()
-    log_to_console()
-    sender = Sender(given.server, given.topic)
-    try:
-        with stop_by_signal(sender.stop.set):
-            sent = sender.send(given.seed, rate_per_s=given.rate_per_s, duration_s=given.duration_s, count=given.count)
-    except LogtwinError as error:
-        report(error)
-        sys.exit(error.exit_code)
-    out.print(str(sent), highlight=False, soft_wrap=True)
+    sender = Sender(server, topic)
+    with stop_by_signal(sender.stop.set):
+        show(str(sender.send(seed, rate_per_s=rate_per_s, duration_s=duration_s, count=count)))
 
 
 if __name__ == "__main__":
-    main()
+    run(app, None)

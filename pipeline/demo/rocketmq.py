@@ -5,37 +5,31 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
 from pipeline.config.configuration import Config, EmbeddedMasterConfig, WorkloadConfig
 from pipeline.demo.embedded_master import READY
+from pipeline.demo.live import (
+    DemoOutcome,
+    as_arguments,
+    pace,
+    run_beside,
+    say_start,
+    show_proof,
+    show_queries,
+    show_summary,
+    started,
+)
 from pipeline.demo.warehouse import demo_job, leave_job
-from pipeline.inspect.coverage import coverage_blocks, coverages
-from pipeline.inspect.selection import ConfiguredLog
-from pipeline.job.replicate import Job
-from pipeline.monitoring.display import Display, duration, number, size
+from pipeline.monitoring.display import duration, number, size
 from pipeline.monitoring.progress import Progress
-from pipeline.spark.session import session_for
-from pipeline.spark.warm_up import warm_up
-from pipeline.system.child_process import child_process
-from pipeline.system.console import err
-from pipeline.system.signals import stop_by_signal
-from pipeline.verify.run import Scope, verify_log
-from pipeline.verify.summary import lines
-from sinks.views.definition import named_in
-from sinks.views.registration import register
-from sources.errors import LogtwinError, MasterError
-from sources.options import ReadOptions
+from pipeline.system.processes import child_process
+from sources.errors import MasterError
 from sources.registry import open_log
 
 LOG_ID = "rocketmq/embedded"
@@ -80,57 +74,26 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         )
         log_files = Path(settings.embedded_master.store).absolute() / "commitlog"
         leave_job(settings.warehouse, logs=[{"id": LOG_ID, "path": str(log_files)}], tables=[ORDERS])
-        console.print("starting Spark …")
-        spark = session_for(config, "logtwin demo")
-        warm_up(spark)
-        job = Job(spark, config, available_now=False)
-        job.start()
-        workload = settings.workload.model_copy(update={"to": master.remoting, "window": WINDOW})
-        _say_start(console, job.progress()[0], workload, keep)
-        outcome = _replicate(job, config.logs[0], workload, keep)
+        spark, job = started(config, console)
+        _say_start(console, job.progress()[0], settings.workload, keep)
+        log, acknowledged = open_log(config.logs[0]), list[int | None]()
+
+        def is_done(_: list[Progress]) -> bool:
+            acknowledged[:] = [log.acknowledged_by_master().get(log.log_id)]
+            return acknowledged[0] == log.bounds().end
+
+        sender = ["pipeline", "send", "--to", master.remoting, "--window", str(WINDOW)]
+        outcome = run_beside(job, "producer", [*sender, *as_arguments(settings.workload, keep=keep)], is_done)
         for error in job.tables.bring(lambda: True):  # the first is enough
             raise error
-        _summary(console, job.progress()[0], outcome)
+        _summary(console, job.progress()[0], outcome, acknowledged[0] if acknowledged else None)
         show_queries(console, spark, config.warehouse, QUERIES)
         show_proof(console, spark, config)
 
 
-@dataclass(frozen=True, slots=True)
-class RocketMQOutcome:
-    """How long it took, what the master counts as acknowledged, and what the producer printed; None if cut short."""
-
-    seconds: float
-    acknowledged: int | None
-    producer: str | None
-
-
-def _replicate(job: Job, log: ReadOptions, workload: WorkloadConfig, keep: bool) -> RocketMQOutcome:
-    """Send and replicate until both are done."""
-    interrupted = threading.Event()
-    acknowledged: list[int | None] = [None]
-    started_s = time.monotonic()
-    display = Display(err)
-    with _sender_process(workload, keep) as sender, stop_by_signal(interrupted.set), display:
-
-        def go_on(logs: list[Progress]) -> bool:
-            display(logs)
-            if sender.poll() is None and not interrupted.is_set():
-                return True
-            if sender.returncode:
-                raise LogtwinError("the producer failed", found=f"exit code {sender.returncode}")
-            acknowledged[0] = open_log(log).acknowledged_by_master().get(log.log_id)
-            return not interrupted.is_set() and acknowledged[0] != open_log(log).bounds().end
-
-        job.run(go_on)
-        said = sender.stdout.read().strip() if sender.poll() == 0 and sender.stdout else None
-    return RocketMQOutcome(time.monotonic() - started_s, acknowledged[0], said)
-
-
 def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:
-    if progress.position is None:
-        console.print("the table is empty: it begins at the master's oldest record")
-    else:
-        console.print(f"the table is complete up to offset {number(progress.position)}: it goes on from there")
+    complete_to = None if progress.position is None else f"offset {number(progress.position)}"
+    say_start(console, complete_to, "the master's oldest record")
     console.print(f"a producer sends {pace(workload, 'messages', keep)}")
     console.print(
         "the master is a SYNC_MASTER: it answers SEND_OK once Delta has a message; before a new replica's first "
@@ -139,60 +102,17 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
     )
 
 
-def pace(workload: WorkloadConfig, what: str, keep: bool) -> str:
-    """How fast and how long a workload sends `what`, in words."""
-    rate = f"{workload.rate_per_s:,.0f} {what}/s" if workload.rate_per_s else f"{what} as fast as it can"
-    until = "until Ctrl-C" if keep else f"for {workload.duration_s:,.0f} s"
-    return f"{rate} {until} (seed {workload.seed})"
-
-
-def _summary(console: Console, progress: Progress, outcome: RocketMQOutcome) -> None:
-    table = Table(box=None, show_header=False, pad_edge=False)
-    start = progress.started_at or 0
-    for name, value in {
-        "range": f"[{number(start)}, {number(progress.position)})".replace("[", "\\[", 1),
+def _summary(console: Console, progress: Progress, outcome: DemoOutcome, acknowledged: int | None) -> None:
+    position = f"[{number(progress.started_at or 0)}, {number(progress.position)})"
+    values = {
+        "range": position.replace("[", "\\[", 1),
         "records": f"{progress.records:,} in {progress.commits:,} commits",
         "throughput": f"{progress.bytes / 1e6 / max(outcome.seconds, 1e-9):,.1f} MB/s over {outcome.seconds:,.0f} s",
         "lag": f"{size(progress.lag)}, {duration(progress.lag_s)}",
-        "acknowledged": f"{number(outcome.acknowledged)}, as the master counts it",
-        "producer": outcome.producer or "cut short",
-    }.items():
-        table.add_row(f"[bold]{name}[/]", value)
-    console.print(table)
-
-
-def show_queries(console: Console, spark: SparkSession, warehouse: str, queries: Mapping[str, str]) -> None:
-    """Run `queries`, by title, over the tables and views of the warehouse, and print the results."""
-    register(spark, warehouse, views=named_in(*queries.values()))
-    for title, query in queries.items():
-        rows = spark.sql(query).collect()
-        table = Table(box=None, pad_edge=False)
-        for column in rows[0].__fields__ if rows else ["no rows"]:
-            table.add_column(column, justify="right" if rows and isinstance(rows[0][column], int | float) else "left")
-        for row in rows:
-            table.add_row(*(_cell(value) for value in row))
-        console.print(f"\n[bold]{title}[/]", highlight=False)
-        console.print(table)
-
-
-def show_proof(console: Console, spark: SparkSession, config: Config) -> None:
-    """Show, while the master still runs, that nothing is missing or doubled, and that every byte is the master's."""
-    console.print("\n[bold]is anything missing? logtwin coverage[/]", highlight=False)
-    console.print(coverage_blocks(coverages(config)))
-    console.print("[bold]is it what the master holds, byte for byte? logtwin verify[/]", highlight=False)
-    found = verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(restart=True))
-    for line, style in lines(found):
-        console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)
-    if found.problem is not None:
-        raise found.problem
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, bool | str) or value is None:
-        return str(value)
-    if isinstance(value, float):
-        return f"{value:,.2f}"
-    return f"{value:,}" if isinstance(value, int) else f"{value:%Y-%m-%d %H:%M:%S}"
+        "acknowledged": f"{number(acknowledged)}, as the master counts it",
+        "producer": outcome.said or "cut short",
+    }
+    show_summary(console, values)
 
 
 @contextmanager
@@ -212,14 +132,3 @@ def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
                 hint=f"It said why in {log_file}.",
             )
         yield MasterProcess(remoting=match["remoting"], ha=match["ha"])
-
-
-@contextmanager
-def _sender_process(workload: WorkloadConfig, keep: bool) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "pipeline", "send", "--to", workload.to, "--seed", str(workload.seed)]
-    command += ["--rate-per-s", str(workload.rate_per_s), "--window", str(workload.window)]
-    command += ["--duration-s", str(10**9 if keep else workload.duration_s)]
-    if workload.count is not None:
-        command += ["--count", str(workload.count)]
-    with child_process(command, stdout=subprocess.PIPE, text=True) as process:
-        yield process

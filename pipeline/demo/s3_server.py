@@ -34,8 +34,7 @@ from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 from urllib.parse import unquote_to_bytes
 
-from pipeline.system.child_process import child_process
-from pipeline.system.open_file_limit import allow_many_files
+from pipeline.system.processes import allow_many_files, child_process
 from sources.errors import ConfigurationError
 
 Application: TypeAlias = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]

@@ -8,7 +8,7 @@ from typing import Final
 
 from pipeline.config.configuration import Config
 from pipeline.inspect.asked import MasterAnswer, Subject
-from pipeline.inspect.topics_held import held_topics
+from pipeline.inspect.selection import held_topics
 from sinks.state.log_state import LogState
 from sources.errors import LogtwinError
 from sources.kafka.isolation import Isolation

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from pipeline.config.configuration import Config
-from pipeline.inspect.topics_held import HeldTopic, held_topics
-from pipeline.monitoring.display import extent, number
+from pipeline.inspect.selection import HeldTopic, held_topics
+from pipeline.monitoring.display import extent, fact_blocks, number
 from sinks.books.incidents import incidents_of
 from sinks.books.ledger import app_id, fill_app_id
 from sinks.delta.delta_log import LoggedVersion, newest
@@ -220,16 +218,7 @@ def _iso(at_us: int | None) -> str | None:
 
 def coverage_blocks(logs: Sequence[LogCoverage]) -> Group:
     """The coverage as text for a person: one block for each log."""
-    return Group(*(part for one in logs for part in (Text(str(one.log_id), style="bold"), _block(one), Text())))
-
-
-def _block(one: LogCoverage) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _lines(one):
-        table.add_row(f"  {name}", Text(value))
-    return table
+    return fact_blocks((one.log_id, _lines(one)) for one in logs)
 
 
 def _lines(one: LogCoverage) -> Iterator[tuple[str, str]]:

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 from rich.table import Table
-from rich.text import Text
 
 from pipeline.config.configuration import Config
-from pipeline.monitoring.display import extent, number
+from pipeline.monitoring.display import extent, fact_table, number
 from sinks.books.incidents import IncidentsTable, incidents_of, logs_with_incidents
 from sinks.books.quarantine_reader import Quarantined, quarantined
 from sinks.delta.delta_log import newest
@@ -29,7 +28,6 @@ from sources.errors import ConfigurationError
 from sources.instant import iso, moment
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, OffsetRange, topic_and_number
-from sources.visible import visible
 
 _HEAD_BYTES: Final = 16
 _PIECES_SHOWN: Final = 10
@@ -176,12 +174,7 @@ def _size(one: Listed) -> str:
 
 def explanation_block(explained: Explanation, where: str) -> Table:
     """One incident as text for a person: one fact on each line."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _lines(explained, where):
-        table.add_row(name, Text(visible(value)))
-    return table
+    return fact_table(_lines(explained, where))
 
 
 def _lines(explained: Explanation, where: str) -> list[tuple[str, str]]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from datetime import datetime
 
 from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
-from pipeline.monitoring.display import duration, held_back_by_transaction, in_unit, moment, number, size
+from pipeline.monitoring.display import duration, fact_blocks, held_back_by_transaction, in_unit, moment, number, size
 from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
-from sources.visible import visible
 
 
 def status_blocks(statuses: list[Progress], now: datetime) -> Group:
     """The statuses as text for a person: one block for each log."""
-    return Group(*(part for one in statuses for part in (Text(one.log_id, style="bold"), _block(one, now), Text())))
+    return fact_blocks((one.log_id, _lines(one, now).items()) for one in statuses)
 
 
 def _elected(one: Progress) -> dict[str, str]:
@@ -23,15 +20,6 @@ def _elected(one: Progress) -> dict[str, str]:
     if one.master_epoch is None:
         return {}
     return {"elected": f"epoch {one.master_epoch}, confirmed up to {number(one.confirmed)}"}
-
-
-def _block(one: Progress, now: datetime) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _lines(one, now).items():
-        table.add_row(f"  {name}", Text(visible(value)))
-    return table
 
 
 def _lines(one: Progress, now: datetime) -> dict[str, str]:

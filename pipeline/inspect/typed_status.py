@@ -70,6 +70,10 @@ class TypedStatus:
     unmatched: tuple[str, ...] = ()
 
     @property
+    def logs_behind(self) -> int:
+        return sum(one.behind > 0 for one in self.logs)
+
+    @property
     def complete_through_us(self) -> int | None:
         """The earliest `complete_through_us` of its logs; None if it is unknown for one of them."""
         times = [one.complete_through_us for one in self.logs]

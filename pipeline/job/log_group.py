@@ -25,7 +25,7 @@ from pipeline.job.master_watch import SIGHT_EVERY_S
 from pipeline.job.replication import Replication
 from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
-from pipeline.system.process_folder import process_folder
+from pipeline.system.folders import process_folder
 from sinks.batch.group import Group
 from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.storage.errors import failed_by

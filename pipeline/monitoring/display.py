@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -169,3 +169,19 @@ def _table(rows: list[dict[str, str]]) -> Table:
 def _line(row: dict[str, str]) -> str:
     parts = [f"{name} {value}" for name, value in row.items() if name not in {"log", "phase"}]
     return f"{row['log']}: {row['phase']}, {', '.join(parts)}"
+
+
+def fact_blocks(blocks: Iterable[tuple[object, Iterable[tuple[str, str]]]]) -> Group:
+    """What is said of each log: a heading, and a fact a line."""
+    made = ((Text(str(name), style="bold"), fact_table(facts, "  "), Text()) for name, facts in blocks)
+    return Group(*(part for block in made for part in block))
+
+
+def fact_table(facts: Iterable[tuple[str, str]], indent: str = "") -> Table:
+    """A fact a line: its name and its words, which are folded where the line ends."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, words in facts:
+        table.add_row(f"{indent}{name}", Text(visible(words)))
+    return table

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from pipeline.config.configuration import Config, MaintainConfig
-from pipeline.inspect.topics_held import held_topics
+from pipeline.inspect.selection import held_topics
 from pipeline.monitoring.display import duration, number, size
 from sinks.delta.kernel import KernelTable
 from sinks.tables import (

@@ -2,7 +2,7 @@
 
 Each range of the ledger is compared with its checksum while it is written, and the files are moved into place only
 after the last. So either exactly what the master had arrives, or nothing. The kind of master decides which files these
-are: `pipeline.operate.rebuild_commit_log`, `pipeline.operate.rebuild_topic`; `pipeline.operate.rebuild_verb` chooses.
+are: `pipeline.operate.rebuild_commit_log`, `pipeline.operate.rebuild_topic`; `opened` chooses.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from sources.errors import ReplicaError
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config
+from pipeline.inspect.selection import subjects
+from sinks.proof.proven_log import nothing
+from sources.errors import ConfigurationError, ReplicaError
 from sources.offsets import LogId, OffsetRange
 
 _HOLES_SHOWN: Final = 20
@@ -56,3 +61,23 @@ def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zer
         found=f"no records in {shown}{more}",
         hint=f"Fill them with logtwin backfill, or {with_zero_holes} with --zero-holes.",
     )
+
+
+def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool = False) -> Rebuild:
+    """The rebuild of `log` in `config`: a log, a topic with all of its replicated partitions, or one of these.
+
+    `with_epochs` is that of `pipeline.operate.rebuild_topic.TopicRebuild`, and only for topics. Raises
+    ConfigurationError if there is nothing that can be rebuilt; ReplicaError.
+    """
+    if config.logs:
+        if with_epochs:
+            raise ConfigurationError(f"{log} has no leader epochs", expected="--with-epochs of a topic alone")
+        from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+
+        return CommitLogRebuild(spark, config.warehouse, config.logs[0])
+    from pipeline.operate.rebuild_topic import TopicRebuild
+
+    partitions = [one.log_id for one in subjects(config, log)]
+    if not partitions:
+        raise nothing(LogId.parse(log), config.warehouse, to="rebuild")
+    return TopicRebuild(spark, config.warehouse, partitions, with_epochs=with_epochs)

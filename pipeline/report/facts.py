@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from pipeline.inspect.typed_status import TypedStatus
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
@@ -218,22 +220,6 @@ class Election:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TypedFacts:
-    """A typed table. `rows` and `unfit` are None before it exists. It is behind on `behind` of its `logs`.
-
-    Nothing that its logs hold is missing from it up to `complete_through`; None if that is unknown.
-    """
-
-    name: str
-    rows: int | None
-    unfit: int | None
-    columns: int
-    logs: int
-    behind: int
-    complete_through: datetime | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """The facts of a replica at one moment. `unseen` are logs of the configuration with nothing replicated.
 
@@ -254,6 +240,6 @@ class Facts:
     delays: Pending = Pending()
     incidents: ReportedIncidents = ReportedIncidents()
     elections: tuple[Election, ...] = ()
-    tables: tuple[TypedFacts, ...] = ()
+    tables: tuple[TypedStatus, ...] = ()
     runs: tuple[RunFacts, ...] = ()
     has_metadata: bool = False

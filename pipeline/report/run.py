@@ -10,14 +10,13 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
+from pipeline.inspect.selection import held_topics
 from pipeline.inspect.status import last_run
-from pipeline.inspect.topics_held import held_topics
-from pipeline.inspect.typed_status import TypedStatus, typed_statuses
-from pipeline.report.facts import RunFacts, TypedFacts
+from pipeline.inspect.typed_status import typed_statuses
+from pipeline.report.facts import RunFacts
 from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
 from pipeline.report.subjects import subjects
-from sources.instant import instant
 
 
 def made_report(
@@ -25,7 +24,7 @@ def made_report(
 ) -> bytes:
     """The page as bytes; `session` and `tell` are those of `read_facts`. Raises ReplicaError if there is no replica."""
     config = found_now(config)
-    tables = tuple(map(_typed_facts, typed_statuses(config)))  # read before the logs: they are never ahead of them
+    tables = tuple(typed_statuses(config))  # read before the logs: they are never ahead of them
     facts = read_facts(config.warehouse, _configured(config), session, tell)
     found = (_run_facts(config.warehouse, one.name, facts.made_at) for one in subjects(facts.logs))
     runs = tuple(one for one in found if one is not None)
@@ -44,18 +43,6 @@ def _run_facts(warehouse: str, subject: str, now: datetime) -> RunFacts | None:
         at=run.updated_at,
         lag_s=run.facts.get("lag_s"),
         error=run.facts.get("last_error"),
-    )
-
-
-def _typed_facts(one: TypedStatus) -> TypedFacts:
-    return TypedFacts(
-        name=one.name,
-        rows=one.rows,
-        unfit=one.unfit,
-        columns=len(one.columns),
-        logs=len(one.logs),
-        behind=sum(place.behind > 0 for place in one.logs),
-        complete_through=None if one.complete_through_us is None else instant(one.complete_through_us),
     )
 
 

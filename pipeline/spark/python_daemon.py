@@ -28,7 +28,7 @@ import sinks.delta.spark_jobs  # noqa: F401
 import sources.datasource
 import sources.rocketmq.columns.body_crcs
 import sources.rocketmq.columns.loops  # noqa: F401  (compiled, or loaded)
-from pipeline.system.process_folder import process_folder
+from pipeline.system.folders import process_folder
 
 if __name__ == "__main__":
     os.environ["PYTHON_WORKER_FACTORY_SOCK_DIR"] = str(process_folder())

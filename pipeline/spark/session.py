@@ -1,9 +1,11 @@
-"""Creates the Spark session, with the settings that logtwin needs and the reasons for them."""
+"""Creates the Spark session, with the settings that logtwin needs and the reasons for them, and warms it up."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,18 +16,17 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.spark.class_archive import archive_options
-from pipeline.spark.jars import delta_jars, java, spark_jars, storage_jars
+from pipeline.spark.jars import archive_options, delta_jars, java, spark_jars, storage_jars
 from pipeline.spark.spark_home import compiled_home
-from pipeline.system.cache import cache_folder
-from pipeline.system.process_folder import process_folder
-from pipeline.system.rights import limit_rights
+from pipeline.system.folders import cache_folder, limit_rights, process_folder
 from sinks.delta.java_names import java_names
+from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.check import check_one_place_alone, check_storage
 from sinks.storage.hadoop import reach
 from sinks.storage.place import LOCAL, Place, placed
 from sinks.storage.settings import use
 from sources.datasource import register
+from sources.errors import LogtwinError
 from sources.options import MIB
 
 NEEDED = {
@@ -92,6 +93,7 @@ LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+log = logging.getLogger(__name__)
 
 
 def session_for(
@@ -248,3 +250,27 @@ def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool, is_
         "spark.driver.extraJavaOptions": options,
         **LOOPBACK,
     }
+
+
+def warm_up(spark: SparkSession) -> threading.Thread:
+    """Start Python workers before they are needed, in a thread that ends by itself. Never fails.
+
+    The first task of a session waits seconds for a process that imports pyarrow and this project. Otherwise that would
+    happen when the log has been claimed, and the master and its producers wait. It runs tasks of an RDD, as batches do:
+    Spark has one daemon for those, and another for the tasks of queries.
+    """
+    thread = threading.Thread(target=_start_workers, args=(spark,), name="warm-up", daemon=True)
+    thread.start()
+    return thread
+
+
+def _start_workers(spark: SparkSession) -> None:
+    facts = JobFacts(
+        problem="Python workers cannot be started",
+        log="every log",
+        hint="The first batch will say what is in its way.",
+    )
+    try:
+        run_tasks(spark, list, range(spark.sparkContext.defaultParallelism), facts)
+    except LogtwinError as error:
+        log.debug("no warm-up: %s", error)  # the job itself will meet the error, and report it

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pyspark
 
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 
 _INSTALLED = Path(pyspark.__file__).parent
 _ARCHIVES = Path("python", "lib")

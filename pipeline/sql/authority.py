@@ -19,22 +19,67 @@ here anyway: files can be read by path.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from py4j.java_collections import JavaMap
+from py4j.java_gateway import JavaObject
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.sql.failures import no_table
 from pipeline.sql.named_places import FORMATS, is_reachable, unreachable_option
-from pipeline.sql.parts import PlanPart, parts
 from pipeline.sql.statements import Statement
 from sinks.delta.java_names import java_names
 from sinks.storage.check import check_one_place
 from sinks.storage.place import LOCAL, Place, placed
 from sources.errors import QueryError
+
+_SPARK: Final = "org.apache.spark.sql"
+_NO_PARTS: Final = re.compile(
+    r"java\.|org\.apache\.spark\.unsafe\.types\.|scala\.None\$|scala\.Enumeration"
+    rf"|{re.escape(_SPARK)}\.(types|util|internal)\."
+    rf"|{re.escape(_SPARK)}\.catalyst\.((Alias|Table|Function)Identifier\b|plans\.\w+\$?$)"
+)
+"""Names, types, kinds of joins: nothing is in them that could be asked for."""
+_CONTAINERS: Final = re.compile(r"scala\.(Some|Tuple\d+|util\.(Left|Right))$")
+_WHOLE: Final = re.compile(rf"{re.escape(_SPARK)}\.catalyst\.(expressions\.Literal|plans\.logical\.LocalRelation)$")
+"""Their fields are values. (An object of Scala, whose name ends with $, has none.)"""
+
+
+class PlanPart(NamedTuple):
+    """One part: the name of its class, and itself in the JVM."""
+
+    name: str
+    java: Any
+
+    @property
+    def simple_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+
+def parts(plan: Any) -> Iterator[PlanPart]:
+    """`plan` itself first, then what is in it, but for containers and what has no parts.
+
+    A part is looked into after it was judged by whoever takes it from here: one that may not be there need have no
+    fields that can be followed.
+    """
+    waiting = [plan]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, JavaObject):
+            continue
+        name = str(one.getClass().getName())
+        if name.startswith("scala.collection."):
+            items = one.toIndexedSeq()
+            waiting += [items.apply(at) for at in range(items.length())]
+        elif _NO_PARTS.match(name) is None:
+            is_container = _CONTAINERS.match(name) is not None
+            if not is_container:
+                yield PlanPart(name, one)
+            if is_container or (_WHOLE.match(name) is None and not name.endswith("$")):
+                waiting += [one.productElement(at) for at in range(one.productArity())]
 
 
 class StatementKind(Enum):
@@ -46,6 +91,8 @@ class StatementKind(Enum):
 
 
 _SQL: Final = "org.apache.spark.sql"
+
+
 _CATALYST: Final = f"{_SQL}.catalyst"
 
 
@@ -61,6 +108,8 @@ _NODES: Final = _names(
     WithWindowDefinition
     """
 )
+
+
 _UNRESOLVED: Final = _names(
     """
     MultiAlias RelationTimeTravel UnresolvedAlias UnresolvedAttribute UnresolvedExtractValue UnresolvedFunction
@@ -73,10 +122,16 @@ _UNRESOLVED: Final = _names(
     SchemaBinding$ SchemaCompensation$ SchemaEvolution$ SchemaTypeEvolution$ SchemaUnsupported$
     """
 )
+
+
 _COMMANDS: Final = _names(
     "CreateSQLFunctionCommand CreateTempViewUsing CreateViewCommand ResetCommand SetCommand ExplainCommand"
 )
+
+
 _DESCRIPTION: Final = re.compile(r"(Show|Describe)\w+|ExplainCommand")
+
+
 _PARTS: Final = re.compile(
     rf"{re.escape(_CATALYST)}\.plans\.logical\.({'|'.join(map(re.escape, _NODES))}|Show\w+|Describe\w+)"
     rf"|{re.escape(_CATALYST)}\.analysis\.({'|'.join(map(re.escape, _UNRESOLVED))})"
@@ -84,7 +139,11 @@ _PARTS: Final = re.compile(
     rf"|{re.escape(_SQL)}\.execution\.\w+Mode\$"
     rf"|{re.escape(_SQL)}\.delta\.(UnresolvedPathBased\w+|commands\.DescribeDelta\w+)"
 )
+
+
 _EXPRESSIONS: Final = re.compile(rf"{re.escape(_CATALYST)}\.expressions\.((aggregate|variant|json|csv|st)\.)?\w+\$?")
+
+
 REACH_OUT: Final = frozenset(
     f"{_CATALYST}.expressions.{name}"
     for name in _names(
@@ -96,21 +155,38 @@ REACH_OUT: Final = frozenset(
         """
     )
 )
+
+
 """Of Spark's expressions those that run a method or a function of somebody's, or read a file that the query names.
 
 XPath, in a package of its own, opens whatever address a document gives for its DTD."""
+
+
 _WITHOUT_OPTIONS: Final = {f"{_CATALYST}.expressions.XmlToStructs": 2, f"{_CATALYST}.expressions.SchemaOfXml": 1}
+
+
 """Functions whose options may name a place, with the number of arguments that come before them."""
+
 
 _SETTING: Final = re.compile(
     r"spark\.sql\.((adaptive|ansi|cbo|codegen|execution\.arrow|files|join|optimizer|shuffle)\.(?![\w.]*Class\b)[\w.]+"
     r"|autoBroadcastJoinThreshold|broadcastTimeout|caseSensitive|crossJoin\.enabled|mapKeyDedupPolicy"
     r"|session\.timeZone|timestampType)"
 )
+
+
 """What may be SET: how a query is run and read, but nothing that names code, a place or a catalog."""
+
+
 _VARIABLES: Final = "spark.sql.variable.substitute"
+
+
 _OF_THE_SESSION: Final = "sql_udf"
+
+
 """Where Spark says that a function comes from whose body is SQL: only CREATE TEMPORARY FUNCTION makes them here."""
+
+
 _DEFAULT: Final = re.compile(r"\bdefault\b", re.I)
 
 

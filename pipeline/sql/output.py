@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from pipeline.system.atomic_file import replacing
 from sources.errors import ConfigurationError
 
 Format = Literal["table", "csv", "json", "parquet"]
@@ -45,3 +44,19 @@ def _until_closed() -> Iterator[None]:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
+
+
+@contextmanager
+def replacing(output: Path) -> Iterator[BinaryIO]:
+    """A file that replaces `output` when the block ends without an error. Raises OSError."""
+    if output.exists() and not output.is_file():  # a pipe or a device: there is nothing to replace
+        with output.open("wb") as sink:
+            yield sink
+        return
+    part = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        with part.open("wb") as sink:
+            yield sink
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)

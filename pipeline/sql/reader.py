@@ -1,4 +1,6 @@
-"""A Spark session that reads one replica, statement by statement."""
+"""A Spark session that reads one replica, as it is or was: statement by statement, or a text of them with all that
+is answered.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from datetime import UTC, datetime
+from typing import BinaryIO, Final, Self, TypeVar
 
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -18,13 +21,18 @@ from pipeline.config.configuration import Config
 from pipeline.spark.session import session_for
 from pipeline.sql.authority import Authority, StatementKind
 from pipeline.sql.failures import failure, gone
-from pipeline.sql.past import Past
+from pipeline.sql.output import Format
+from pipeline.sql.results import TABLE_CHARACTERS, WrittenRows, writer
 from pipeline.sql.statements import Statement, split
+from pipeline.system.console import err
 from sinks.storage.place import LOCAL, Place, placed
+from sinks.tables import log_table
 from sinks.views.as_of import register_as_of
 from sinks.views.definition import named_in, words_in
 from sinks.views.past import AsOf
 from sinks.views.registration import all_names, register
+from sources.errors import ConfigurationError, QueryError
+from sources.offsets import LogId, Offset
 
 _Made = TypeVar("_Made")
 
@@ -43,6 +51,58 @@ _ASKS_FOR_ALL: Final = re.compile(r"\bSHOW\b", re.I)
 
 _LOUD: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark prints each error that it raises, all of Java's stack with it; here it is told once, in words."""
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """The log `log_id` as it was `at` an offset, or at a time."""
+
+    log_id: LogId
+    at: Offset | datetime
+
+    @classmethod
+    def asked(cls, config: Config, log: str | None, offset: int | None, time: str | None) -> Self | None:
+        """From the options; None where it is the present. Raises ConfigurationError."""
+        if offset is None and time is None:
+            if log is not None:
+                raise _unclear("--log without --as-of-offset or --as-of-time", "WHERE log_id = … asks for one log.")
+            return None
+        if offset is not None and time is not None:
+            raise _unclear("--as-of-offset and --as-of-time", "Give one of them.")
+        at = Offset(offset) if offset is not None else _instant(str(time))
+        return cls(_log_id(config, log), at)
+
+
+def past_line(found: AsOf) -> str:
+    table = log_table(found.log_id).name
+    text = f"{found.log_id} as of offset {found.offset}: version {found.version} of table {table}"
+    if found.is_first:
+        return text
+    return f"{text}; the first one that had it is gone, later ones may lack what was removed since"
+
+
+def _log_id(config: Config, log: str | None) -> LogId:
+    ids = [name for entry in config.log_entries for name in entry.names]
+    if log is None and (len(ids) != 1 or config.clusters):
+        raise _unclear(", ".join(ids) or "no log", "Name one with --log: offsets and times of masters are a log's own.")
+    try:
+        return LogId.parse(log or ids[0])
+    except ValueError as error:
+        raise _unclear(str(error), "See --log.") from error
+
+
+def _instant(time: str) -> datetime:
+    try:
+        at = datetime.fromisoformat(time)
+    except ValueError as error:
+        raise _unclear(f"{time!r}", "A time is ISO 8601, for example 2026-11-22T01:30:00Z.") from error
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def _unclear(found: str, hint: str) -> ConfigurationError:
+    return ConfigurationError("which past is asked for is not clear", found=found, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +190,43 @@ class Reader:
             raise gone(statement) from error
         except (PySparkException, Py4JJavaError) as error:
             raise failure(error, statement, self.tables) from error
+
+
+def say(line: str) -> None:
+    """On standard error."""
+    err.print(line, highlight=False)
+
+
+def run_text(reader: Reader, text: str, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say) -> None:
+    """All statements of `text`, once all of them are found sound; what settings answer is not written.
+
+    `width` is a terminal's, None of anything else. `tell` gets what is not part of a result.
+    Raises QueryError, ReplicaError, and what `sink` raises.
+    """
+    checked = reader.check(text)
+    results = sum(one.kind is not StatementKind.SETTING for one in checked)
+    if not checked:
+        raise QueryError("there is no statement to run", hint="Give one with -e, -f or on standard input.")
+    if form == "parquet" and results != 1:
+        raise QueryError("a Parquet file holds one result", expected="one query", found=results)
+    is_first = True
+    for one in checked:
+        if one.kind is StatementKind.SETTING:
+            reader.answer(one, lambda _: None)
+            continue
+        if not is_first and form in ("table", "csv"):
+            sink.write(b"\n")
+        is_first = False
+        run_one(reader, one, form, sink, width, tell)
+
+
+def run_one(
+    reader: Reader, one: Checked, form: Format, sink: BinaryIO, width: int | None, tell: Tell = say
+) -> WrittenRows:
+    """One statement. Tells where rows were left out."""
+    write = writer(form, width=width, most=TABLE_CHARACTERS if one.kind is StatementKind.QUERY else None)
+    written = reader.answer(one, lambda frame: write(frame, sink) if frame.columns else WrittenRows(0))
+    sink.flush()
+    if written.is_cut:
+        tell(f"the first {written.rows:,} rows of more: --format csv, json and parquet write all")
+    return written

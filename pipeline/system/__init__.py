@@ -1,1 +1,1 @@
-"""The process and its machine: child processes, signals, ports, atomic files."""
+"""The process and its machine: consoles, processes, folders."""

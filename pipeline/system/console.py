@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, TextIO
+from subprocess import TimeoutExpired
+from typing import Any, Final, TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.logging import RichHandler
 from rich.segment import Segment
 
-from pipeline.system.ended_jvm import ended_behind
-from sources.errors import LogtwinError
+from pipeline.system.folders import cache_folder
+from sources.errors import LogtwinError, ReplicaError
 from sources.extras import naming_extras
 from sources.visible import visible
 
 WIDE: Final = 240
 """The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
+_JVM_ENDS_WITHIN_S: Final = 2.0
 
 
 class _Visible(Console):
@@ -38,6 +41,8 @@ def console(stream: TextIO, environment: Mapping[str, str], *, stderr: bool = Fa
 
 
 out = console(sys.stdout, os.environ)
+
+
 err = console(sys.stderr, os.environ, stderr=True)
 
 
@@ -52,7 +57,7 @@ class _Lines(logging.Handler):
     """Prints each record on one line, however long, for logs that are not on a terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        err.print(f"{record.levelname:<8} {self.format(record)}", markup=False, highlight=False, soft_wrap=True)
+        show(f"{record.levelname:<8} {self.format(record)}", to=err)
 
 
 def log_to_console() -> None:
@@ -88,4 +93,47 @@ def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = No
 def report(error: LogtwinError) -> None:
     """Print on standard error what happened and what to do."""
     err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
-    err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+    show(str(error), to=err)
+
+
+def show(text: str, *, style: str | None = None, to: Console = out) -> None:
+    """Print `text` as it is: nothing in it is markup, and a line is one line however long."""
+    to.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def show_json(told: Mapping[str, Any]) -> None:
+    """Print an object as JSON; what JSON does not know of it has a method `as_json`."""
+    out.print_json(json.dumps(told, default=lambda one: one.as_json()))
+
+
+def answer(as_json: bool, told: Mapping[str, Any], lines: Iterable[str]) -> None:
+    """Print `told` as `show_json` does, or else `lines`."""
+    if as_json:
+        show_json(told)
+    else:
+        show("\n".join(lines))
+
+
+def spark_ended(code: int) -> ReplicaError:
+    """Spark's JVM has ended under a process that still needs it: killed, or out of memory."""
+    return ReplicaError(
+        "Spark has ended",
+        found=f"exit code {code}",
+        hint=f"{cache_folder() / 'spark.log'} has its last words; spark.driver.memory below [spark] gives it more than "
+        "1g. Start it again: what is committed stays, and it goes on from there.",
+    )
+
+
+def ended_behind(error: BaseException) -> ReplicaError | None:
+    """What is behind `error`, if the JVM of this process has ended: the calls of it fail in many ways; else None."""
+    spark = sys.modules.get("pyspark.core.context")  # a process without it has no JVM
+    gateway = None if spark is None else spark.SparkContext._gateway
+    java = None if gateway is None else gateway.proc
+    protocol = sys.modules.get("py4j.protocol")
+    if java is None or protocol is None or not isinstance(error, protocol.Py4JError | ConnectionError):
+        return None
+    try:
+        code = java.wait(_JVM_ENDS_WITHIN_S)  # its socket closes before it is gone
+    except TimeoutExpired:
+        return None
+    return spark_ended(code)

@@ -1,7 +1,7 @@
 """``logtwin verify``: compares a replica with its master, every byte or a sample.
 
 One version of the log table is compared, section by section, several in each Spark job (`pipeline/verify/`: `plan`,
-`task`). After each job, differences become incidents, and equal sections are remembered (`state`): a kill costs only
+`task`). After each job, differences become incidents, and equal sections are remembered: a kill costs only
 the current job. Whole runs prove the queues, too, if there are any (`queues`).
 """
 
@@ -25,9 +25,8 @@ from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.spark.session import session_for
 from pipeline.system.console import err
-from pipeline.verify.plan import ClaimSection, claims_of, sampled, sections
+from pipeline.verify.plan import Asked, ClaimSection, VerifyFile, VerifyState, claims_of, sampled, sections
 from pipeline.verify.queues import Jump, jumps
-from pipeline.verify.state import Asked, VerifyFile, VerifyState
 from pipeline.verify.summary import Tally, VerifySummary, incident_of, incident_of_jump
 from pipeline.verify.task import SectionComparer
 from sinks.books.incidents import IncidentsTable

@@ -6,13 +6,13 @@ claims. Only a master or a table's storage that is away ends the task, and with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from pipeline.verify.plan import At, ClaimSection
-from pipeline.verify.throttle import Throttle
 from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes
 from sinks.proof.stored import read
@@ -28,6 +28,34 @@ from sources.errors import (
 )
 from sources.master import MasterLog
 from sources.offsets import Offset
+
+
+class Throttle:
+    """Keeps the average rate since the first byte below a limit, at every moment. None is no limit."""
+
+    def __init__(
+        self,
+        bytes_per_s: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._sleep = sleep
+        self._began_s: float | None = None
+        self._spent_bytes = 0
+
+    def spend(self, size_bytes: int) -> None:
+        """Wait until `size_bytes` more may be spent."""
+        if self._bytes_per_s is None:
+            return
+        if self._began_s is None:
+            self._began_s = self._clock()
+        self._spent_bytes += size_bytes
+        early_s = self._began_s + self._spent_bytes / self._bytes_per_s - self._clock()
+        if early_s > 0:
+            self._sleep(early_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,12 @@ does a repair of damage: a row that lies in what it took out (`Holes.taken_out`)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from itertools import groupby, pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -33,6 +35,7 @@ from sources.loss import WayPast
 from sources.offsets import LogId, Offset, OffsetRange
 
 Ints = npt.NDArray[np.int64]
+_Kind = TypeVar("_Kind")
 COLUMNS = ("start", "end", "first_store_timestamp", "last_store_timestamp", "deleted_at")
 """Of the ledger, what is asked for here."""
 _HINT = (
@@ -225,7 +228,9 @@ def _missing(accounts: Accounts, whole: Sequence[Stretch], deleted: Sequence[Off
     nothing, position = Stretch(_range(0, 0), None, None), _range(accounts.position, accounts.position)
     for before, after in pairwise([nothing, *whole, Stretch(position, None, None)]):
         gap = _range(before.range.end, max(before.range.end, after.range.start))
-        for part, reason, incident in _cut(gap, accounts.holes, known):
+        in_holes = Holes(ranges=accounts.holes.within(gap))
+        borders = [*in_holes.ranges, *(one.range for one in known)]
+        for part, (reason, incident) in parts_of(gap, borders, partial(_explained, holes=in_holes, known=known)):
             yield Missing(
                 range=part, reason=reason, incident=incident, after_us=before.last_us, before_us=after.first_us
             )
@@ -246,16 +251,15 @@ def _explanations(accounts: Accounts, deleted: Sequence[OffsetRange]) -> list[_E
     ]
 
 
-def _cut(
-    gap: OffsetRange, holes: Holes, known: Sequence[_Explanation]
-) -> Iterator[tuple[OffsetRange, Reason, IncidentRow | None]]:
-    in_holes = Holes(ranges=holes.within(gap))
-    borders = [*in_holes.ranges, *(one.range for one in known)]
+def parts_of(
+    gap: OffsetRange, borders: Iterable[OffsetRange], kind: Callable[[Offset], _Kind]
+) -> Iterator[tuple[OffsetRange, _Kind]]:
+    """`gap`, cut where the `kind` of its offsets changes, which it does only where one of `borders` begins or ends."""
     edges = sorted({gap.start, gap.end, *(at for one in borders for at in (one.start, one.end) if at in gap)})
-    parts = [(at, upto, _explained(at, in_holes, known)) for at, upto in pairwise(edges)]
-    for (reason, incident), same in groupby(parts, key=lambda part: part[2]):
+    pieces = [(at, upto, kind(at)) for at, upto in pairwise(edges)]
+    for found, same in groupby(pieces, key=lambda piece: piece[2]):
         together = list(same)
-        yield _range(together[0][0], together[-1][1]), reason, incident
+        yield _range(together[0][0], together[-1][1]), found
 
 
 def _explained(at: Offset, holes: Holes, known: Sequence[_Explanation]) -> tuple[Reason, IncidentRow | None]:

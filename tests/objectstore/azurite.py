@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pipeline.system.child_process import child_process
+from pipeline.system.processes import child_process
 from sinks.storage.settings import Storage
 
 _FOLDER: Final = Path(__file__).parents[2] / ".azurite"

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.demo.s3_server import S3Server
-from pipeline.system.child_process import child_process
+from pipeline.system.processes import child_process
 from sinks.storage.hadoop import reach
 from sinks.storage.place import open_folder, placed
 from sinks.storage.settings import VARIABLE, Storage

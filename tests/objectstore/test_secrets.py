@@ -20,7 +20,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.demo.s3_server import OWNER, READER, Keys, S3Server
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from sinks.storage.check import check_storage
 from sinks.storage.hadoop import reach
 from sinks.storage.place import placed

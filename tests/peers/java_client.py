@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.spark.jars import java, resolve
-from pipeline.system.child_process import ending_with_us
+from pipeline.system.processes import ending_with_us
 from tests.peers.name_server import NameServer
 
 PROGRAM = Path(__file__).parent / "java" / "Traffic.java"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.demo.kafka_broker import CONTROLLER_ID, STARTED, Settings, lone_settings, new_cluster_id, prepared
-from pipeline.system.ports import free_port
+from pipeline.system.processes import free_port
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.process import PeerProcess
 

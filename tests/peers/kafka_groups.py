@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pipeline.spark.jars import java, resolve
-from pipeline.system.child_process import ending_with_us
+from pipeline.system.processes import ending_with_us
 from tests.patience import PATIENCE_S
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import admin

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-from pipeline.system.child_process import ending_with_us
+from pipeline.system.processes import ending_with_us
 from tests.class_archives import class_archive, class_path
 
 _START_TIMEOUT_S = 90

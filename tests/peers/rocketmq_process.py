@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from pipeline.spark.jars import java, resolve
-from pipeline.system.ports import free_port
+from pipeline.system.processes import free_port
 from tests.peers.process import PeerProcess
 
 _MEMORY = ("-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from sources.datasource import register
 from sources.errors import AccessDenied
 from sources.registry import open_log

@@ -93,9 +93,7 @@ _TAKERS = (
     "pipeline.verify.run",
     "pipeline.sql.reader",
     "pipeline.inspect.tables",
-    "pipeline.demo.dister",
-    "pipeline.demo.kafka",
-    "pipeline.demo.rocketmq",
+    "pipeline.demo.live",
     "pipeline.spark.session",
 )
 

@@ -22,7 +22,7 @@ import pyspark
 
 from pipeline.spark.jars import delta_jars
 from pipeline.spark.session import NEEDED
-from pipeline.system.child_process import ending_with_us
+from pipeline.system.processes import ending_with_us
 from tests.class_archives import spark_options
 from tests.patience import wait_until
 

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -12,10 +16,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline import submit
 from pipeline.cli.app import _place
+from pipeline.demo.embedded_master import READY
 from pipeline.monitoring.progress import PartitionProgress, Phase
 from pipeline.monitoring.run_state import RunFile
+from sources.access.address import Address
 from sources.offsets import Offset
+from sources.rocketmq.wire.client import RemotingClient
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.read_back import assert_whole
@@ -25,6 +33,17 @@ from tests.pipeline.test_run_state import state
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
+
+SETTINGS = """
+[embedded_master]
+port = 0
+ha_port = 0
+role = "SYNC_MASTER"
+slave_timeout_s = 0.25
+fall_behind_max_bytes = 4711
+transfer_batch_bytes = 8192
+sync_flush = true
+"""
 
 
 def test_help_groups_the_verbs_and_cuts_no_summary(
@@ -156,3 +175,82 @@ def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:
     assert _place(nothing) == "offset none"
     partitions = {0: PartitionProgress(), 1: PartitionProgress(position=Offset(7))}
     assert _place(replace(nothing, partitions=partitions)) == "offsets 0: none, 1: 7"
+
+
+def test_what_any_verb_says_can_go_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        submit.run(["--output", str(tmp_path / "answer"), "status", "--help"])
+    assert ended.value.code == 0
+    assert "Show the state of each replica" in (tmp_path / "answer").read_text()
+    assert capsys.readouterr().out == ""
+
+
+def test_what_a_verb_fails_with_is_the_exit_code_and_no_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        submit.run(["--output", str(tmp_path / "answer.json"), "status", "--config", "nowhere.toml"])
+    assert ended.value.code == 2
+    assert "nowhere.toml" in capsys.readouterr().err
+    assert (tmp_path / "answer.json").read_text() == ""
+
+
+def test_without_a_verb_it_replicates(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        submit.run(["--available-now", "--help"])
+    assert "Replicate every log" in capsys.readouterr().out
+
+
+@contextmanager
+def master(folder: Path, *options: str) -> Iterator[Address]:
+    """A master as a process of its own, configured by SETTINGS and `options`: where it takes requests."""
+    (folder / "job.toml").write_text(SETTINGS)
+    command = [sys.executable, "-m", "pipeline", "master", "--config", str(folder / "job.toml")]
+    command += ["--store", str(folder / "store"), *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            ready = re.search(READY, process.stdout.readline())
+            assert ready is not None
+            yield Address.parse(ready["remoting"])
+        finally:
+            process.terminate()
+            process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+@pytest.mark.job
+def test_the_configuration_reaches_the_master_and_the_command_line_goes_over_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes messages from ``logtwin send``, and stops cleanly."""
+    with master(tmp_path, "--role", "ASYNC_MASTER", "--in-sync-replicas", "2") as address:
+        said = run(capsys, "send", "--to", address, "--count", "200", "--rate-per-s", "0")
+        assert (said.code, said.out.startswith("200 messages")) == (0, True)
+        assert "SEND_OK" in said.out
+        assert "SLAVE" not in said.out  # without waiting for one
+        with RemotingClient(address) as client:
+            told, end = client.broker_config(), client.commit_log_bounds().end
+    expected = {
+        "brokerRole": "ASYNC_MASTER", "inSyncReplicas": "2", "slaveTimeout": "250", "haSlaveFallbehindMax": "4711",
+        "haTransferBatchSize": "8192", "flushDiskType": "SYNC_FLUSH",
+    }  # fmt: skip
+    assert expected.items() <= told.items()
+    assert end > 100_000
+    assert any((tmp_path / "store" / "commitlog").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (("--role", "SLAVE"), "'SLAVE' is not one of"),
+        (("--in-sync-replicas", "0"), "'--in-sync-replicas'"),
+        (("--name-server", "nowhere"), "not an address"),
+        (("--name-server", "127.0.0.1:9876", "--host", "0.0.0.0"), "an address of its own"),  # noqa: S104
+    ],
+)
+def test_what_cannot_be_is_a_clear_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], why: str
+) -> None:
+    said = run(capsys, "master", "--store", tmp_path, "--port", "0", "--ha-port", "0", *options)
+    assert (said.code, why in " ".join(said.err.split())) == (2, True), said.err

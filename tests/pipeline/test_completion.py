@@ -119,7 +119,7 @@ def test_without_incidents_none_is_offered(lossy: Path, job: Path) -> None:
 def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
     look = (
         "import sys, types\n"
-        "from pipeline.cli.completion import incident_ids\n"
+        "from pipeline.cli.options import incident_ids\n"
         f"found = incident_ids(types.SimpleNamespace(params={{'config': {str(lossy)!r}}}), 'ab')\n"
         "print([name for name, _ in found], 'pyspark' in sys.modules)"
     )

@@ -23,7 +23,7 @@ from pipeline.config.configuration import (
 )
 from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.system.ports import free_port
+from pipeline.system.processes import free_port
 from sinks.storage.settings import Storage
 from sources.access.address import Address
 from sources.discovery import matched

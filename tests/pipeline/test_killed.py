@@ -63,7 +63,7 @@ def sockets_that_go_at_the_next_start(monkeypatch: pytest.MonkeyPatch) -> Iterat
         inside.setenv("TMPDIR", short)
         yield
         assert set(Path(short).rglob("*.sock"))
-        again = "from pipeline.system.process_folder import process_folder; process_folder()"
+        again = "from pipeline.system.folders import process_folder; process_folder()"
 
         def are_gone() -> bool:
             subprocess.run([sys.executable, "-c", again], check=True)

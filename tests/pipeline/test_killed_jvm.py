@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from tests.patience import PATIENCE_S
 from tests.truth import Fixture
 

@@ -1,4 +1,4 @@
-"""How the JVM of a session is started."""
+"""How the JVM of a session and its workers are started."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import resource
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from pipeline.spark.session import COMPILE_LATER
+from pipeline.spark.session import COMPILE_LATER, warm_up
+
+WAIT_S = 60.0
 
 
 def _java(spark: SparkSession) -> psutil.Process:
@@ -103,3 +106,17 @@ def test_a_variable_in_sql_is_no_more_than_its_name(spark: SparkSession) -> None
     for session in (spark, spark.newSession()):
         assert [session.sql(f"SELECT '{name}'").collect()[0][0] for name in names] == list(names)
         assert session.range(1).selectExpr(*(f"'{name}'" for name in names)).collect()[0] == names
+
+
+def test_warming_up_never_fails() -> None:
+    class Stopped:
+        class sparkContext:
+            defaultParallelism = 2
+
+            @staticmethod
+            def parallelize(*given: Any) -> Any:
+                raise PySparkRuntimeError("there is no session any more")
+
+    thread = warm_up(cast("SparkSession", Stopped()))
+    thread.join(WAIT_S)
+    assert not thread.is_alive()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import embedded_master
 

@@ -14,7 +14,7 @@ from pipeline.monitoring.display import number, size
 from pipeline.report.drawing.palette import SERIES, colour
 from pipeline.report.drawing.plotting import Drawn, Key, bar, figure, look, on_axis, plain, rows_figure
 from pipeline.report.drawing.wording import span
-from pipeline.report.facts import Commits, GroupLag, Pending, Slice, SlowestGroups, Timeline, TopTopics
+from pipeline.report.facts import Commits, Pending, Slice, SlowestGroups, Timeline, TopTopics
 
 OTHERS: Final = "all others"
 LATE: Final = "due before the newest record of the log was stored"
@@ -33,8 +33,8 @@ def throughput(timeline: Timeline) -> Drawn:
     times = _times(timeline)
     series = _series(timeline)
     for name, tint, commits in series:
-        for row, amount in enumerate((_records, _megabytes), start=1):
-            values = [amount(commits[at]) / timeline.width_s if at in commits else 0.0 for at in times]
+        for row, (amount, unit) in enumerate((("records", 1.0), ("bytes", 1e6)), start=1):
+            values = [getattr(commits[at], amount) / unit / timeline.width_s if at in commits else 0.0 for at in times]
             made.add_trace(_line(name, tint, times, values, ",.3~r"), row=row, col=1)
     look(made, height=380, template="none", hovermode="x unified", margin={"l": 4, "r": 12, "t": 26, "b": 8})
     made.update_yaxes(rangemode="tozero")
@@ -72,32 +72,26 @@ def _decades(lines: Sequence[go.Scatter]) -> list[float]:
 
 def top_topics(topics: TopTopics) -> Drawn:
     """Each topic's share of all messages, and of all bytes."""
-    rows, shown = range(len(topics.topics)), topics.topics
+    shown = topics.topics
     labels = [(one.topic, f"{number(one.messages)} · {size(one.bytes)}") for one in shown]
     messages = [100 * one.messages / max(1, topics.messages) for one in shown]
     sizes = [100 * one.bytes / max(1, topics.bytes) for one in shown]
-    return _pairs(
-        rows, labels, ("messages, share of all", messages), ("bytes of bodies, share of all", sizes), ticksuffix=" %"
-    )
+    upper, lower = ("messages, share of all", messages), ("bytes of bodies, share of all", sizes)
+    return _pairs(labels, upper, lower, ticksuffix=" %")
 
 
 def slowest_groups(slowest: SlowestGroups) -> Drawn:
     """How far each group is behind, in messages and in time, against the one that is furthest."""
     shown = [one for one in slowest.groups if one.messages_behind or one.seconds_behind]
     has_logs = len({one.log_id for one in shown}) > 1
-    labels = [(_pair(one) + (f" · {one.log_id}" if has_logs else ""), behind(one)) for one in shown]
+    names = [f"{one.consumer_group} · {one.topic}" + (f" · {one.log_id}" if has_logs else "") for one in shown]
+    labels = [
+        (name, f"{number(one.messages_behind)} · {span(one.seconds_behind)}")
+        for name, one in zip(names, shown, strict=True)
+    ]
     messages = _shares([one.messages_behind or 0 for one in shown])
     seconds = _shares([one.seconds_behind or 0.0 for one in shown])
-    return _pairs(range(len(shown)), labels, ("messages", messages), ("time", seconds), visible=False)
-
-
-def _pair(group: GroupLag) -> str:
-    return f"{group.consumer_group} · {group.topic}"
-
-
-def behind(group: GroupLag) -> str:
-    """``12 · 3 min``."""
-    return f"{number(group.messages_behind)} · {span(group.seconds_behind)}"
+    return _pairs(labels, ("messages", messages), ("time", seconds), visible=False)
 
 
 def pending(waiting: Pending) -> Drawn:
@@ -166,7 +160,6 @@ def _title(made: go.Figure, text: str, at: float) -> None:
 
 
 def _pairs(
-    rows: Sequence[int],
     labels: Sequence[tuple[str, str]],
     upper: tuple[str, list[float]],
     lower: tuple[str, list[float]],
@@ -175,7 +168,7 @@ def _pairs(
     """Two thin bars a row."""
     traces, legend = [], []
     for (name, values), tint, shift in ((upper, "series-1", -0.01), (lower, "series-4", 0.2)):
-        at = [row + shift for row in rows]
+        at = [row + shift for row in range(len(labels))]
         traces.append(bar(at, [0] * len(at), values, name, width=0.18, marker_color=colour(tint), hoverinfo="skip"))
         legend.append(Key(name, tint, "box"))
     return Drawn(rows_figure(traces, labels, rangemode="tozero", **xaxis), tuple(legend))
@@ -185,11 +178,3 @@ def _shares(values: Sequence[float]) -> list[float]:
     """Each as a share of the greatest."""
     greatest = max(values, default=0) or 1
     return [value / greatest for value in values]
-
-
-def _records(one: Commits) -> float:
-    return one.records
-
-
-def _megabytes(one: Commits) -> float:
-    return one.bytes / 1e6

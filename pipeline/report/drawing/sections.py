@@ -116,7 +116,7 @@ def _typed(facts: Facts) -> tuple[PageSection, ...]:
     """Few replicas have them."""
     if not facts.tables:
         return ()
-    behind = [one.name for one in facts.tables if one.behind or one.rows is None]
+    behind = [one.name for one in facts.tables if one.logs_behind or one.rows is None]
     unfit = sum(one.unfit or 0 for one in facts.tables)
     said = [f"Behind their logs: {', '.join(behind)}." if behind else "All are where their logs are."]
     if unfit:

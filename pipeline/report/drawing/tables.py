@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from pipeline.inspect.typed_status import TypedStatus
 from pipeline.monitoring.display import number, size
 from pipeline.report.drawing.coverage_figures import range_words
 from pipeline.report.drawing.wording import count, span, time
@@ -19,9 +20,9 @@ from pipeline.report.facts import (
     ReportedIncidents,
     SlowestGroups,
     TopTopics,
-    TypedFacts,
 )
 from pipeline.report.subjects import subject_of, subjects
+from sources.instant import instant
 
 _T = TypeVar("_T")
 
@@ -178,7 +179,7 @@ def topics(top: TopTopics) -> Table:
     )
 
 
-def typed(found: Sequence[TypedFacts]) -> Table:
+def typed(found: Sequence[TypedStatus]) -> Table:
     return _table(
         "Typed tables",
         found,
@@ -186,13 +187,17 @@ def typed(found: Sequence[TypedFacts]) -> Table:
             "table": lambda one: one.name,
             "rows": lambda one: number(one.rows),
             "did not fit": lambda one: number(one.unfit),
-            "columns": lambda one: number(one.columns),
-            "complete through": lambda one: time(one.complete_through),
-            "logs": lambda one: number(one.logs),
-            "of these behind": lambda one: number(one.behind),
+            "columns": lambda one: number(len(one.columns)),
+            "complete through": lambda one: _through(one.complete_through_us),
+            "logs": lambda one: number(len(one.logs)),
+            "of these behind": lambda one: number(one.logs_behind),
         },
         text=("table", "complete through"),
     )
+
+
+def _through(at_us: int | None) -> str:
+    return time(None if at_us is None else instant(at_us))
 
 
 def groups(slowest: SlowestGroups) -> Table:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -33,12 +34,10 @@ from pipeline.report.facts import (
     TopTopics,
     Waiting,
 )
-from pipeline.report.finding import statements
-from pipeline.report.finding.asked import worth_asking
 from pipeline.report.finding.flaws import flaws
-from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts, timeline
+from pipeline.report.finding.questions import DELAYS, GROUPS, SLICES, TOPICS, TRANSACTIONS, WAITING, worth_asking
+from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts, timeline, width_s
 from pipeline.report.finding.rows import dicts_of, rows_of
-from pipeline.report.time_buckets import width_s
 from sinks.delta.delta_log import newest
 from sinks.delta.spark_jobs import first_cause, first_line
 from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, metadata_table
@@ -141,13 +140,10 @@ class _Questions:
     def __init__(self, spark: SparkSession, worth: Collection[str]) -> None:
         self._spark = spark
         known: dict[str, tuple[str, Callable[[], Any]]] = {
-            "topics": (statements.TOPICS, self._topics),
-            "groups": (statements.GROUPS, self._groups),
-            "transactions": (
-                statements.TRANSACTIONS,
-                lambda: self._pending(statements.TRANSACTIONS, _TRANSACTION_STATES),
-            ),
-            "delays": (statements.DELAYS, lambda: self._pending(statements.DELAYS, _DELAY_STATES)),
+            "topics": (TOPICS, self._topics),
+            "groups": (GROUPS, self._groups),
+            "transactions": (TRANSACTIONS, partial(self._pending, TRANSACTIONS, _TRANSACTION_STATES)),
+            "delays": (DELAYS, partial(self._pending, DELAYS, _DELAY_STATES)),
         }
         self._asked = {name: one for name, one in known.items() if name in worth}
 
@@ -178,12 +174,12 @@ class _Questions:
             return {name: answer.result() for answer, name in asked.items()}
 
     def _topics(self) -> TopTopics:
-        rows = sorted(self._rows(statements.TOPICS), key=lambda row: (-row["messages"], row["topic"]))
+        rows = sorted(self._rows(TOPICS), key=lambda row: (-row["messages"], row["topic"]))
         messages, sizes = (sum(row[name] for row in rows) for name in ("messages", "bytes"))
         return TopTopics(tuple(_each(TopicFacts, rows[:_MOST_BARS])), len(rows), messages, sizes)
 
     def _groups(self) -> SlowestGroups:
-        rows = self._rows(statements.GROUPS, most=_MOST_BARS)
+        rows = self._rows(GROUPS, most=_MOST_BARS)
         if not rows:
             return SlowestGroups()
         of, behind = _same(rows, "groups", "groups_behind")
@@ -191,7 +187,7 @@ class _Questions:
 
     def _pending(self, statement: str, states: Sequence[str]) -> Pending:
         waiting = self._spark.sql(statement)
-        rows = self._rows(statements.WAITING, most=_MOST_BARS + len(states), waiting=waiting)
+        rows = self._rows(WAITING, most=_MOST_BARS + len(states), waiting=waiting)
         totals = {row["state"]: row for row in rows if row["is_total"]}
         if not totals:
             return Pending()
@@ -200,7 +196,7 @@ class _Questions:
         if pending is None or pending["first"] is None or pending["last"] is None:
             return Pending(counted)
         width = width_s(pending["first"], pending["last"], _MOST_SLICES)
-        slices = self._rows(statements.SLICES, width_us=width * _SECOND_US, waiting=waiting)
+        slices = self._rows(SLICES, width_us=width * _SECOND_US, waiting=waiting)
         (places,) = _same(rows, "places")
         oldest = _each(Waiting, (row for row in rows if not row["is_total"]))
         return Pending(counted, width, tuple(_each(Slice, slices)), tuple(oldest), places)

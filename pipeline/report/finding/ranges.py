@@ -20,9 +20,17 @@ import pyarrow.compute as pc
 from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline
 from pipeline.report.subjects import subject_of
-from pipeline.report.time_buckets import width_s
 from sinks.proof.completeness import connected
 from sources.instant import instant
+from sources.offsets import OffsetRange
+
+_MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
+_WIDTHS_S: Final = (
+    *(1, 2, 5, 10, 15, 30),
+    *(_MINUTE_S * count for count in (1, 2, 5, 10, 15, 30)),
+    *(_HOUR_S * count for count in (1, 2, 3, 6, 12)),
+    *(_DAY_S * count for count in (1, 2, 7, 14, 28, 91, 364)),
+)
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -40,6 +48,13 @@ _NUMBERS: Final = tuple(name for name in COLUMNS if name not in ("log_id", "orig
 _MOST_SPANS: Final = 120
 _SECOND_US: Final = 1_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def width_s(first: datetime, last: datetime, most: int) -> int:
+    """The shortest span of which at most `most` cover the times from `first` to `last`, wherever the spans begin."""
+    period_s = (last - first).total_seconds()
+    fitting = (width for width in _WIDTHS_S if period_s <= (most - 1) * width)
+    return next(fitting, _WIDTHS_S[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,10 @@ class LedgerRanges:
         """Those whose records are there."""
         return self.chosen(self["deleted_at"] == NO_TIME)
 
+    def over(self, place: OffsetRange) -> LedgerRanges:
+        """Those that have an offset of `place`."""
+        return self.chosen((self["start"] < place.end) & (self["end"] > place.start))
+
     def waited_s(self, since: str) -> Floats:
         """How long after the time `since` each was committed; NaN where there is no such time, or no live job.
 
@@ -128,11 +147,11 @@ def _log_facts(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -
         begin=min(int(rows["start"].min()), *(one["start"] for one in lost)) if lost else int(rows["start"].min()),
         end=max([int(rows["end"].max()), *(one["end"] for one in lost)]),
         complete_to=int(whole["end"].max()) if len(whole.log) else None,
-        complete_through=_greatest(whole["last_store_timestamp"]),
+        complete_through=greatest(whole["last_store_timestamp"]),
         open_incidents=sum(one["state"] == "open" for one in incidents),
-        oldest_stored=_least(rows["first_store_timestamp"]),
-        newest_stored=_greatest(rows["last_store_timestamp"]),
-        last_committed=_greatest(rows["committed_at"]),
+        oldest_stored=least(rows["first_store_timestamp"]),
+        newest_stored=greatest(rows["last_store_timestamp"]),
+        last_committed=greatest(rows["committed_at"]),
         newest_waited_s=float(known[-1]) if len(known) else None,
         waited_p50_s=percentile(oldest, 0.5),
         waited_p99_s=percentile(oldest, 0.99),
@@ -202,10 +221,11 @@ def percentile(values: Floats, share: float) -> float | None:
     return float(np.partition(known, rank)[rank])
 
 
-def _least(times: Ints) -> datetime | None:
+def least(times: Ints) -> datetime | None:
+    """The least of times as arrays have them; None where none is known."""
     known = times[times != NO_TIME]
     return moment_at(int(known.min())) if len(known) else None
 
 
-def _greatest(times: Ints) -> datetime | None:
+def greatest(times: Ints) -> datetime | None:
     return moment_at(int(times.max())) if len(times) else None

@@ -12,10 +12,24 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from pipeline.sql.output import destination
-from pipeline.sql.serve.meeting import check_owned, local_warehouse, peer_is_owner, socket_path
-from pipeline.sql.serve.wire import DONE, ERROR, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_in, next_message
-from pipeline.system.console import err
-from pipeline.system.rights import limit_rights
+from pipeline.sql.serve.meeting import (
+    DONE,
+    ERROR,
+    NOTE,
+    OUTPUT,
+    REPORT,
+    Ask,
+    ClientFrame,
+    Hello,
+    check_owned,
+    error_in,
+    local_warehouse,
+    next_message,
+    peer_is_owner,
+    socket_path,
+)
+from pipeline.system.console import err, show
+from pipeline.system.folders import limit_rights
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
@@ -39,7 +53,7 @@ class Served:
         connection.settimeout(None)
 
     def answer(self, ask: Ask, sink: BinaryIO) -> None:
-        """Write the server's answer to `sink`, as `pipeline.sql.run.run_text` would. Raises what that raises.
+        """Write the server's answer to `sink`, as `pipeline.sql.reader.run_text` would. Raises what that raises.
 
         If this ends early, the server stops its work on the request.
         """
@@ -146,4 +160,4 @@ def _fitting(server: Served, text: str, form: str) -> Served | None:
 
 
 def _say(why: str) -> None:
-    err.print(f"{why}; starting a session of our own instead", markup=False, highlight=False, soft_wrap=True)
+    show(f"{why}; starting a session of our own instead", to=err)

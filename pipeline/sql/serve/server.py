@@ -25,11 +25,22 @@ from pyspark.sql import SparkSession
 from pipeline.config import configuration
 from pipeline.report.run import made_report
 from pipeline.sql.output import Format
-from pipeline.sql.reader import Reader
-from pipeline.sql.run import run_text
-from pipeline.sql.serve.meeting import make_folder, peer_is_owner, socket_path
-from pipeline.sql.serve.wire import DONE, NOTE, OUTPUT, REPORT, Ask, ClientFrame, Hello, error_message, next_message
-from pipeline.system.ended_jvm import spark_ended
+from pipeline.sql.reader import Reader, run_text
+from pipeline.sql.serve.meeting import (
+    DONE,
+    NOTE,
+    OUTPUT,
+    REPORT,
+    Ask,
+    ClientFrame,
+    Hello,
+    error_message,
+    make_folder,
+    next_message,
+    peer_is_owner,
+    socket_path,
+)
+from pipeline.system.console import spark_ended
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, of_log
 

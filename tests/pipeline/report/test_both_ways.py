@@ -15,9 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.report.facts import Facts, Flaw, LogFacts, Pending, SlowestGroups, TopTopics
-from pipeline.report.finding import asked
-from pipeline.report.finding.asked import DELAY_TOPICS, TRANSACTION_TOPICS, worth_asking
+from pipeline.report.finding import questions
 from pipeline.report.finding.queries import _Questions, read_facts
+from pipeline.report.finding.questions import DELAY_TOPICS, TRANSACTION_TOPICS, worth_asking
+from pipeline.report.finding.ranges import width_s
 from sinks.delta.delta_log import newest
 from sinks.tables import INCIDENTS, KAFKA_LOG, LEDGER, LOG, TableSpec, metadata_table
 from sinks.views.definition import view
@@ -271,7 +272,7 @@ PARKED = [(name, {"transactions"}) for name in TRANSACTION_TOPICS] + [(name, {"d
 def test_a_topic_in_which_messages_wait_is_reason_to_ask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topic: str, more: set[str], most: int
 ) -> None:
-    monkeypatch.setattr(asked, "_MOST_FILES", most)
+    monkeypatch.setattr(questions, "_MOST_FILES", most)
     assert logged(tmp_path, message(0, topic="zebra"), message(1, topic="zebra")) == {"topics"}
     assert logged(tmp_path, message(2, topic="zebra"), message(3, topic=topic)) == {"topics"} | more
 
@@ -286,7 +287,7 @@ def test_of_very_many_files_what_statistics_do_not_rule_out_is_asked(
 ) -> None:
     rows = [message(number, topic=name) for number, name in enumerate(("A", "zebra", "A", "zebra"))]
     assert logged(tmp_path, *rows) == {"topics"}
-    monkeypatch.setattr(asked, "_MOST_FILES", 0)
+    monkeypatch.setattr(questions, "_MOST_FILES", 0)
     assert worth(tmp_path) == {"topics", "transactions", "delays"}
 
 
@@ -328,3 +329,19 @@ def test_a_question_that_fails_ends_the_others() -> None:
     with pytest.raises(ZeroDivisionError):
         _Questions(spark, ["groups"]).all(lambda text: None)
     spark.interruptAll.assert_called_once_with()
+
+
+@pytest.mark.parametrize(
+    ("period_s", "width"),
+    [
+        (0, 1),
+        (119, 1),
+        (120, 2),
+        (3600, 60),
+        (86_400, 900),
+        (365 * 86_400, 7 * 86_400),
+        (200 * 364 * 86_400, 364 * 86_400),
+    ],
+)
+def test_the_shortest_that_fits_or_the_longest(period_s: int, width: int) -> None:
+    assert width_s(NOW - timedelta(seconds=period_s), NOW, 120) == width

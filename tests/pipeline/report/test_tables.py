@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.report.drawing import tables
 from pipeline.report.drawing.sections import PageSection, sections
-from pipeline.report.facts import Election, Facts, Flaw, Timeline, TypedFacts
+from pipeline.report.facts import Election, Facts, Flaw, Timeline
+from sinks.typed.columns import Column
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log
 
 
@@ -73,10 +75,11 @@ def typed_section(facts: Facts) -> PageSection:
 
 
 def test_typed_tables() -> None:
-    orders = TypedFacts(
-        name="orders", rows=5000, unfit=2, columns=9, logs=6, behind=1, complete_through=before(minutes=1)
-    )
-    late = replace(orders, name="late", rows=None, unfit=None, columns=0, logs=0, behind=0, complete_through=None)
+    place = LogPlace(BROKER, 9, 9, 9, int(before(minutes=1).timestamp()) * 1_000_000)
+    logs = (*(place,) * 5, replace(place, log_position=10))
+    columns = tuple(Column(name, name, "string") for name in "abcdefghi")
+    orders = TypedStatus("orders", ("orders",), "append", 5000, 2, columns, logs)
+    late = replace(orders, name="late", rows=None, unfit=None, columns=(), logs=())
     table = tables.typed((orders, late))
     assert cells(table) == {
         "table": "orders",
@@ -92,7 +95,7 @@ def test_typed_tables() -> None:
     section = typed_section(bare(log(), tables=(orders, late)))
     assert section.tables == (table,)
     assert section.sentences == ("Behind their logs: orders, late.", "2 values did not fit: the table unfit has them.")
-    section = typed_section(bare(log(), tables=(replace(orders, behind=0, unfit=0),)))
+    section = typed_section(bare(log(), tables=(replace(orders, logs=(place,), unfit=0),)))
     assert section.sentences == ("All are where their logs are.",)
 
 

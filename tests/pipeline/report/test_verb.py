@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.cli import report
+from pipeline.cli import query
 from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_state import RunFile
@@ -77,7 +77,7 @@ def test_a_session_for_little_data_compiles_once(
         return spark
 
     monkeypatch.setattr(session, "session_for", session_for)
-    monkeypatch.setattr(report, "_LITTLE_BYTES", little)
+    monkeypatch.setattr(query, "_LITTLE_BYTES", little)
     write(operator.lake, LOG, [message(0)])
     operator.must("report", "--output", str(operator.lake / "report.html"))
     assert asked == [is_brief]

@@ -6,7 +6,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from pipeline.sql.completion import NameCompleter, Names
+from pipeline.sql.shell import NameCompleter, Names
 
 NAMES = Names(
     tables={"messages": ("topic", "tags", "text"), "consumer_lag": ("topic", "messages_behind"), "log": ("offset",)},

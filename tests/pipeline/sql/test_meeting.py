@@ -1,8 +1,9 @@
-"""Where a server of ``logtwin sql`` and its clients meet, and who is kept out; without Spark."""
+"""Where a server of ``logtwin sql`` and its clients meet, what they say, and who is kept out; without Spark."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import stat
@@ -13,16 +14,31 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.sql.serve import client
+from pipeline.sql.serve import client, meeting
 from pipeline.sql.serve.client import server_for
-from pipeline.sql.serve.meeting import LONGEST_ADDRESS_BYTES, check_owned, make_folder, peer_is_owner, socket_path
+from pipeline.sql.serve.meeting import (
+    DONE,
+    LONGEST_ADDRESS_BYTES,
+    OUTPUT,
+    Ask,
+    ClientFrame,
+    Hello,
+    check_owned,
+    make_folder,
+    next_message,
+    peer_is_owner,
+    socket_path,
+)
 from pipeline.sql.serve.server import listening, reserved
-from pipeline.sql.serve.wire import DONE, OUTPUT, Ask, ClientFrame, Hello, next_message
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
 PROJECT = Path(__file__).parents[3]
 TEXT = "SELECT 1"
+
+HELLO = Hello("0.1.0", 4711, "/data/消息")
+ASK = Ask("SELECT '消息'", "csv", None, 'warehouse = "lake"', "job.toml")
+ERROR = QueryError("line 1: no", expected="a", found="b", hint="c")
 
 
 @pytest.fixture(autouse=True)
@@ -208,3 +224,43 @@ def test_asking_a_server_imports_nothing_slow(job: Path, arguments: list[str]) -
     is_report = arguments == ["report"]
     assert (found.returncode, found.stdout, found.stderr) == (0, "report.html\n" if is_report else "csv", "")
     assert not is_report or (job.parent / "report.html").read_text() == "report"
+
+
+def test_what_is_written_is_read_in_order() -> None:
+    sent = [
+        HELLO.message(),
+        ASK.message(),
+        ClientFrame(OUTPUT, bytes(range(256)) * 500),
+        ClientFrame(DONE),
+    ]
+    stream = io.BytesIO(b"".join(one.encoded() for one in sent))
+    assert [next_message(stream) for _ in sent] == sent
+    assert next_message(stream) is None
+    assert Hello.read(sent[0]) == HELLO
+    assert Ask.read(sent[1]) == ASK
+
+
+@pytest.mark.parametrize("at", [1, 4, 5, 20])
+def test_a_message_that_breaks_off_is_none(at: int) -> None:
+    assert next_message(io.BytesIO(ASK.message().encoded()[:at])) is None
+
+
+def test_a_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="a message of 1,"):
+        next_message(io.BytesIO(b"GET / HTTP/1.1"))
+    monkeypatch.setattr(meeting, "LONGEST_BYTES", 3)
+    with pytest.raises(ConfigurationError, match="too many statements"):
+        ASK.message().encoded()
+
+
+def test_a_server_of_another_version_may_say_more() -> None:
+    more = json.loads(HELLO.message().body) | {"version": "9.9", "memory": 1}
+    assert Hello.read(ClientFrame(meeting.HELLO, json.dumps(more).encode())).version == "9.9"
+
+
+@pytest.mark.parametrize(
+    "message", [None, HELLO.message(), ClientFrame(meeting.ASK, b"[]"), ClientFrame(meeting.ASK, b"{}")]
+)
+def test_other_messages_are_no_question(message: ClientFrame | None) -> None:
+    with pytest.raises(ValueError):
+        Ask.read(message)

@@ -19,10 +19,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
 from pipeline.config import configuration
-from pipeline.report.finding import statements
+from pipeline.report.finding import queries
 from pipeline.sql.output import Format
-from pipeline.sql.reader import Reader
-from pipeline.sql.run import run_text
+from pipeline.sql.reader import Reader, run_text
 from pipeline.sql.serve import server as server_module
 from pipeline.sql.serve.client import server_for
 from pipeline.sql.serve.server import SQLServer, listening, reserved
@@ -171,7 +170,7 @@ def test_a_table_that_was_made_anew_is_read_anew(served: Client, spark: SparkSes
 def test_a_client_that_goes_away_ends_what_ran_for_it(
     served: Client, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str, number: int
 ) -> None:
-    monkeypatch.setattr(statements, "TOPICS", ENDLESS)
+    monkeypatch.setattr(queries, "TOPICS", ENDLESS)
     jobs, pause, file = spark.sparkContext.statusTracker(), threading.Event(), tmp_path / "report.html"
     client = served if verb == "sql" else reporter(served, tmp_path)
     with client.start(*(("-e", ENDLESS) if verb == "sql" else ("--output", file))) as process:

@@ -1,4 +1,6 @@
-"""What a task makes of what cannot be read: a verdict on the claims it concerns, and on no others."""
+"""What a task makes of what cannot be read: a verdict on the claims it concerns, and on no others; and its limit of
+speed.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.verify.plan import At, ClaimSection
-from pipeline.verify.task import SectionComparer
+from pipeline.verify.task import SectionComparer, Throttle
 from sinks.delta.files import FileWriter, new_name
 from sinks.proof import stored
 from sinks.proof.stored import Part
@@ -138,3 +140,35 @@ def test_a_master_that_is_away_ends_the_task(tmp_path: Path, parts: tuple[Part, 
     error = find_error(str(caught.value))
     assert isinstance(error, MasterUnreachable)
     assert error.log == str(BROKER_A)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now_s += seconds
+
+
+@pytest.mark.parametrize("size_bytes", [1, 30, 250])
+def test_no_more_than_the_limit(size_bytes: int) -> None:
+    clock = Clock()
+    throttle = Throttle(100, clock=clock, sleep=clock.sleep)
+    spent = 0
+    for _ in range(50):
+        throttle.spend(size_bytes)
+        spent += size_bytes
+        assert clock.now_s - 1000 == pytest.approx(spent / 100)
+
+
+def test_slow_work_is_not_slowed_down() -> None:
+    clock = Clock()
+    throttle = Throttle(100, clock=clock, sleep=clock.sleep)
+    throttle.spend(10)
+    clock.now_s = 1005.0
+    throttle.spend(100)
+    assert clock.now_s == 1005.0

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.system.cache import cache_folder
+from pipeline.system.folders import cache_folder
 from sources.decoding.spans import read_only
 from sources.rocketmq.columns.loops import hop, read
 from sources.rocketmq.format.commitlog import V2, Host, Message

@@ -1,9 +1,10 @@
-"""The private folder of this process, for files that are worthless after its end.
+"""Where this process writes beside a warehouse, and who may read it: the cache, and a private folder of its own.
 
-It holds the sockets between Spark and its Python workers, those of the driver and of each daemon. Spark would leave
-them in the temporary folder, and those of a killed driver for ever. It also holds what a job tells the planner of its
-stream. Each process has a folder ``<temporary folder>/logtwin-<user>/<random>`` and holds a lock on a file in it. A
-folder whose lock is free belongs to a dead process, whatever its id and its container, and is removed.
+The private folder is for files that are worthless after its end. It holds the sockets between Spark and its Python
+workers, those of the driver and of each daemon. Spark would leave them in the temporary folder, and those of a killed
+driver for ever. It also holds what a job tells the planner of its stream. Each process has a folder ``<temporary
+folder>/logtwin-<user>/<random>`` and holds a lock on a file in it. A folder whose lock is free belongs to a dead
+process, whatever its id and its container, and is removed.
 
 The address of a Unix domain socket has at most 108 bytes with its final zero on Linux (sun_path of unix(7)), 104 on
 macOS: Spark allows no more than 61 for their folder (spark.python.unix.domain.socket.dir).
@@ -21,8 +22,38 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
+_OTHERS: Final = 0o077
+
 LONGEST_FOLDER_BYTES: Final = 61
 _LOCK: Final = "lock"
+
+
+def cache_folder() -> Path:
+    """The folder for files that can be made again: ``$LOGTWIN_CACHE``, or ``logtwin`` in the user's cache folder."""
+    chosen = os.environ.get("LOGTWIN_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "logtwin"
+
+
+def limit_rights(warehouse: Path | None) -> None:
+    """From now on files and folders that this process and its children make have no more rights than `warehouse`.
+
+    So who cannot read the tables cannot read these. None, or a folder that cannot be looked at: one in an object store,
+    which has no such rights; then they are the owner's alone. A folder that does not exist yet gets the rights that the
+    process gives to all that it makes.
+    """
+    before = os.umask(_OTHERS)
+    os.umask(before | _missing(warehouse))
+
+
+def _missing(warehouse: Path | None) -> int:
+    try:
+        return _OTHERS if warehouse is None else ~warehouse.stat().st_mode & _OTHERS
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        return _OTHERS
 
 
 @cache

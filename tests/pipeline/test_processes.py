@@ -1,8 +1,11 @@
-"""A program beside ours: it ends with us, however we end, and its start harms nothing that we have open."""
+"""A program beside ours ends with us, however we end; signals stop us in order; a stream begins while many files are
+open.
+"""
 
 from __future__ import annotations
 
 import logging
+import signal
 import subprocess
 import sys
 import threading
@@ -12,13 +15,27 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.system.child_process import child_process
+from pipeline.system.processes import child_process, stop_by_signal
 from tests.patience import PATIENCE_S, wait_until
+from tests.pipeline.standalone import PROJECT
 
-_STARTER = "import sys\nfrom pipeline.system.child_process import child_process\n"
+_STARTER = "import sys\nfrom pipeline.system.processes import child_process\n"
 _STARTER += (
     "with child_process(['sleep', '600']) as process:\n    print(process.pid, flush=True)\n    sys.stdin.read()\n"
 )
+SCRIPT = """
+import os, resource, threading
+resource.setrlimit(resource.RLIMIT_NOFILE, (512, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+from pipeline.system.processes import prepare_for_many_files
+from pipeline.spark.session import build_session
+spark = build_session({"spark.driver.memory": "512m"})
+prepare_for_many_files(spark)
+opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+came = threading.Event()
+query = spark.readStream.format("rate").load().writeStream.foreachBatch(lambda batch, number: came.set()).start()
+print("came" if came.wait(60) else "nothing came", flush=True)
+os._exit(0)
+"""
 
 
 def is_running(pid: int) -> bool:
@@ -63,3 +80,21 @@ def test_its_start_keeps_our_connections_to_the_jvm(spark: SparkSession, caplog:
         may_ask_again.set()
         thread.join(PATIENCE_S)
     assert "Exception while sending command" not in caplog.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks_and_the_second_is_the_systems(number: signal.Signals) -> None:
+    before, asked = signal.getsignal(number), list[str]()
+    with stop_by_signal(lambda: asked.append("stop")):
+        signal.raise_signal(number)
+        assert asked == ["stop"]
+        assert signal.getsignal(number) is signal.SIG_DFL
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.nightly  # a process with a JVM of its own
+@pytest.mark.spark
+@pytest.mark.timeout(200)
+def test_batches_come_to_a_process_with_more_than_a_thousand_files() -> None:
+    ended = subprocess.run([sys.executable, "-c", SCRIPT], cwd=PROJECT, capture_output=True, text=True, timeout=180)
+    assert "\ncame\n" in f"\n{ended.stdout}", f"{ended.stdout}\n{ended.stderr}"[-3000:]

@@ -1,30 +1,30 @@
-"""The verbs for people who query; `pipeline.cli.app` makes them ``logtwin <verb>``."""
+"""The verbs for people who query: a prompt, statements, a report; `pipeline.cli.app` makes them ``logtwin <verb>``."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.cli.completion import log_ids
-from pipeline.cli.options import RequiredConfig, run_alone
-from pipeline.cli.verb_groups import QUERY
+from pipeline.cli.options import QUERY, RequiredConfig, log_ids
 from pipeline.sql.output import Format, destination
-from pipeline.system.console import err, out
+from pipeline.sql.serve.meeting import REPORT
+from pipeline.system.console import err, out, show
+from sources.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pipeline.sql.reader import Reader
+
 
 app = typer.Typer()
 
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """``logtwin sql`` alone."""
-    run_alone(sql, arguments)
+_LITTLE_BYTES = 1 << 30
+"""For less than this, starting the session and planning its queries take longer than reading the data."""
 
 
 @app.command(rich_help_panel=QUERY)
@@ -78,13 +78,12 @@ def sql(
 
     def opened() -> Reader:
         from pipeline.config import configuration
-        from pipeline.sql.past import Past, past_line
-        from pipeline.sql.reader import Reader
+        from pipeline.sql.reader import Past, Reader, past_line
 
         settings = configuration.load(config)
         reader = Reader.opened(settings, Past.asked(settings, log, as_of_offset, as_of_time), text)
         if reader.as_of is not None:
-            err.print(past_line(reader.as_of), highlight=False, soft_wrap=True)
+            show(past_line(reader.as_of), to=err)
         return reader
 
     if text is None:
@@ -94,7 +93,7 @@ def sql(
         return
     with err.status("opening the replica …"):
         reader = opened()
-    from pipeline.sql.run import run_text
+    from pipeline.sql.reader import run_text
 
     with destination(output) as sink:
         run_text(reader, text, form, sink, width)
@@ -103,10 +102,9 @@ def sql(
 def _serve(config: Path) -> None:
     from pipeline.config import configuration
     from pipeline.spark.session import session_for
-    from pipeline.sql.reader import Reader
-    from pipeline.sql.run import run_text
+    from pipeline.sql.reader import Reader, run_text
     from pipeline.sql.serve.server import WARM_UP, SQLServer, listening, reserved
-    from pipeline.system.signals import stop_by_signal
+    from pipeline.system.processes import stop_by_signal
 
     settings = configuration.load(config)
     with reserved(config) as path:
@@ -134,3 +132,49 @@ def _statements(given: str | None, file: Path | None) -> str | None:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="-f") from error
+
+
+@app.command(rich_help_panel=QUERY)
+def report(
+    config: RequiredConfig,
+    output: Annotated[Path, typer.Option(help="the file to write; an existing one is replaced")] = Path("report.html"),
+) -> None:
+    """Write a page that shows the replica at a glance: what is complete, how fast, who is behind, what waits.
+
+    It is one HTML file that needs no network, for any browser, even on phones. A server of logtwin sql makes it faster.
+    """
+    from pipeline.sql.serve.client import answered
+
+    _check_folder(output)
+    if not answered(config, REPORT, output=output):
+        _make(config, output)
+    show(str(output))
+
+
+def _make(config: Path, output: Path) -> None:
+    from pipeline.config import configuration
+    from pipeline.report.run import made_report
+    from pipeline.spark.session import session_for, without_session
+    from pipeline.sql.output import destination
+
+    settings = configuration.load(config).with_logs(str(config))
+    with err.status("reading the small tables …") as status:
+
+        def session(size_bytes: int) -> SparkSession:
+            status.update("starting Spark …")
+            return session_for(settings, archived=True, is_brief=size_bytes <= _LITTLE_BYTES).newSession()
+
+        made = made_report(without_session(settings), session, status.update)
+    with destination(output) as sink:
+        sink.write(made)
+
+
+def _check_folder(output: Path) -> None:
+    """Raises ConfigurationError if the folder of `output` does not exist, before minutes are spent on the queries."""
+    if not output.absolute().parent.is_dir():
+        raise ConfigurationError(
+            f"the report {output} cannot be written",
+            expected="a file in a folder that is there",
+            found="there is no such folder",
+            hint="Give another one with --output.",
+        )

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.sql.formats import TABLE_ROWS, WrittenRows, writer
 from pipeline.sql.output import Format
+from pipeline.sql.results import TABLE_ROWS, WrittenRows, writer
 from sources.errors import QueryError
 
 pytestmark = pytest.mark.spark
