@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.inspect import asked_topics
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from sinks.state.fence import this_writer
@@ -29,8 +30,8 @@ NOWHERE = "127.0.0.1:9"
 class Job:
     """A job that has said that it runs, and replicates nothing."""
 
-    def __init__(self, lake: Path, *logs: Progress, name: str = "", shard: str | None = None) -> None:
-        self.writer = replace(this_writer(), run=name or this_writer().run)
+    def __init__(self, lake: Path, *logs: Progress, shard: str | None = None) -> None:
+        self.writer = this_writer()
         self.publisher = Publisher(str(lake), self.writer, shard)
         self.logs = {one.log_id: one for one in logs}
         for log_id in self.logs:
@@ -46,11 +47,15 @@ def on(broker: str) -> Progress:
     return replace(PROGRESS, log_id=f"rocketmq/{broker}")
 
 
-KILLED = f"""
+KILLED = """
 import os, signal, sys
-from pathlib import Path
-from {__name__} import Job, on
-Job(Path(sys.argv[1]), on("b"), on("c"), name="killed")
+from dataclasses import replace
+from pipeline.monitoring.publisher import Publisher
+from sinks.state.fence import this_writer
+from tests.pipeline.sample_progress import PROGRESS
+publisher = Publisher(sys.argv[1], replace(this_writer(), run="killed"))
+for log_id in ("rocketmq/b", "rocketmq/c"):
+    publisher.enter(log_id, lambda: PROGRESS, take_over=False)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -100,7 +105,10 @@ def test_each_log_is_told_by_the_job_that_has_it(operator: Operator, jobs: list[
     assert [one["running"] for one in told(operator).values()] == [True] * 3
 
 
-def test_a_topic_of_two_jobs_is_told_partition_by_partition(operator: Operator, jobs: list[Job]) -> None:
+def test_a_topic_of_two_jobs_is_told_partition_by_partition(
+    operator: Operator, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_topics, "_PATIENCE_MS", 0)
     operator.job.write_text(
         f'warehouse = "{operator.lake}"\n[[topics]]\nid = "{TOPIC}"\nservers = "{NOWHERE}"\ngroup = "g"\n'
     )
