@@ -20,7 +20,7 @@ from pipeline import submit
 from pipeline.cli.app import _place
 from pipeline.demo.embedded_master import READY
 from pipeline.monitoring.progress import PartitionProgress, Phase
-from pipeline.monitoring.run_state import RunFile
+from pipeline.monitoring.run_file import RunFile
 from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.client import RemotingClient
@@ -29,7 +29,7 @@ from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_fixture_logs import assert_truth
-from tests.pipeline.test_run_state import state
+from tests.pipeline.test_run_state import run_of
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
@@ -133,8 +133,8 @@ def test_a_log_of_another_job_has_to_be_taken_over(
     session: SparkSession, operator: Operator, fixture_550: Fixture
 ) -> None:
     operator.configure(path=fixture_550.commitlog_path)
-    another = state(phase=Phase.WAITING, space="elsewhere", now=datetime.now(UTC))
-    RunFile(str(operator.lake), "rocketmq/test").write(another)
+    another = run_of(phase=Phase.WAITING, space="elsewhere", now=datetime.now(UTC), log_id="rocketmq/test")
+    RunFile(str(operator.lake), "another").write(another)
     said = operator.fails(5, "AlreadyRunning")
     assert "on host-1" in said.err
     assert "--take-over" in said.err
