@@ -237,10 +237,11 @@ class HASession:
         with contextlib.ExitStack() as without_successor:
             without_successor.callback(self._turns.end, is_known=True)  # one that never reported does not count
             without_successor.callback(self._leave_the_one_before, is_last=True)
-            self._turns.learn(counted_for_s(self._master.config()))
+            config = self._master.config()
+            self._turns.learn(counted_for_s(config))
             if not self._has_proven():
                 return False
-            address, dialect = self._find(), dialect_of(self._master.config())
+            address, dialect = self._find(), dialect_of(config)
             if not self._turns.begin():
                 return False
             sock = connect_slave(
