@@ -1,6 +1,6 @@
-"""The cost of more logs: one, sixteen, 64 and a thousand logs in one job, with the same work in all.
+"""The cost of more logs: one, 64 and a thousand logs in one job, with the same work in all; within ten minutes.
 
-*Catch-up*, by path: the job waits at the end of its logs; then 1 GB appears in them at once, in 1, 16 or 64 equal
+*Catch-up*, by path: the job waits at the end of its logs; then 1 GB appears in them at once, in 1 or 64 equal
 parts. It compares records/s from that moment to the last commit, which includes up to a second of waiting for the
 trigger. The start of the job is left out, and is in the details. All logs have the same bytes, as hard links, under
 different ids.
@@ -33,17 +33,18 @@ from tests.large_log import write_large_log
 from tests.resident import MIB
 
 MOST = 64
-FEWER = 4  # the middle count is this part of MOST: sixteen
+LEAST = 4
+ROUNDS = 3
 FILE_BYTES = 16 * MIB
 FILES_EACH = 1  # of the backlog, if there are the most logs
-CATCH_UP = {16: Goal(least=0.95), 64: Goal(least=0.9)}
+CATCH_UP = Goal(least=0.9)
 KEPT_UP = Goal(least=0.97)
 """A trigger's worth of records more or less at each end of the window is 1.7 % of it."""
 FRESH = Goal(most=1.3)
 STARTED = Goal(most=1.5)
 HELD = Goal(most=1.5)
 IDLE_CORES = 0.15
-COURSE = Course(warm_up_s=30, measured_s=60)
+COURSE = Course(warm_up_s=30, measured_s=45)  # metadata comes first meanwhile
 THOUSAND = 1000
 THOUSAND_BATCH_MS = 2000
 THOUSAND_START_S = 15
@@ -56,14 +57,30 @@ def measure(settings: Settings) -> Iterator[Figure]:
         records_per_s = yield from _catch_up(spark, settings)
         taken = {count: live(spark, settings, EMBEDDED, count, COURSE) for count in _counts(settings)}
         yield from _live(taken)
-        count = settings.scaled(THOUSAND, least=FEWER)
-        yield from _thousand(live(spark, settings, EMBEDDED, count, COURSE), count, records_per_s)
+        count = settings.scaled(THOUSAND, least=LEAST)
+        taken[count] = live(spark, settings, EMBEDDED, count, COURSE)
+        print(*map(_line, taken, taken.values()), sep="\n", flush=True)
+        yield from _thousand(taken[count], count, records_per_s)
 
 
 def _counts(settings: Settings) -> tuple[int, ...]:
-    """The numbers of logs: 1, 16 and 64 at full size."""
-    most = settings.scaled(MOST, least=FEWER)
-    return tuple(sorted({1, most // FEWER, most}))
+    """The numbers of logs: 1 and 64 at full size."""
+    return 1, settings.scaled(MOST, least=LEAST)
+
+
+def _line(count: int, one: Live) -> str:
+    idle_cores, held_mib = sum(one.idle_cores.values()), sum(one.held_mib.values())
+    return (
+        f"{count:>5,} logs: first commit of all {one.start_s:4.1f} s, a batch {_batch_ms(one) / 1000:5.2f} s, "
+        f"p99 {one.p99_ms / 1000:5.2f} s, idle {idle_cores:.2f} cores, {held_mib:,} MiB"
+    )
+
+
+def _batch_ms(one: Live) -> float:
+    """Without the time in which logtwin waits for the next second. Raises SystemExit if no batch has ended."""
+    if not one.batch_ms:
+        raise SystemExit(f"many logs: no batch has ended in {one.measured_s} s")
+    return one.batch_ms["triggerExecution"] - one.batch_ms["latestOffset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +99,7 @@ def _catch_up(spark: SparkSession, settings: Settings) -> Generator[Figure, None
     write_large_log(log, (1 + files) * FILE_BYTES, file_size_bytes=FILE_BYTES)
     taken: dict[int, list[CaughtUp]] = {count: [] for count in counts}
     _caught_up(spark, log, files, 1)  # warms up JVM and Python
-    for number in range(settings.rounds):
+    for number in range(min(settings.rounds, ROUNDS)):
         for count in counts if number % 2 == 0 else counts[::-1]:
             taken[count].append(_caught_up(spark, log, files, count))
         rates = ", ".join(f"{count} logs {taken[count][-1].records_per_s:,.0f}" for count in counts)
@@ -96,7 +113,7 @@ def _catch_up(spark: SparkSession, settings: Settings) -> Generator[Figure, None
             against="1 log",
             unit="records/s in all",
             rounds=tuple(Round(many.records_per_s, one.records_per_s) for many, one in pairs),
-            goal=CATCH_UP.get(count, CATCH_UP[MOST]),
+            goal=CATCH_UP,
             details={"backlog_bytes": files * FILE_BYTES, "start_s": _starts_s(taken)},
         )
     return statistics.median(one.records_per_s for one in taken[1])
@@ -153,13 +170,8 @@ def _live(taken: Mapping[int, Live]) -> Iterator[Figure]:
 
 
 def _thousand(one: Live, count: int, records_per_s: float) -> Iterator[Figure]:
-    """The bounds of a thousand logs; `records_per_s` is what the bytes of a batch are counted by.
-
-    Raises SystemExit if no batch has ended.
-    """
-    if not one.batch_ms:
-        raise SystemExit(f"many logs: no batch of {count:,} logs has ended in {one.measured_s} s")
-    batch_ms = one.batch_ms["triggerExecution"] - one.batch_ms["latestOffset"]  # which waits for the second
+    """The bounds of a thousand logs; `records_per_s` is what the bytes of a batch are counted by."""
+    batch_ms = _batch_ms(one)
     from_commit_to_commit_s = one.measured_s / max(one.commits, 1)
     bytes_ms = one.records_per_s * from_commit_to_commit_s / records_per_s * 1000
     details: dict[str, Any] = {

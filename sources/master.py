@@ -217,13 +217,17 @@ class Session(Protocol):
     def reading(self) -> AbstractContextManager[None]:
         """Enter this around every other read of this process: the tasks of a batch, the proof before a start.
 
-        If the master counts connections instead of replicas, and more than one could matter, the session ends its own
-        connection first and reconnects afterwards: two of our connections never vouch for the same bytes at the same
-        time. After tasks have failed, their connections may linger; entering then waits until the master must have
-        noticed.
+        The master is asked whether it counts connections instead of replicas; not again, if it has said no and nothing
+        has failed since, because those who read ask it, too (`reader_of`). If it does, and more than one could matter,
+        the session ends its own connection first and reconnects afterwards: two of our connections never vouch for the
+        same bytes at the same time. After tasks have failed, their connections may linger; entering then waits until
+        the master must have noticed.
 
         Raises MasterUnreachable, MasterSilent, ProtocolViolation, MasterError.
         """
+
+    def reader_of(self, log: MasterLog) -> MasterLog:
+        """Return `log`, one of its own, to be read now; it refuses to connect should the master want turns by then."""
 
     def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
         """Promise the master that everything below `positions` is durable here. Other logs keep their last position.
@@ -372,6 +376,10 @@ class MasterLog(Protocol):
     @property
     def reader(self) -> LogReader:
         """What reads splits of this log, together with those of all logs that have an equal one."""
+
+    @property
+    def small_reader(self) -> LogReader:
+        """What reads it instead of `reader` if a split has at most SMALL_BYTES (`sources.splits`)."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.

@@ -18,13 +18,16 @@ from sources.offsets import LogId, Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class WantedSplit:
-    """What is to be read of one log. For `committed` and `boundary` see `MasterLog.read`, for `known` `Known`."""
+    """What is to be read of one log. For `committed` and `boundary` see `MasterLog.read`, for `known` `Known`.
+
+    `log` is for a reader that reads logs of several masters."""
 
     log_id: LogId
     owned: OffsetRange
     committed: Offset | None = None
     boundary: bool = True
     known: Known = NOTHING_KNOWN
+    log: MasterLog | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
-from sources.master import Committed, SessionState
+from sources.master import Committed, MasterLog, SessionState
 from sources.offsets import LogId, Offset
 
 
@@ -24,6 +24,9 @@ class SilentSession:
 
     def reading(self) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def reader_of(self, log: MasterLog) -> MasterLog:
+        return log
 
     def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
         """Do nothing: nobody listens."""

@@ -28,6 +28,10 @@ class PlainLog:
     def reader(self: MasterLog) -> LogReader:
         return OneByOne(self)
 
+    @property
+    def small_reader(self: MasterLog) -> LogReader:
+        return self.reader
+
     def counted_for_s(self) -> float | None:
         """Return None: nobody counts connections."""
 

@@ -10,6 +10,9 @@ from typing import Final
 WORTH_A_TASK_BYTES: Final = 16 * 1024 * 1024
 """A smaller split is read in less time than a second task takes to start, and would leave another small file."""
 
+SMALL_BYTES: Final = 64 * 1024
+"""Of a smaller split, reading takes less time than all that is done once for it."""
+
 LONGER_BY: Final = 8
 """A split may exceed its target by this fraction (1/8), because one more split per core would cost more.
 

@@ -79,6 +79,7 @@ class LogGroup:
         self._stream = Stream(spark, table.name, options, self._apply)
         self._has_begun = False
         self._said: Standing | None = None
+        self._listed: list[tuple[str, int, int]] | None = None  # the `_listing` of what was told last
         self._saying = threading.Lock()  # the job and each batch write the file
         self._is_stopping = False
         self._look_at_s = 0.0
@@ -102,10 +103,10 @@ class LogGroup:
         """Start the query if there is something to read, handle its end, and tell it which logs to read."""
         if self._stream.has_ended:
             self._ended(self._stream.end())
-        if self._stream.is_started or not self._is_wanted():
-            self._tell()
-        else:
+        if not self._stream.is_started and self._is_wanted():
             self._start()
+        elif self._listing() != self._listed:  # what moves a log without a new turn tells it
+            self._tell()
         self._hear(now_s)
         if now_s >= self._look_at_s:
             self._look_at_s = now_s + CHECK_OWNERSHIP_EVERY_S
@@ -172,6 +173,7 @@ class LogGroup:
         nothing.
         """
         with self._saying:
+            self._listed = self._listing()  # first: what leaves meanwhile is told at the next poll
             read = self._read()
             places = {log_id: place for one in read for log_id, place in one.places.items()}
             most = max(one.options.max_bytes_per_trigger for one in self._members.values())
@@ -181,9 +183,14 @@ class LogGroup:
                     standing.write(self._standing, said)
                     self._said = said
             except OSError as error:
+                self._listed = None
                 self._note(self._untold(error, "which logs to read"))
                 return None
             return {one.id: one.turn for one in read}
+
+    def _listing(self) -> list[tuple[str, int, int]]:
+        """Which members are read, in which turn, and how many logs each has."""
+        return [(one.id, one.turn, len(one.replicas)) for one in self._read()]
 
     def _untold(self, error: OSError, what: str) -> LogtwinError:
         return failed_by(error)(

@@ -78,9 +78,13 @@ class MasterWatch:
         self._history = self._history.seen(now_s, bounds.end, reached(position, bounds))
         self._sighted_s = now_s
 
+    def is_due(self, now_s: float) -> bool:
+        """Whether it is time to ask for a view."""
+        return self._look is not None and now_s >= self._view_due_s
+
     def poll(self, now_s: float) -> None:
         """Ask for a view if that is due. If the master cannot answer, that is the planner's to report."""
-        if self._look is None or now_s < self._view_due_s:
+        if self._look is None or not self.is_due(now_s):
             return
         self._view_due_s = now_s + VIEW_EVERY_S
         with suppress(LogtwinError):

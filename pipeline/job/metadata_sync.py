@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 5.0
 
+_AT_ONCE = threading.BoundedSemaphore(16)
+"""Held while a master is asked: a thousand that are asked at the same moment would hold up the batches."""
+
 
 class MetadataSync:
     """The thread that fetches one log's metadata. Driver only.
@@ -98,8 +101,9 @@ class MetadataSync:
         self._report()
         failed: dict[str, str] = {}
         try:
-            for fetched in self._fetch():
-                at = datetime.now(UTC)
+            with _AT_ONCE:
+                found = [(fetched, datetime.now(UTC)) for fetched in self._fetch()]
+            for fetched, at in found:
                 if self._is_over():
                     return
                 error = self._take(fetched, at)

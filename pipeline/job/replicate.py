@@ -33,7 +33,10 @@ from sources.registry import FollowedOptions
 log = logging.getLogger(__name__)
 
 AT_ONCE = 64
-"""How many logs are started or polled at the same time, at most: each may wait for its master."""
+"""How many logs are polled at the same time, at most: each may wait for its master."""
+
+STARTED_AT_ONCE = 256
+"""How many are started at the same time, at most: those that wait to be claimed are claimed in one commit."""
 
 LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
@@ -93,9 +96,9 @@ class Job:
         self.tables = TypedTables(spark, config)
         self._catalog = Catalogued(spark, config)
         self._stop = threading.Event()
-        most = AT_ONCE if self._roll_call is not None else min(len(self.logs), AT_ONCE)
-        self._pool = ThreadPoolExecutor(most, "looks after a log")
-        self._busy: dict[Replication, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(AT_ONCE, "looks after a log")
+        self._starting = ThreadPoolExecutor(STARTED_AT_ONCE, "starts a log")
+        self._busy: dict[Replication, Future[None]] = {}  # those that are being started or polled
 
     def _replication(self, options: FollowedOptions, *, take_over: bool) -> Replication:
         """Raises ConfigurationError."""
@@ -120,7 +123,8 @@ class Job:
         for group in self._groups.values():
             group.begin()
         for one in self.logs:
-            self._busy[one] = self._pool.submit(self._begin, one)
+            self._busy[one] = self._starting.submit(self._begin, one)
+        self._starting.shutdown(wait=False)  # what has been submitted is done, and its threads end
         while not self._stop.is_set() and any(one.phase is Phase.STARTING for one in self.logs):
             if not self._look(on_poll):
                 break
@@ -175,13 +179,14 @@ class Job:
     def poll(self) -> bool:
         """Poll every log. Returns whether all of them have ended.
 
-        Each is polled in a thread of its own, and not again while that still runs: a slow master holds up no other log.
+        One that has something to do does it in a thread of its own: a slow master holds up no other log.
         """
         self._hear_roll_call()
+        for one in [one for one, work in self._busy.items() if work.done()]:
+            self._busy.pop(one).result()  # it raises if a log could not even be ended, which ends the job
+        now_s = time.monotonic()
         for one in self.logs:
-            before = self._busy.get(one)
-            if one.phase not in ENDED and (before is None or before.done()):
-                self._raise_of(before)
+            if one not in self._busy and one.is_due(now_s):
                 self._busy[one] = self._pool.submit(self._poll_one, one)
         wait(self._busy.values(), LOOK_S)
         self._poll_groups()
@@ -241,11 +246,6 @@ class Job:
             one.fail(of_log(error, one.id), for_good=True)
         self._announce(one)
 
-    def _raise_of(self, done: Future[None] | None) -> None:
-        """Raise the exception of a finished poll: a log that could not even be ended ends the job."""
-        if done is not None:
-            done.result()
-
     def _announce(self, failed: Replication) -> None:
         if len(self.logs) > 1 and failed.phase is Phase.FAILED:
             log.error("%s", failed.error)
@@ -273,7 +273,8 @@ class Job:
         """End every query and session, whatever any of them raises. Idempotent. Raises what the last of them raised."""
         self._stop.set()
         with ExitStack() as ending:  # from the last line to the first
-            ending.callback(self._pool.shutdown, wait=False, cancel_futures=True)
+            for pool in (self._pool, self._starting):
+                ending.callback(pool.shutdown, wait=False, cancel_futures=True)
             ending.callback(self._publisher.close)
             ending.callback(self._stop_logs)
             for group in self._groups.values():

@@ -215,6 +215,16 @@ class Replication:
             self._metadata = MetadataSync(self._spark, self._config, master.id, fetch, self.progress)
             self._metadata.start()
 
+    def is_due(self, now_s: float) -> bool:
+        """Whether `poll` has anything to do by now. Asks nobody."""
+        if self._phase in ENDED:
+            return False
+        if self._noted is not None or self._logs.session.failure is not None:
+            return True
+        if self._phase is Phase.WAITING:
+            return now_s >= self._retry_at_s
+        return self._phase is Phase.RUNNING and (self._logs.watch.is_due(now_s) or self._logs.has_news)
+
     def poll(self, now_s: float) -> Phase:
         """Handle errors, ask the master, and start again if that is due. Returns the phase after that.
 

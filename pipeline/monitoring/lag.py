@@ -7,6 +7,7 @@ beyond it. No two clocks are compared, and setting the wall clock changes nothin
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ class MasterHistory:
         if self.sightings and maximum < self.sightings[-1].maximum:
             return MasterHistory((EndSeen(at_s, maximum),))  # it lost its tail, or is another one: a new history
         needed_from_s = min(at_s - WINDOW_S, self._first_beyond(reached, at_s))
-        kept = tuple(one for one in self.sightings if one.at_s >= needed_from_s)
+        kept = self.sightings[bisect_left(self.sightings, needed_from_s, key=lambda one: one.at_s) :]
         if len(kept) >= LIMIT:
             kept = kept[::2]
         return MasterHistory((*kept, EndSeen(at_s, maximum)))
@@ -66,9 +67,10 @@ class MasterHistory:
         if not self.sightings:
             return None
         last = self.sightings[-1]
-        first = next(one for one in self.sightings if one.at_s >= last.at_s - WINDOW_S)
+        first = self.sightings[bisect_left(self.sightings, last.at_s - WINDOW_S, key=lambda one: one.at_s)]
         passed_s = last.at_s - first.at_s
         return (last.maximum - first.maximum) / passed_s if passed_s > 0 else None
 
     def _first_beyond(self, reached: Offset, otherwise_s: float) -> float:
-        return next((one.at_s for one in self.sightings if one.maximum > reached), otherwise_s)
+        at = bisect_right(self.sightings, reached, key=lambda one: one.maximum)
+        return self.sightings[at].at_s if at < len(self.sightings) else otherwise_s

@@ -56,13 +56,13 @@ class LogWriter:
     def report(self, planned: PlannedSplit) -> SplitReport:
         """Read and write a split of this log by itself. Raises OSError or ArrowException if the storage fails."""
         with Receiver(self, planned, None) as receiver:
-            receive(self.reader, [receiver])
+            receive(self.patient.reader, [receiver])
             return receiver.report()
 
     @property
-    def reader(self) -> LogReader:
-        """What reads this log, no longer than its patience lasts."""
-        return (self.master if self.patience_s is None else self.master.hurried(self.patience_s)).reader
+    def patient(self) -> MasterLog:
+        """The log as it is read: with no more patience than this."""
+        return self.master if self.patience_s is None else self.master.hurried(self.patience_s)
 
 
 class Receiver:
@@ -134,7 +134,8 @@ class Receiver:
     def _want(self, read: OffsetRange) -> None:
         master = self.log.master
         at_record = self._is_first or master.traits.cuts_at_records
-        self.wanted = WantedSplit(master.log_id, read, self.log.position, at_record, master.known)
+        position, patient = self.log.position, self.log.patient
+        self.wanted = WantedSplit(master.log_id, read, position, at_record, master.known, patient)
 
     def _unlinked(self, piece: Chunk | Damage) -> Chunk | Damage:
         if self._link is None:

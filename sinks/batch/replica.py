@@ -76,7 +76,7 @@ class Replica:
         """See `sinks.batch.master_proof`. It connects, in the turn of a reader or of the session. From any thread."""
         state = self.opened()
         if state.offset:
-            master = self.master.continuing(state.known)
+            master = self.session.reader_of(self.master.continuing(state.known))
             prove_master(master, state.offset, state.link, lambda: self._ranges(state))
 
     def skip(self, incident: Incident) -> None:
@@ -115,7 +115,7 @@ class Replica:
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
         """What a task needs to read and write a part of this log; its master has `patience_s`."""
         mine = self.opened()
-        master = self.master.continuing(mine.known)
+        master = self.session.reader_of(self.master.continuing(mine.known))
         return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
 
     @property

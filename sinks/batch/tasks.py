@@ -27,7 +27,7 @@ from sources.errors import across_processes
 from sources.master import PlannedSplit
 from sources.offsets import LogId
 from sources.reading import LogReader
-from sources.splits import WORTH_A_TASK_BYTES, longest
+from sources.splits import SMALL_BYTES, WORTH_A_TASK_BYTES, longest
 
 READ_AT_ONCE: Final = 8
 """How many masters one task reads at once, at most; and how many times what is worth a task: the memory adds up."""
@@ -108,7 +108,8 @@ def _turns(received: Sequence[Receiver]) -> list[_Turn]:
         if receiver.wanted is None:
             continue
         size_bytes = receiver.log.master.size_bytes(receiver.wanted.owned) or 0
-        reader = receiver.log.reader
+        log = receiver.log.patient
+        reader = log.small_reader if size_bytes <= SMALL_BYTES else log.reader
         of_reader = turns.setdefault(reader, [])
         if not of_reader or of_reader[-1].bytes + size_bytes > AT_ONCE_BYTES:
             of_reader.append(_Turn(reader))

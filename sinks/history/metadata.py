@@ -2,9 +2,9 @@
 
 A fetch that changes something is one commit: it exchanges the file of current versions, and adds a file of the versions
 that ended. History is never changed. The commit is built on the very snapshot whose files were compared. If anybody
-commits in between (another log, OPTIMIZE), it fails, and the fetch is compared again. So nothing is kept between two
-fetches, and a restart needs no special treatment. Everything runs in the driver, without a Spark job, so batches do not
-wait for it.
+commits in between (OPTIMIZE), it fails, and the fetch is compared again. So a restart needs no special treatment. The
+logs of a job write the same tables: what they have fetched while another commit was made is one commit. Everything runs
+in the driver, without a Spark job, so batches do not wait for it.
 
 If a master numbers its states, the number is kept with the commit, even for a state without items: a fetch with a lower
 number is outdated.
@@ -18,8 +18,11 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -31,92 +34,85 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import retrying
-from sinks.history.metadata_versions import Row, VersionChange, compare
+from sinks.history.metadata_versions import Row, compare
 from sinks.storage.errors import failed_by
-from sinks.tables import IS_CURRENT, LOG_ID, metadata_table
+from sinks.tables import IS_CURRENT, LOG_ID, TableSpec, metadata_table
 from sinks.warehouse import absolute, ensure_table
-from sources.errors import MasterError, ReplicaError
+from sources.errors import LogtwinError, MasterError, ReplicaError
 from sources.metadata import MetadataKind
 from sources.offsets import LogId
 
 _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
-_TURN = threading.Lock()
-"""Serializes the logs of a job, which write the same tables: if all wrote at once, most commits would be refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """What the last commit of a log says: when the metadata changed, and the master's own number of that state."""
+
+    changed_at: datetime
+    version: int
 
 
 class MetadataTable:
     """The metadata of one kind of one log. Driver only; one thread at a time. The first fetch creates the table."""
 
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId, kind: MetadataKind) -> None:
+        self.log_id = log_id
         self._kind = kind
-        self._log_id = log_id
         self._spec = metadata_table(kind)
         self._schema = self._spec.schema.remove_metadata()
-        self._table = KernelTable(spark, self._spec.path(absolute(warehouse)))
-        self._is_ensured = False
+        self._shared = _shared(spark, absolute(warehouse), kind)
+        self._recorded: tuple[pa.Table, int] | None = None
 
     def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
         """Record that at `fetched_at` the master had exactly `items`. Returns how many versions began or ended.
 
-        If that is 0, nothing is committed but the master's `version` if it grew. If the clock went back, the time of
-        the last change plus a microsecond is used for `fetched_at`.
+        If that is 0, nothing is committed but the master's `version` if it grew. What this object has recorded last is
+        not looked at again. If the clock went back, the time of the last change plus a microsecond is used for
+        `fetched_at`.
         Raises MasterError if `version` is below the recorded one: the items are older, and are not taken.
         Raises ReplicaError, ConfigurationError (a table that is not ours).
         """
-        if not self._is_ensured:
-            ensure_table(self._table, self._spec)
-            self._is_ensured = True
-        rows = items.to_pylist()
-        try:
-            with _TURN:
-                return retrying(self._failure)(self._record, rows, fetched_at, version)
-        except (OSError, pa.ArrowException) as error:
-            raise self._failure(error) from error
+        if self._recorded is not None and self._recorded[1] == version and self._recorded[0].equals(items):
+            return 0
+        changed = self._shared.record(_Fetch(self, items.to_pylist(), fetched_at, version))
+        self._recorded = items, version
+        return changed
 
-    def _record(self, items: Sequence[Row], fetched_at: datetime, version: int) -> int:
-        snapshot = self._table.snapshot()
-        if snapshot is None:
-            raise self._failure("the table is gone")
-        changed_at, recorded = self._last(snapshot)
-        if version < recorded:
-            raise self._outdated(version, recorded)
-        at = max(fetched_at, changed_at + _TICK)
-        files = self._table.files(snapshot, self._partition(is_current=True))
-        change = compare(self._kind, self._read(files), items, at)
-        if change is not None:
-            self._commit(snapshot, files, change, at, version)
-            return len(change.closed) + change.opened
-        if version > recorded:
-            self._table.commit(snapshot, domains=self._domains(changed_at, version))
-            self._table.run_hooks()
-        return 0
+    def exchange(self, on: Snapshot, files: Sequence[StoredFile], fetch: _Fetch) -> _Exchange:
+        """What `fetch` changes in version `on`, where this log has the current `files`; new files are written.
 
-    def _commit(
-        self, snapshot: Snapshot, files: Sequence[StoredFile], change: VersionChange, at: datetime, version: int
-    ) -> None:
+        Raises MasterError, OSError, ArrowException.
+        """
+        last = self._last(on)
+        if fetch.version < last.version:
+            raise self._outdated(fetch.version, last.version)
+        at = max(fetch.at, last.changed_at + _TICK)
+        change = compare(self._kind, self._read(files), fetch.items, at)
+        if change is None:
+            later = fetch.version > last.version
+            return _Exchange(domains=self._domains(last.changed_at, fetch.version) if later else {})
         parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
         added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]
-        self._table.replace(snapshot, files, added, domains=self._domains(at, version))
-        self._table.run_hooks()
+        return _Exchange(files, added, self._domains(at, fetch.version), len(change.closed) + change.opened)
 
     @property
     def _domain(self) -> str:
-        return f"logtwin.{self._log_id}"
+        return f"logtwin.{self.log_id}"
 
     def _domains(self, changed_at: datetime, version: int) -> dict[str, str]:
         return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
 
-    def _last(self, snapshot: Snapshot) -> tuple[datetime, int]:
-        """What the last commit of the log says: when the metadata changed, and the master's number of that state."""
-        text = snapshot.domain(self._domain)
+    def _last(self, snapshot: Snapshot) -> _Last:
+        text = snapshot.domains().get(self._domain)
         if text is None:
-            return _EARLIEST, 0
+            return _Last(_EARLIEST, 0)
         facts = json.loads(text)
-        return datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0)
+        return _Last(datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0))
 
     def _partition(self, *, is_current: bool) -> Partition:
-        return {LOG_ID.name: str(self._log_id), IS_CURRENT.name: is_current}
+        return {LOG_ID.name: str(self.log_id), IS_CURRENT.name: is_current}
 
     def _read(self, files: Sequence[StoredFile]) -> list[dict[str, Any]]:
         """The versions in `files`, without the partition columns: files that Spark wrote do not have them."""
@@ -124,7 +120,7 @@ class MetadataTable:
         schema = pa.schema([self._schema.field(name) for name in names])
         rows: list[dict[str, Any]] = []
         for file in files:
-            with open_parquet(self._table.path, file.path) as opened:
+            with open_parquet(self._shared.kernel.path, file.path) as opened:
                 found = opened.read(names)
                 rows += found.select(names).cast(schema).to_pylist()
         return rows
@@ -132,23 +128,120 @@ class MetadataTable:
     def _write(self, rows: Sequence[Row], partition: Partition, at: datetime) -> DataFile:
         """Write one file. It has the partition columns, too: not every reader takes them from the Delta log."""
         name = f"part-{at.astimezone(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4()}.zstd.parquet"
-        with FileWriter(self._spec, self._table.path, name) as writer:
+        with FileWriter(self._spec, self._shared.kernel.path, name) as writer:
             writer.write(pa.RecordBatch.from_pylist([{**row, **partition} for row in rows], schema=self._schema))
             return writer.finish()
 
     def _outdated(self, version: int, recorded: int) -> MasterError:
         return MasterError(
             f"the master's {self._kind.name} are older than the recorded ones, and were ignored",
-            log=self._log_id,
+            log=self.log_id,
             expected=f"version {recorded} or a later one",
             found=f"version {version}",
             hint="Its clock or its file went back; the next change with a later version is taken again.",
         )
 
-    def _failure(self, found: object) -> ReplicaError:
+    def failure(self, found: object) -> ReplicaError:
         return failed_by(found)(
-            f"the {self._kind.name} that were fetched cannot be written to {self._table.path}",
-            log=self._log_id,
+            f"the {self._kind.name} that were fetched cannot be written to {self._shared.kernel.path}",
+            log=self.log_id,
             found=found,
             hint="Nothing of them was committed; the next fetch brings them again.",
         )
+
+
+@dataclass(eq=False, slots=True)
+class _Fetch:
+    """What was fetched of one log; then how many versions began or ended by it, or why it was not recorded."""
+
+    table: MetadataTable
+    items: Sequence[Row]
+    at: datetime
+    version: int
+    changed: int = 0
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """Files in place of others, what goes with them, and how many versions began or ended."""
+
+    removed: Sequence[StoredFile] = ()
+    added: Sequence[tuple[Partition, DataFile]] = ()
+    domains: Mapping[str, str] = field(default_factory=dict)
+    changed: int = 0
+
+
+class _Shared:
+    """The table of one kind, which all logs of a job write. Fetches that wait for a commit are recorded by the next."""
+
+    def __init__(self, spark: SparkSession, spec: TableSpec, path: str) -> None:
+        self.kernel = KernelTable(spark, path)
+        self._spec = spec
+        self._is_ensured = False
+        self._turn = threading.Lock()
+        self._waiting: list[_Fetch] = []  # changed only by calls that are atomic between threads
+
+    def record(self, fetch: _Fetch) -> int:
+        """Record `fetch`, as `MetadataTable.record` says. From any thread."""
+        self._waiting.append(fetch)
+        with self._turn:
+            if fetch in self._waiting:
+                taken = [*self._waiting]
+                del self._waiting[: len(taken)]
+                self._record(taken)
+        if fetch.error is not None:
+            raise fetch.error
+        return fetch.changed
+
+    def _record(self, fetches: Sequence[_Fetch]) -> None:
+        try:
+            if not self._is_ensured:
+                ensure_table(self.kernel, self._spec)
+                self._is_ensured = True
+            retrying(fetches[0].table.failure)(self._commit, fetches)
+        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+            for one in fetches:
+                one.error = error.of(str(one.table.log_id)) if isinstance(error, LogtwinError) else error
+
+    def _commit(self, fetches: Sequence[_Fetch]) -> None:
+        snapshot = self.kernel.snapshot()
+        if snapshot is None:
+            raise fetches[0].table.failure("the table is gone")
+        current = self._current(snapshot, fetches)
+        found = [self._exchange(snapshot, current.get(str(one.table.log_id), []), one) for one in fetches]
+        domains = {name: text for one in found for name, text in one.domains.items()}
+        if domains:
+            removed, added = (
+                [*chain(*parts)] for parts in zip(*((one.removed, one.added) for one in found), strict=True)
+            )
+            self.kernel.replace(snapshot, removed, added, domains=domains)
+            self.kernel.run_hooks()
+
+    def _exchange(self, on: Snapshot, files: Sequence[StoredFile], fetch: _Fetch) -> _Exchange:
+        """An error is that of `fetch` alone."""
+        fetch.error = None
+        try:
+            found = fetch.table.exchange(on, files, fetch)
+        except (OSError, pa.ArrowException) as error:
+            fetch.error = fetch.table.failure(error)
+        except LogtwinError as error:
+            fetch.error = error
+        else:
+            fetch.changed = found.changed
+            return found
+        return _Exchange()
+
+    def _current(self, on: Snapshot, fetches: Sequence[_Fetch]) -> dict[str, list[StoredFile]]:
+        """The files with current versions of the logs, by log id."""
+        one = {LOG_ID.name: str(fetches[0].table.log_id)} if len(fetches) == 1 else {}
+        found: dict[str, list[StoredFile]] = {}
+        for file in self.kernel.files(on, {IS_CURRENT.name: True, **one}):
+            found.setdefault(file.action["partitionValues"][LOG_ID.name], []).append(file)
+        return found
+
+
+@lru_cache(maxsize=64)
+def _shared(spark: SparkSession, warehouse: str, kind: MetadataKind) -> _Shared:
+    spec = metadata_table(kind)
+    return _Shared(spark, spec, spec.path(warehouse))

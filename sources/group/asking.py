@@ -84,15 +84,15 @@ class Asker(Generic[Key]):
             while not self._answers and (left_s := ends_s - time.monotonic()) > 0:
                 self._answered.wait(min(left_s, GROW_S) if self._questions else left_s)
                 self._grow()
+            if self._answers and timeout_s > 0 and (swarm := len(self._under_way) - len(self._answers)) > 0:
+                swarm_s = min(SWARM_S * (1 + swarm / 50), MOST_SWARM_S)
+                self._answered.wait_for(lambda: len(self._answers) == len(self._under_way), timeout=swarm_s)
             return bool(self._answers)
 
     def take(self, timeout_s: float) -> list[Answer[Key]]:
         """Return the answers since the last call; wait up to `timeout_s` for one. Errors are values here."""
-        has_some = self.wait(timeout_s)
+        self.wait(timeout_s)
         with self._answered:
-            if has_some and timeout_s > 0:
-                swarm_s = min(SWARM_S * (1 + len(self._under_way) / 50), MOST_SWARM_S)
-                self._answered.wait_for(lambda: len(self._answers) == len(self._under_way), timeout=swarm_s)
             taken, self._answers = self._answers, []
         self._under_way -= {answer.key for answer in taken}
         return taken

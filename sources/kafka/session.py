@@ -30,7 +30,7 @@ from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import TopicPartition
-from sources.master import Committed, SessionState
+from sources.master import Committed, MasterLog, SessionState
 from sources.offsets import LogId, Offset, topic_and_number
 
 Positions = Mapping[LogId, Committed]
@@ -91,6 +91,9 @@ class GroupSession:
     def reading(self) -> AbstractContextManager[None]:
         """Do nothing: a group is one, however many connections it has."""
         return nullcontext()
+
+    def reader_of(self, log: MasterLog) -> MasterLog:
+        return log
 
     def acknowledge(self, positions: Positions) -> None:
         """Implement the contract. Raises ValueError after `close`."""

@@ -16,9 +16,8 @@ learner, which nobody waits for and nobody elects.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypedDict
@@ -28,17 +27,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from sources.access.address import Address
-from sources.bounds import check_within
-from sources.epochs import Parting, below, parting
+from sources.epochs import Parting, parting
 from sources.errors import ConfigurationError, naming
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.reading import LogReader
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
     counted_for_s,
-    dialect_of,
-    files,
     is_elected,
     lets_wait,
     log_bounds,
@@ -47,17 +44,16 @@ from sources.rocketmq.broker_words import (
 )
 from sources.rocketmq.columns import restore
 from sources.rocketmq.files.controller_store import controller_warning
-from sources.rocketmq.files.segments import SETTLE_S, Segments
+from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.metadata import fetch
+from sources.rocketmq.over_ha import OverHA, SmallSplits
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker, RemoteBroker
-from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.session.ha_connection import confirmed_end, epochs_of
 from sources.rocketmq.session.session import HASession
-from sources.rocketmq.session.stream_chunks import ChunkReader, LogEnd
 from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.connection import NO_SECURITY
-from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
+from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.silent_session import SilentSession
 from sources.sole_log import SoleLog
@@ -89,7 +85,8 @@ class RocketMQLog(SoleLog):
     names. With `past_damage`, `read` yields damage instead of raising it.
     `parallel_reads` says that no producer waits for slaves: several tasks may read over HA at once, and may read from a
     SYNC_MASTER above the committed position. `connect_timeout_ms` is also how long the broker may take to answer a
-    request. Raises ConfigurationError.
+    request. `takes_no_turn` is for tasks of a job that has found that the broker does not count connections: if it does
+    now, they make none. Raises ConfigurationError.
     """
 
     log_id: LogId
@@ -110,6 +107,7 @@ class RocketMQLog(SoleLog):
     security: RemotingSecurity = NO_SECURITY
     beyond_confirm: bool = False
     patience_s: float | None = None
+    takes_no_turn: bool = False
     known: Known = NOTHING_KNOWN
 
     def __post_init__(self) -> None:
@@ -247,6 +245,17 @@ class RocketMQLog(SoleLog):
                 return tuple(self._segments().pieces(wanted, size_bytes))
         return wanted.in_pieces(size_bytes)
 
+    @property
+    def small_reader(self) -> LogReader:
+        return self.reader if self.path is not None or self.parallel_reads else SmallSplits()
+
+    def over_ha(self) -> OverHA:
+        """Return what reads it from its broker. Raises ValueError for a path."""
+        broker = self._broker()
+        if broker is None:
+            raise ValueError(f"{self.log_id} has no broker")
+        return OverHA(self, broker)
+
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:
             return
@@ -285,7 +294,7 @@ class RocketMQLog(SoleLog):
             if broker is None:
                 yield from self._segments().raw(wanted, self.chunk_bytes)
             else:
-                yield from self._raw_ha(broker, wanted, committed)
+                yield from OverHA(self, broker).raw(wanted, committed)
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return restore.encode(records)
@@ -329,71 +338,13 @@ class RocketMQLog(SoleLog):
         if broker is None:
             yield from self._segments().chunks(owned, boundary, self.chunk_bytes)
         else:
-            yield from self._read_ha(broker, owned, committed, boundary)
-
-    def _raw_ha(self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None) -> Iterator[memoryview]:
-        left = wanted.size
-        with self._stream(broker, wanted, committed) as (pieces, _, _, _):
-            while left:
-                piece = memoryview(next(pieces))[:left]
-                left -= len(piece)
-                yield piece
-
-    def _read_ha(
-        self, broker: RemoteBroker, owned: OffsetRange, committed: Offset | None, boundary: bool
-    ) -> Iterator[Chunk | Damage]:
-        with self._stream(broker, owned, committed) as (pieces, bounds, config, dialect):
-            reader = ChunkReader(
-                chunk_bytes=self.chunk_bytes,
-                limits=replace(self._limits(), files=files(config)),
-                log_end=LogEnd(bounds.end, ask=lambda: self._settled_end(broker)),
-                past_damage=self.past_damage,
-                searched=self.parallel_reads or not boundary,
-            )
-            for piece in reader.read(pieces, owned, boundary=boundary):
-                known = below(dialect.epochs, piece.covered.end)
-                yield replace(piece, epochs=known) if isinstance(piece, Chunk) and known else piece
-
-    def _settled_end(self, broker: RemoteBroker) -> Offset:
-        """Return where the log ends now. With `past_damage`, first give bytes the time to arrive, as for files."""
-        if self.past_damage:
-            time.sleep(SETTLE_S)
-        return broker.maximum()
-
-    @contextmanager
-    def _stream(
-        self, broker: RemoteBroker, wanted: OffsetRange, committed: Offset | None
-    ) -> Iterator[tuple[Iterator[bytes], OffsetRange, Mapping[str, str], Dialect]]:
-        """Give the log's bytes from ``wanted.start`` on, its bounds, the broker's configuration and its dialect.
-
-        Checks first that requesting these bytes is right.
-        """
-        with broker.client() as client:
-            bounds, config = client.commit_log_bounds(), client.broker_config()
-        check_within(wanted, bounds)
-        check_broker(config, parallel_reads=self.parallel_reads)
-        if not self.parallel_reads and may_let_wait(config):
-            _check_promise(wanted.start, committed, bounds)
-        options = self._read_options(config)
-        with closing(read_stream(broker.ha(), wanted.start, options)) as pieces:
-            yield pieces, bounds, config, options.dialect
+            yield from OverHA(self, broker).read(owned, committed, boundary)
 
     def _segments(self) -> Segments:
         return Segments(self.path or "", self._limits(), past_damage=self.past_damage)
 
     def _limits(self) -> Limits:
         return Limits(max_record_bytes=self.max_record_bytes)
-
-    def _read_options(self, config: Mapping[str, str]) -> HAReadOptions:
-        return HAReadOptions(
-            connect_timeout_ms=self.connect_timeout_ms,
-            connect_attempts=self.connect_attempts,
-            silence_timeout_ms=self.silence_timeout_ms,
-            max_frame_bytes=self.max_frame_bytes,
-            forgotten_after_s=counted_for_s(config),
-            patience_s=self.patience_s,
-            dialect=dialect_of(config, self.known, beyond_confirm=self.beyond_confirm),
-        )
 
 
 def _no_replica(config: Mapping[str, str]) -> ConfigurationError:
@@ -404,16 +355,3 @@ def _no_replica(config: Mapping[str, str]) -> ConfigurationError:
         hint="Read from a slave's HA port, or the segment files by path, or the tables of a replica; or set "
         "parallelReads, if no producer waits for this master's slaves.",
     )
-
-
-def _check_promise(start: Offset, committed: Offset | None, bounds: OffsetRange) -> None:
-    """Check the promise that asking for `start` makes: everything below it, but nothing below the master's minimum."""
-    if start > max(committed or 0, bounds.start):
-        raise ConfigurationError(
-            "reading from here would acknowledge what is not committed",
-            offset=start,
-            expected=f"a start at or below the committed position {committed or 0}, or at the master's minimum "
-            f"{bounds.start}",
-            found=start,
-            hint="Start at the earliest offset, or set parallel_reads if no producer waits for this master's slaves.",
-        )

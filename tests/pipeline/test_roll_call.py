@@ -122,8 +122,8 @@ class Part:
     def start(self) -> None:
         self.starts += 1
 
-    def poll(self, _now_s: float) -> None:
-        pass
+    def is_due(self, _now_s: float) -> bool:
+        return False
 
     def stop(self, _by_s: float) -> None:
         pass

@@ -16,7 +16,7 @@ import pyarrow as pa
 from sources.bounds import check_within
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.keyed_state import KeyedState
-from sources.master import Chunk, Committed, Damage, MasterView, Session, SessionState, Traits
+from sources.master import Chunk, Committed, Damage, MasterLog, MasterView, Session, SessionState, Traits
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
 from sources.retention import MasterRetention
@@ -304,6 +304,9 @@ class RecordingSession:
     def reading(self) -> Iterator[None]:
         self.readings += 1
         yield
+
+    def reader_of(self, log: MasterLog) -> MasterLog:
+        return log
 
     @property
     def told(self) -> list[Committed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,9 +22,10 @@ from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
-from sources.errors import ReplicaError
+from sources.errors import MasterError, ReplicaError
 from sources.metadata import TOPICS
 from sources.offsets import LogId
+from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.unheard import lose_answers
 
@@ -117,6 +119,31 @@ def test_logs_that_write_at_once_do_not_conflict(
     for log_id in logs:
         found = sorted((row["perm"], row["is_current"]) for row in rows(tmp_path, log=log_id))
         assert found == [(0, False), (1, False), (2, False), (3, False), (4, True)]
+
+
+def test_fetches_that_wait_for_a_commit_are_one_and_an_error_is_its_own(plain: SparkSession, tmp_path: Path) -> None:
+    logs = [LogId("rocketmq", f"broker-{letter}") for letter in "abc"]
+    tables = [MetadataTable(plain, str(tmp_path), log_id, TOPICS) for log_id in logs]
+    tables[0].record(topics(orders=6), NOON, 7)
+    failed: list[MasterError] = []
+
+    def write(number: int) -> None:
+        try:
+            tables[number].record(topics(orders=4), LATER, 6)  # the first one's has come before
+        except MasterError as error:
+            failed.append(error)
+
+    shared = tables[0]._shared
+    with shared._turn:
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(shared._waiting) == 3, "all wait")
+    for thread in threads:
+        thread.join()
+    assert delta(tmp_path).version() == 2
+    assert [str(error.log) for error in failed] == ["rocketmq/broker-a"]
+    assert [[row["perm"] for row in rows(tmp_path, log=log_id)] for log_id in logs] == [[6], [4], [4]]
 
 
 def test_somebody_who_commits_in_between_makes_it_look_again(

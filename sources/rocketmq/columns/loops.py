@@ -133,9 +133,9 @@ def hop(raw: Bytes, stop: int, max_record_bytes: int) -> tuple[Ints, Flags]:
     return places[: count + 1], is_message[:count]
 
 
-@compiled(BYTES, INTS, INTS, types.int64)
-def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messages]:
-    """Read the fields of the message records at [starts, ends), whose heads are checked; `raw` begins at byte `offset`.
+@compiled(BYTES, INTS, INTS, INTS)
+def read(raw: Bytes, starts: Ints, ends: Ints, offsets: Ints) -> tuple[bool, Messages]:
+    """Read the fields of the message records at [starts, ends), whose heads are checked; they belong at `offsets`.
 
     The flag says whether all of them are sound, apart from the CRCs of the bodies. If not, ignore the columns.
     """
@@ -174,7 +174,7 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offset: int) -> tuple[bool, Messa
         messages.queue_offset[row] = _int64(raw, at + LEAD_AT.queue_offset)
         messages.sys_flag[row] = sys_flag
         messages.born_timestamp_ms[row] = born_ms
-        is_in_place = _int64(raw, at + LEAD_AT.offset) == offset + at
+        is_in_place = _int64(raw, at + LEAD_AT.offset) == offsets[row]
 
         born_host_at = at + _LEAD_BYTES
         store_timestamp_at = born_host_at + (IPV6_HOST_BYTES if sys_flag & BORN_HOST_IPV6 else IPV4_HOST_BYTES)

@@ -77,8 +77,8 @@ def _head_error(size: int, magic: int, offset: int, limits: Limits) -> CorruptRe
     return None
 
 
-def scan(view: memoryview, starts: Ints, ends: Ints, offset: Offset) -> Messages:
-    """Read the message records of `view`, byte `offset` of the log, that lie at [starts, ends) and have checked heads.
+def scan(view: memoryview, starts: Ints, ends: Ints, offsets: Ints) -> Messages:
+    """Read the message records of `view` that lie at [starts, ends), belong at `offsets`, and have checked heads.
 
     Raises SuspectRecord if a record contradicts itself or its place.
     """
@@ -86,7 +86,7 @@ def scan(view: memoryview, starts: Ints, ends: Ints, offset: Offset) -> Messages
     from sources.rocketmq.columns.loops import read
 
     raw = read_only(view)
-    is_sound, messages = read(raw, starts, ends, offset)
+    is_sound, messages = read(raw, starts, ends, offsets)
     if not is_sound or (body_crcs(raw, messages.body_starts, messages.body_ends) != messages.body_crc).any():
         raise SuspectRecord
     return messages

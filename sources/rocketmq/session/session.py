@@ -36,13 +36,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from sources.access.address import Address
 from sources.errors import LogtwinError, of_log
-from sources.master import Committed, SessionState
+from sources.master import Committed, MasterLog, SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.session.checks import FirstHeads, Promise
@@ -72,6 +73,18 @@ class AskedBroker(Protocol):
 
     def config(self) -> Mapping[str, str]:
         """Return its configuration (request 26)."""
+
+
+class _NoTurn(nullcontext[None]):
+    """Reading where the master does not count connections; `failed` is called if an error ends it."""
+
+    def __init__(self, failed: Callable[[], None]) -> None:
+        super().__init__()
+        self._failed = failed
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None:
+            self._failed()
 
 
 class HASession:
@@ -111,6 +124,7 @@ class HASession:
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
         self._turns = Turns(self._wake_up)
+        self._must_ask = True  # whether the master counts connections
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
@@ -130,16 +144,30 @@ class HASession:
             reconnects = max(self._connections - 1, 0)
             return SessionState(self._acknowledged, self._connected_since, reconnects, self._last_error)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> AbstractContextManager[None]:
         """Fulfil the contract; if connections take turns, report an acknowledgement given inside afterwards.
 
-        Asks the master for its configuration, so that a change takes effect at the next batch. If the master is of 4.x,
-        or has `inSyncReplicas` up to 2, the session stays connected: one connection's word is enough there, and 4.x
-        would tell producers that no slave is available. Raises what asking raises; MasterUnreachable after `close`.
+        If the master is of 4.x, or has `inSyncReplicas` up to 2, the session stays connected: one connection's word is
+        enough there, and 4.x would tell producers that no slave is available. Entering raises what asking raises;
+        MasterUnreachable after `close`.
         """
-        with self._turns.of_readers(counted_for_s(self._master.config())):
+        return self._in_turn() if self._must_ask or self._turns.are_taken else _NoTurn(self._reading_failed)
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        self._must_ask = True  # until all has gone well
+        counted_s = counted_for_s(self._master.config())
+        with self._turns.of_readers(counted_s):
             yield
+        self._must_ask = False
+
+    def _reading_failed(self) -> None:
+        self._turns.lose()
+        self._must_ask = True
+
+    def reader_of(self, log: MasterLog) -> MasterLog:
+        """Fulfil the contract. The broker tells each reader anyway whether it counts connections."""
+        return replace(log, takes_no_turn=not self._turns.are_taken)  # type: ignore[type-var] # a RocketMQLog
 
     def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
         """Leave its log's position to be reported. Raises ValueError below an earlier one, and after `close`."""
@@ -209,9 +237,11 @@ class HASession:
         with contextlib.ExitStack() as without_successor:
             without_successor.callback(self._turns.end, is_known=True)  # one that never reported does not count
             without_successor.callback(self._leave_the_one_before, is_last=True)
+            config = self._master.config()
+            self._turns.learn(counted_for_s(config))
             if not self._has_proven():
                 return False
-            address, dialect = self._find(), dialect_of(self._master.config())
+            address, dialect = self._find(), dialect_of(config)
             if not self._turns.begin():
                 return False
             sock = connect_slave(
@@ -335,6 +365,7 @@ class HASession:
                 self._connections += 1
 
     def _note_failure(self, failure: Exception) -> None:
+        self._must_ask = True
         error = failure if isinstance(failure, (LogtwinError, OSError)) else of_log(failure, self._log_id)
         with self._lock:
             is_news = self._connected_since is not None or self._last_error != str(error)

@@ -70,8 +70,7 @@ class Turns:
         Another thread may leave this context. Raises MasterUnreachable if the session is closed meanwhile.
         """
         with self._reader:
-            with self._changed:
-                self._quiet_s = 0.0 if forgotten_after_s is None else forgotten_after_s
+            self.learn(forgotten_after_s)
             try:
                 if forgotten_after_s is not None:
                     self._hand_over()
@@ -79,6 +78,11 @@ class Turns:
                     yield
             finally:
                 self._step(TurnStep.GIVE_BACK)
+
+    def lose(self) -> None:
+        """Note that readers have failed: their connections may linger, if they took no turn, too."""
+        with self._changed:
+            self._lost_at = time.monotonic()
 
     def close(self) -> None:
         with self._changed:
@@ -99,16 +103,20 @@ class Turns:
         try:
             yield
         except BaseException:
-            with self._changed:
-                self._lost_at = time.monotonic()
+            self.lose()
             raise
 
     # The session's thread.
 
     @property
     def are_taken(self) -> bool:
-        """Whether the master counts connections, as far as the job has asked it."""
+        """Whether the master counts connections, as far as it was asked."""
         return self._quiet_s > 0
+
+    def learn(self, forgotten_after_s: float | None) -> None:
+        """Note what the master says, as for `of_readers`."""
+        with self._changed:
+            self._quiet_s = 0.0 if forgotten_after_s is None else forgotten_after_s
 
     @property
     def are_readers(self) -> bool:

@@ -191,10 +191,10 @@ def failing_at(monkeypatch: pytest.MonkeyPatch, places: set[int], error: Excepti
     """The reader of many records raises `error` over those at these offsets, and nothing else is wrong with them."""
     scan = scan_module.scan
 
-    def scanned(view: memoryview, starts: Any, ends: Any, offset: Offset) -> Any:
-        if offset == start and places & {offset + at for at in starts.tolist()}:
+    def scanned(view: memoryview, starts: Any, ends: Any, offsets: Any) -> Any:
+        if start in offsets - starts and places & {*offsets.tolist()}:
             raise error
-        return scan(view, starts, ends, offset)
+        return scan(view, starts, ends, offsets)
 
     monkeypatch.setattr(codec, "scan", scanned)
 

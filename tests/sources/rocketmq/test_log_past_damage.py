@@ -89,7 +89,7 @@ def test_the_operators_word_decides(tmp_path: Path, on_loss: str) -> None:
 
 def test_a_last_record_that_does_not_come_is_waited_for(fixture_550: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slave as a master: its log may end inside a record, for a moment."""
-    monkeypatch.setattr("sources.rocketmq.log.SETTLE_S", 0.001)
+    monkeypatch.setattr("sources.rocketmq.over_ha.SETTLE_S", 0.001)
     last = fixture_550.rows[-1]
     place, end = last["physical_offset"], last["physical_offset"] + last["size"]
     ends = iter([end - 5])

@@ -37,7 +37,7 @@ from sources.decoding.spans import read_only
 from sources.decoding.undecodable import as_damage
 from tests.sources.rocketmq import index_errors
 with as_damage(0):
-    read(read_only(memoryview(bytes(90))), np.array([0]), np.array([1000]), 0)
+    read(read_only(memoryview(bytes(90))), np.array([0]), np.array([1000]), np.array([0]))
 """
 PLUGINS = ("-p", "no:cacheprovider", "-p", "tests.sources.rocketmq.index_errors")
 
@@ -71,12 +71,12 @@ def test_no_index_is_out_of_bounds_in_any_damaged_log() -> None:
 def test_spans_lie_in_the_record_whatever_byte_is_changed(sent: Message) -> None:
     stored = log_of([sent]).stored
     starts, ends = np.array([0]), np.array([len(stored)])
-    assert read(read_only(memoryview(stored)), starts, ends, 0)[0]
+    assert read(read_only(memoryview(stored)), starts, ends, starts)[0]
     sound = 0
     for at in range(HEAD.size, len(stored)):
         for value in {0x00, 0x01, 0x7F, 0x80, 0xFF, stored[at] ^ 0x10, stored[at] ^ 0x20} - {stored[at]}:
             raw = read_only(memoryview(stored[:at] + bytes([value]) + stored[at + 1 :]))
-            is_sound, found = read(raw, starts, ends, 0)
+            is_sound, found = read(raw, starts, ends, starts)
             sound += is_sound
             if is_sound:
                 spans = (found.body_starts, found.body_ends, found.topic_starts, found.topic_ends)

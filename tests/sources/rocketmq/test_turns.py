@@ -12,11 +12,12 @@ import pytest
 from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
+from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.session.session import HASession
 from sources.rocketmq.session.turns import LEADS_TO, Turn, Turns, TurnStep
 from tests.patience import eventually
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import COUNTS_CONNECTIONS, Known, reported, session_of, stay, up_to
+from tests.sources.rocketmq.sessions import COUNTS_CONNECTIONS, LOG_ID, Known, reported, session_of, stay, up_to
 
 WAYS = {
     (Turn.NOBODYS, TurnStep.BEGIN): Turn.SESSIONS,
@@ -146,6 +147,25 @@ def test_after_failed_tasks_nobody_connects_until_the_master_forgot_them(monkeyp
             assert time.monotonic() - failed_at > 0.5
             assert len(master.connections) == 1
         master.await_connection(2).await_report_of(100)
+
+
+def test_a_master_is_not_asked_again_whether_it_counts_until_something_has_failed() -> None:
+    """Those who read ask it themselves, and are told so; what failed may linger when it has begun to count."""
+    known = Known(Address("127.0.0.1", 1), words={"haHousekeepingInterval": "600000"})
+    log = RocketMQLog(log_id=LOG_ID, master=known.address, remoting=known.address)
+    with session_of(known) as session:
+        with session.reading():
+            assert session.reader_of(log) == replace(log, takes_no_turn=True)
+        known.words = known.words | {"inSyncReplicas": "3"}
+        with pytest.raises(ZeroDivisionError), session.reading():
+            assert session.reader_of(log) == replace(log, takes_no_turn=True)
+            raise ZeroDivisionError
+        closing_soon = threading.Timer(0.2, session.close)
+        closing_soon.start()
+        with pytest.raises(MasterUnreachable, match="closed while"), session.reading():
+            raise AssertionError("the connections of those who failed may be counted")
+        assert session.reader_of(log) == log
+        closing_soon.join()
 
 
 def test_closing_ends_the_wait_for_a_turn() -> None:
