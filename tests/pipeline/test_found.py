@@ -115,8 +115,8 @@ def test_a_contested_broker_stops_a_start_and_is_left_out_by_verbs(
 
 
 def test_what_comes_after_others_begins_at_its_oldest_record(tmp_path: Path, name_server: ScriptedNameServer) -> None:
-    """A restart is no way to lose what came before a log was found, also if the job that found it was killed between its
-    claim and its first commit. Until the first commit of a pattern, its start is as it was told.
+    """A restart is no way to lose what came before a log was found, also if a job was killed between the log's claim
+    and its first commit. Until the first commit of a pattern, its start is as it was told.
     """
     asked = config(
         tmp_path, {"id": "rocketmq/b", "path": "x", "starting_offset": 7},
