@@ -72,10 +72,15 @@ def replicate(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="start even if another job replicates a log; that job loses it")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(envvar="LOGTWIN_SHARD", help="take a share of the logs alone: 2/8 is the second of eight"),
+    ] = None,
 ) -> None:
     """Replicate every log and topic of the configuration.
 
     It runs until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until all is replicated.
+    With --shard several jobs share the logs. Each waits for what another one still has.
     """
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
@@ -83,7 +88,7 @@ def replicate(
     from pipeline.spark.warm_up import warm_up
     from pipeline.system.signals import stop_by_signal
 
-    settings = configuration.load(config).with_logs(str(config))
+    settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
     settings.check_reachable()
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts

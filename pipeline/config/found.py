@@ -22,6 +22,7 @@ from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import EARLIEST, ReadOptions
+from sources.shards import Shard
 from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
@@ -43,6 +44,19 @@ class Rosters:
             held = logs_held(config)
         return cls(
             rostered(config.log_entries, held, side_by_side, warn), rostered(config.topics, held, side_by_side, warn)
+        )
+
+    def in_shard(self, shard: Shard | None) -> Rosters:
+        """The logs that fall into `shard`, and every topic, of which it has partitions, or may have."""
+        if shard is None:
+            return self
+        logs = {log_id: options for log_id, options in self.logs.options.items() if shard.has(log_id)}
+        topics = {
+            log_id: options.model_copy(update={"shard": shard}) for log_id, options in self.topics.options.items()
+        }
+        return Rosters(
+            replace(self.logs, options=logs, unlisted=self.logs.unlisted & logs.keys()),
+            replace(self.topics, options=topics),
         )
 
     def among(self, config: Config) -> Config:
@@ -72,22 +86,27 @@ def found_now(config: Config) -> Config:
 def found_for_job(config: Config, *, available_now: bool) -> Config:
     """The same for a job that starts. What has no position, of a pattern of which others have one, begins at its oldest
     record: it was found later, and nothing that came before is lost. With `available_now` what no server lists is left
-    out.
+    out. Of all that, a job of a shard takes its share, which may be nothing.
 
     Raises ConfigurationError also for an id that is contested, or if there is nothing to replicate. Raises MasterError
     if servers cannot be asked and the job would therefore have nothing to do, or, with `available_now`, not all.
     """
-    named = _found_at_start(config, available_now=available_now) if config.has_patterns else config
-    if not named.logs and not named.topics:
+    rosters = _found_at_start(config, available_now=available_now)
+    if not rosters.logs.options and not rosters.topics.options:
         raise ConfigurationError(
             "there is nothing to replicate",
             expected="a log or a topic, by name or by a pattern that matches",
             found="none",
         )
-    return named
+    if config.shard is None:
+        return rosters.among(config) if config.has_patterns else config
+    ours = rosters.in_shard(config.shard)
+    if not ours.logs.options and not ours.topics.options:
+        log.warning("no log of the configuration falls into shard %s", config.shard)
+    return ours.among(config)
 
 
-def _found_at_start(config: Config, *, available_now: bool) -> Config:
+def _found_at_start(config: Config, *, available_now: bool) -> Rosters:
     held = logs_held(config)
     rosters = Rosters.of(config, held)
     for one in (rosters.logs, rosters.topics):
@@ -98,11 +117,10 @@ def _found_at_start(config: Config, *, available_now: bool) -> Config:
             if available_now or is_idle or isinstance(unasked, ConfigurationError):
                 raise unasked
             log.warning("cannot list %s; the job goes on with what the replica has of it: %s", text, unasked)
-    rosters = Rosters(
+    return Rosters(
         _for_job(rosters.logs, held, available_now=available_now),
         _for_job(rosters.topics, held, available_now=available_now),
     )
-    return rosters.among(config)
 
 
 def _for_job(roster: Roster[Options], held: Mapping[LogId, bool], *, available_now: bool) -> Roster[Options]:

@@ -89,7 +89,7 @@ class Job:
         self.tables = TypedTables(spark, config)
         self._catalog = Catalogued(spark, config)
         self._stop = threading.Event()
-        most = AT_ONCE if self._roll_call is not None else min(len(self.logs), AT_ONCE)
+        most = AT_ONCE if self._roll_call is not None else max(1, min(len(self.logs), AT_ONCE))
         self._pool = ThreadPoolExecutor(most, "looks after a log")
         self._busy: dict[Replication, Future[None]] = {}
 
@@ -121,7 +121,7 @@ class Job:
             if not self._look(on_poll):
                 break
             self._stop.wait(poll_interval_s)
-        if all(one.phase is Phase.FAILED for one in self.logs):
+        if self.logs and all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
             self._raise_first()
         if not self._stop.is_set():
@@ -169,7 +169,7 @@ class Job:
         return is_wanted and not all_ended
 
     def poll(self) -> bool:
-        """Poll every log. Returns whether all of them have ended.
+        """Poll every log. Returns whether all of them have ended. A shard without logs ends only with available_now.
 
         Each is polled in a thread of its own, and not again while that still runs: a slow master holds up no other log.
         """
@@ -181,7 +181,7 @@ class Job:
                 self._busy[one] = self._pool.submit(self._poll_one, one)
         wait(self._busy.values(), LOOK_S)
         self._poll_groups()
-        return all(one.phase in ENDED for one in self.logs)
+        return (bool(self.logs) or self.available_now) and all(one.phase in ENDED for one in self.logs)
 
     def _hear_roll_call(self) -> None:
         """Begin to follow what servers list now and did not before, and note what none lists any more."""
@@ -281,7 +281,7 @@ class Job:
 
     def _stop_logs(self) -> None:
         last_fetch_by_s = time.monotonic() + LAST_FETCH_S
-        with ThreadPoolExecutor(min(len(self.logs), AT_ONCE)) as pool:
+        with ThreadPoolExecutor(max(1, min(len(self.logs), AT_ONCE))) as pool:
             stopping = [pool.submit(one.stop, last_fetch_by_s) for one in self.logs]
         for one in stopping:
             one.result()

@@ -205,11 +205,13 @@ class Replication:
     def _start_metadata(self) -> None:
         """Start fetching metadata, once in a run, when this run owns the log. It stops by itself when the log ends.
 
-        If metadata is disabled, it only logs, at the same interval, how far master and replica are apart.
+        If metadata is disabled, or it is of a topic that another shard fetches it of, it only logs, at the same
+        interval, how far master and replica are apart.
         """
         if self._metadata is None:
             master = self._logs.master
-            fetch = master.metadata if self._config.metadata.enabled else tuple
+            is_ours = self._config.metadata.enabled and self._config.serves(str(master.id))
+            fetch = master.metadata if is_ours else tuple
             self._metadata = MetadataSync(self._spark, self._config, master.id, fetch, self.progress)
             self._metadata.start()
 
