@@ -1,16 +1,14 @@
 """``logtwin status``: the state of each replica and of its master.
 
 It asks three sources, none of which needs the others: the table for the position, the file of the running job for what
-only a job knows (`pipeline/monitoring/run_state.py`), and the master for the rest. Masters are asked side by side.
+only a job knows (`pipeline/monitoring/run_file.py`), and the master for the rest. Masters are asked side by side.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from pipeline.config.configuration import Config
@@ -19,14 +17,13 @@ from pipeline.inspect.status_text import running
 from pipeline.job.master_watch import until_loss
 from pipeline.monitoring.facts import told_by
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, total
-from pipeline.monitoring.run_state import RunFile, RunState
+from pipeline.monitoring.run_file import runs_seen
+from pipeline.monitoring.run_state import RunState, told_together
 from sinks.state.log_state import LogState
 from sources.errors import LogtwinError, MasterError, ReplicaError
 from sources.master import MasterView
 from sources.offsets import Offset
 from sources.side_by_side import side_by_side
-
-log = logging.getLogger(__name__)
 
 
 def statuses(config: Config) -> list[Progress]:
@@ -35,8 +32,7 @@ def statuses(config: Config) -> list[Progress]:
     Raises ReplicaError if a table cannot be read.
     """
     # The jobs' files are read before the tables: so what a job had acknowledged by then is at most the position.
-    names = [*(one.id for one in config.logs), *(one.id for one in config.named_topics)]
-    runs = side_by_side(partial(last_run, config.warehouse), names)
+    runs = runs_seen(config.warehouse)
     subjects = logs_to_ask(config)
     if config.named_topics:
         # Imported here, so that only jobs with topics load the Kafka client.
@@ -45,16 +41,8 @@ def statuses(config: Config) -> list[Progress]:
         subjects += topics_to_ask(config)
     answers = side_by_side(lambda one: one.ask(), subjects)
     now = datetime.now(UTC)
-    return [status_of(*one, now) for one in zip(subjects, runs, answers, strict=True)]
-
-
-def last_run(warehouse: str, log_id: str) -> RunState | None:
-    """The state that the last run of a log or topic published; None if there is none or it cannot be read."""
-    try:
-        return RunFile(warehouse, log_id).read()
-    except OSError as error:
-        log.warning("%s: cannot see whether a job runs: %s", log_id, error)
-        return None
+    told = (told_together(runs, str(one.log_id), now) for one in subjects)
+    return [status_of(*one, now) for one in zip(subjects, told, answers, strict=True)]
 
 
 def troubles(one: Progress, now: datetime) -> list[LogtwinError]:

@@ -20,6 +20,7 @@ from pipeline.job.replication import Replication
 from pipeline.job.roll_call import News, RollCall
 from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
+from pipeline.monitoring.publisher import Publisher
 from pipeline.system.open_file_limit import prepare_for_many_files
 from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
@@ -52,6 +53,7 @@ class _Ways(TypedDict):
 
     available_now: bool
     opening: Opening
+    publisher: Publisher
 
 
 class Job:
@@ -75,7 +77,9 @@ class Job:
         self._on_step = on_step or no_step
         self._spark = spark
         self._config = config
-        self._ways: _Ways = {"available_now": available_now, "opening": Opening()}
+        opening = Opening()
+        self._publisher = Publisher(config.warehouse, opening.writer)
+        self._ways: _Ways = {"available_now": available_now, "opening": opening, "publisher": self._publisher}
         self._named = matched([one for one in (*config.log_entries, *config.topics) if not one.is_pattern], ()).keys()
         found = found_for_job(config, available_now=available_now)
         followed: list[FollowedOptions] = [*found.logs, *found.named_topics]
@@ -270,6 +274,7 @@ class Job:
         self._stop.set()
         with ExitStack() as ending:  # from the last line to the first
             ending.callback(self._pool.shutdown, wait=False, cancel_futures=True)
+            ending.callback(self._publisher.close)
             ending.callback(self._stop_logs)
             for group in self._groups.values():
                 ending.callback(group.stop)

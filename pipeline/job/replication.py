@@ -14,7 +14,7 @@ phases of `Phase`::
 
 The next commit finds out that another run owns the log; while there are no commits, a look at the table does. From
 then on the session must not report to the master. Nor may it report to a master other than the one that was replicated:
-that ends the log. Every phase is published at once (`pipeline/monitoring/run_state.py`), before the log is claimed.
+that ends the log. Every phase is published at once (`pipeline/monitoring/publisher.py`), before the log is claimed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
 from pipeline.job.replicated_logs import ReplicatedLogs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
-from pipeline.monitoring.run_state import Publisher, RunFile
+from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.run_state import RunState
 from pipeline.monitoring.single_connection import check_alone
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
@@ -85,12 +86,12 @@ class Replication:
         options: FollowedOptions,
         *,
         available_now: bool,
+        opening: Opening,
+        publisher: Publisher,
         take_over: bool = False,
         may_leave: bool = False,
-        opening: Opening | None = None,
     ) -> None:
         """With `may_leave`, a topic that is not there is waited for, as a broker is: a pattern has found it."""
-        opening = opening or Opening()
         self._spark = spark
         self._config = config
         self.options = options
@@ -100,7 +101,8 @@ class Replication:
         self.is_unlisted = False  # no server lists it any more, as far as the job knows
         self._writer = opening.writer
         self._logs = ReplicatedLogs(spark, config, options, opening)
-        self._publisher = Publisher(RunFile(config.warehouse, self.id), self.id, self._writer, self.progress)
+        self._publisher = publisher
+        self._before: Sequence[RunState] = ()  # what runs said that had the log before
         self._metadata: MetadataSync | None = None
         self._is_open = False
         self.in_use = threading.Lock()  # held while a thread uses the replica's tables
@@ -177,7 +179,7 @@ class Replication:
     def start(self) -> None:
         """Claim the log and have it read from now on. Raises LogtwinError; then nothing was started."""
         if not self._is_open:
-            self._publisher.enter(take_over=self._take_over)
+            self._before = self._publisher.enter(self.id, self.progress, take_over=self._take_over)
             self._take_over = False  # only once: a job that takes the log back keeps it
         with self.in_use:
             self._check_master()
@@ -200,7 +202,7 @@ class Replication:
         master.check()
         counted_for_s = master.counted_for_s()
         if counted_for_s is not None:
-            check_alone(self._config.warehouse, master.id, self._writer.run, counted_for_s, self._publisher.before)
+            check_alone(self._config.warehouse, master.id, self._writer.run, counted_for_s, self._before)
 
     def _start_metadata(self) -> None:
         """Start fetching metadata, once in a run, when this run owns the log. It stops by itself when the log ends.
@@ -294,7 +296,6 @@ class Replication:
         elif self._metadata is not None:
             self._metadata.stop()
         self._go_to(Phase.STOPPED)
-        self._publisher.join()
 
     @property
     def phase(self) -> Phase:
@@ -311,7 +312,7 @@ class Replication:
             if phase not in LEADS_TO[self._phase]:
                 raise RuntimeError(f"{self.id} cannot go from {self._phase.value} to {phase.value}")
             self._phase = phase
-        self._publisher.changed()
+        self._publisher.changed(self.id)
         return True
 
     @property

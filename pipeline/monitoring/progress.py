@@ -205,7 +205,9 @@ class Progress:
     writer: Annotated[str | None, Fact("of the table: which run owns the log", Readers.STATUS)] = None
     last_error: Annotated[str | None, Fact("the last error of the last job, healed or not")] = None
     unlisted: Annotated[
-        bool | None, Fact("whether no server lists it any more, of what a pattern has found; only a running job knows")
+        bool | None,
+        Fact("whether no server lists it any more, of what a pattern has found; only a running job knows"),
+        Metric("unlisted", "1 while no server lists it any more, of what a pattern has found, else 0"),
     ] = None
     master_error: Annotated[str | None, Fact("why the master could not be asked just now", Readers.STATUS)] = None
     partitions: Annotated[

@@ -1,10 +1,9 @@
-"""Publishes which run replicates a log now: a small file that the run renews as long as it lives.
+"""What the run of a job says of itself and of its logs, and how far it can be believed. Reads clocks, writes nothing.
 
-    <warehouse>/_runs/<log id>.json        the run, its process and host, when it was written, its phase, its progress
-
-A start reads it, and refuses to start if another run is alive; `logtwin status` shows it. It is only a hint: the table
-decides who owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders nothing, and the
-file of a killed run is out of date after 15 s.
+A run says it in a file of its own (`pipeline/monitoring/run_file.py`), which it renews as long as it lives. A start
+reads the files of the others, and refuses a log that another live run has; `logtwin status` shows them. They are only a
+hint: the table decides who owns a log (`sinks/state/positions.py`). So a file that cannot be written or read hinders
+nothing, and that of a killed run is out of date after 15 s.
 
 On the same host, with the same process ids, a run is known to be dead if its process is gone; elsewhere only time
 tells. That compares the wall clocks of two hosts: if they are d seconds apart, a live run looks d seconds older or
@@ -15,41 +14,35 @@ apart, or after a clock jump, a live run may look dead. Then the table decides: 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import socket
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from pipeline.monitoring.facts import Readers
-from pipeline.monitoring.progress import ENDED, Phase, Progress
+from pipeline.monitoring.progress import ENDED, Phase
 from sinks.state.log_state import Writer
-from sinks.storage.small_file import SmallFile
-from sources.errors import AlreadyRunning, TakenOver, of_log
+from sources.errors import AlreadyRunning
 
-PUBLISH_EVERY_S = 5.0
-FRESH_S = 15.0
-_LAST_WORD_S = 5.0
-
-_log = logging.getLogger(__name__)
+PUBLISH_EVERY_S: Final = 5.0
+FRESH_S: Final = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunState:
-    """The state that a run published last. `facts`: what a job says of its log (`Progress.as_json`)."""
+class Run:
+    """What a run said last. `logs`: by id of a log or topic its phase, since when the run has it, and its facts."""
 
     writer: Writer
     process_space: str
     updated_at: datetime
-    phase: Phase
-    facts: Mapping[str, Any]
+    shard: str | None = None
+    has_ended: bool = False
+    logs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def as_json(self) -> str:
         return json.dumps(
@@ -57,42 +50,152 @@ class RunState:
                 **asdict(self.writer),
                 "process_space": self.process_space,
                 "updated_at": self.updated_at.isoformat(timespec="milliseconds"),
-                "phase": self.phase.value,
-                **self.facts,
+                "shard": self.shard,
+                "has_ended": self.has_ended,
+                "logs": self.logs,
             }
         )
 
     @classmethod
-    def from_json(cls, text: str) -> RunState:
-        """The inverse of `as_json`. Raises KeyError, TypeError or ValueError for any other text."""
-        facts = dict(json.loads(text))
-        return cls(
-            writer=Writer(**{name: facts.pop(name) for name in ("run", "host", "pid", "since")}),
-            process_space=facts.pop("process_space"),
-            updated_at=datetime.fromisoformat(facts.pop("updated_at")),
+    def from_json(cls, text: str) -> Run:
+        """The inverse of `as_json`. Raises AttributeError, KeyError, TypeError or ValueError for any other text."""
+        said = dict(json.loads(text))
+        found = cls(
+            writer=Writer(**{name: said.pop(name) for name in ("run", "host", "pid", "since")}),
+            updated_at=datetime.fromisoformat(said.pop("updated_at")),
+            **said,
+        )
+        for log_id in found.logs:
+            found.of(log_id)
+        return found
+
+    def of(self, log_id: str) -> RunState | None:
+        """What it says of a log or topic; None if it does not have it."""
+        if log_id not in self.logs:
+            return None
+        facts = dict(self.logs[log_id])
+        ended_at = facts.pop("ended_at", None)
+        return RunState(
+            run=self,
             phase=Phase(facts.pop("phase")),
+            begun_at=datetime.fromisoformat(facts.pop("begun_at")),
+            updated_at=self.updated_at if ended_at is None else datetime.fromisoformat(ended_at),
             facts=facts,
         )
-
-    def age_s(self, now: datetime) -> float:
-        """Seconds since it was written; negative if the writer's clock is ahead of ours."""
-        return (now - self.updated_at).total_seconds()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it is certain that no connection and no task of that run is left."""
-        return self.phase in (Phase.DONE, Phase.STOPPED) or (self.is_of_this_host and is_gone(self.writer.pid))
 
     @property
     def is_of_this_host(self) -> bool:
         """Whether its process id is valid here: same host, same process ids."""
         return self.process_space == process_space()
 
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is certain that its process is gone."""
+        return self.is_of_this_host and is_gone(self.writer.pid)
+
     def is_live(self, now: datetime) -> bool:
-        """Whether that run still works, as far as can be told."""
-        if self.phase in ENDED or abs(self.age_s(now)) > FRESH_S:
-            return False
-        return not (self.is_of_this_host and is_gone(self.writer.pid))
+        """Whether it still works, as far as can be told."""
+        is_fresh = abs((now - self.updated_at).total_seconds()) <= FRESH_S
+        return is_fresh and not self.has_ended and not self.is_dead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """What a run said last of a log or topic that it has had since `begun_at`.
+
+    `updated_at` is when it said that: of a log that has ended, when it ended. `facts` are from `Progress.as_json`.
+    """
+
+    run: Run
+    phase: Phase
+    begun_at: datetime
+    updated_at: datetime
+    facts: Mapping[str, Any]
+
+    @property
+    def writer(self) -> Writer:
+        return self.run.writer
+
+    @property
+    def partitions(self) -> set[int]:
+        """The partitions that the run has of a topic; none of a log, and before its master was asked."""
+        return {one["partition"] for one in self.facts.get("partitions", ())}
+
+    def age_s(self, now: datetime) -> float:
+        """Seconds since it was said; negative if the writer's clock is ahead of ours."""
+        return (now - self.updated_at).total_seconds()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is certain that no connection and no task of that run is left."""
+        return self.phase in (Phase.DONE, Phase.STOPPED) or self.run.is_dead
+
+    def is_live(self, now: datetime) -> bool:
+        """Whether that run still replicates it, as far as can be told."""
+        return self.phase not in ENDED and self.run.is_live(now)
+
+
+def tellers(runs: Iterable[Run], log_id: str, now: datetime) -> list[RunState]:
+    """Who tells a log or topic: the live run that has it, or else the one that had it last. Empty if none ever had.
+
+    Of several live runs it is the one that began with it last: it took it over. Shards of a job may share a topic: then
+    each tells the partitions that none before it in this list tells.
+    """
+    found = [one for one in (run.of(log_id) for run in runs) if one is not None]
+    told: list[RunState] = []
+    seen: set[int] = set()
+    for one in sorted(found, key=lambda one: (one.is_live(now), one.begun_at), reverse=True):
+        if told and one.partitions <= seen:
+            continue
+        told.append(one)
+        if one.run.shard is None:
+            break  # it has all of the topic
+        seen |= one.partitions
+    return told
+
+
+def superseded(runs: Sequence[Run], now: datetime) -> list[Run]:
+    """The runs that are not live, and of whose logs others tell all."""
+    telling = {
+        one.writer.run for log_id in {at for run in runs for at in run.logs} for one in tellers(runs, log_id, now)
+    }
+    return [one for one in runs if one.writer.run not in telling and not one.is_live(now)]
+
+
+def told_together(runs: Iterable[Run], log_id: str, now: datetime) -> RunState | None:
+    """What `tellers` say of a log or topic, as one.
+
+    Of a topic that several shards have, offsets are sums, and who runs it and how is said of the shard that is worst
+    off.
+    """
+    told = tellers(runs, log_id, now)
+    if len(told) < 2:
+        return told[0] if told else None
+    worst = max(told, key=lambda one: (not one.is_live(now), _CONCERN.index(one.phase)))
+    parts: dict[int, Any] = {}
+    for one in told:
+        parts = {each["partition"]: each for each in one.facts.get("partitions", ())} | parts
+    return RunState(
+        run=worst.run,
+        phase=worst.phase,
+        begun_at=worst.begun_at,
+        updated_at=worst.updated_at,
+        facts={
+            **worst.facts,
+            **{key: _known(sum, key, told) for key in ("received", "acknowledged", "reconnects")},
+            **{key: _known(max, key, told) for key in ("connected_since", "lag_s")},
+            "partitions": [each for _, each in sorted(parts.items())],
+        },
+    )
+
+
+_CONCERN: Final = (Phase.DONE, Phase.STOPPED, Phase.RUNNING, Phase.STARTING, Phase.WAITING, Phase.FAILED)
+
+
+def _known(combine: Any, key: str, told: Iterable[RunState]) -> Any:
+    """What `combine` makes of the values of a fact; None if one of them is unknown."""
+    values = [one.facts.get(key) for one in told]
+    return None if None in values else combine(values)
 
 
 def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
@@ -106,145 +209,12 @@ def forgotten_at(said: RunState, counted_for_s: float) -> datetime:
     return said.updated_at + timedelta(seconds=counted_for_s + (0.0 if said.phase in ENDED else FRESH_S))
 
 
-class RunFile:
-    """The file of one log. Every method raises OSError if its storage cannot be reached, and nothing else."""
-
-    def __init__(self, warehouse: str, log_id: str) -> None:
-        self._file = SmallFile(f"{_folder(warehouse)}/{log_id}.json")
-
-    @classmethod
-    def below(cls, warehouse: str, folder: str) -> list[RunFile]:
-        """The files in `folder` below the folder of all such files; none if it does not exist."""
-        names = SmallFile.names_in(f"{_folder(warehouse)}/{folder}")
-        return [cls(warehouse, f"{folder}/{name.removesuffix('.json')}") for name in names if name.endswith(".json")]
-
-    def remove(self) -> None:
-        """Remove the file; one that does not exist is no error."""
-        self._file.remove()
-
-    def read(self) -> RunState | None:
-        """What the last run published; None if there is no file, or this version cannot parse it."""
-        content = self._file.read()
-        try:
-            return None if content is None else RunState.from_json(content.decode())
-        except (KeyError, TypeError, ValueError):
-            return None
-
-    def write(self, state: RunState) -> None:
-        """Write atomically: a reader sees the old content or the new."""
-        self._file.write(state.as_json().encode())
-
-
-def _folder(warehouse: str) -> str:
-    return f"{warehouse.rstrip('/')}/_runs"
-
-
-class Publisher:
-    """Keeps the file of one log up to date for one run, in a thread of its own, so that a waiting job is seen alive.
-
-    It writes the file every PUBLISH_EVERY_S, and at once after `changed`. A commit is no reason to write it: many logs
-    would write many files a second, possibly to an object store.
-
-    Call `enter` once before the log is claimed. It publishes from then on until the phase of `progress` has ended, and
-    calls `progress` in its thread.
-    """
-
-    def __init__(self, file: RunFile, log_id: str, writer: Writer, progress: Callable[[], Progress]) -> None:
-        self._file = file
-        self._log_id = log_id
-        self._writer = writer
-        self._progress = progress
-        self._known = {writer.run}  # the runs whose files do not stop this one
-        self.before: RunState | None = None  # the previous run, unless the log was taken over from it
-        self._changed = threading.Event()
-        self._thread: threading.Thread | None = None
-        self._has_failed = False
-
-    def enter(self, *, take_over: bool) -> None:
-        """Publish that this run exists. Raises AlreadyRunning if another one is alive, unless `take_over`."""
-        found = self._read()
-        if found is not None and found.writer.run not in self._known:
-            if not take_over:
-                check_free(found, self._log_id, datetime.now(UTC))
-                self.before = found
-            self._known.add(found.writer.run)
-        if self._thread is None:
-            self._publish()
-            self._thread = threading.Thread(target=self._run, name=f"run state {self._log_id}", daemon=True)
-            self._thread.start()
-
-    def changed(self) -> None:
-        """Publish soon, because the phase changed. From any thread."""
-        self._changed.set()
-
-    def join(self) -> None:
-        """Wait a moment until the last state is written. Call it after the phase has ended."""
-        self._changed.set()
-        if self._thread is not None:
-            self._thread.join(_LAST_WORD_S)
-
-    def _run(self) -> None:
-        while True:
-            self._changed.wait(PUBLISH_EVERY_S)
-            self._changed.clear()  # before publishing, so that a later change is not missed
-            try:
-                if self._publish() in ENDED:
-                    return
-            except Exception as failure:  # noqa: BLE001 - without this thread the job would pass for dead
-                self._say_once(failure)
-
-    def _publish(self) -> Phase:
-        progress = self._progress()
-        phase = progress.phase or Phase.STARTING
-        now = datetime.now(UTC)
-        found = self._read()
-        if not self._is_anothers(found, now) and not self._has_lost(progress, found):
-            self._write(
-                RunState(
-                    writer=self._writer,
-                    process_space=process_space(),
-                    updated_at=now,
-                    phase=phase,
-                    facts=progress.as_json(Readers.RUN_FILE),
-                )
-            )
-        return phase
-
-    def _is_anothers(self, found: RunState | None, now: datetime) -> bool:
-        """Whether a newer run uses the file: it owns the log, or will in a moment."""
-        return found is not None and found.writer.run not in self._known and found.is_live(now)
-
-    def _has_lost(self, progress: Progress, found: RunState | None) -> bool:
-        """Whether this run lost the log and its file is gone. If the file is still its own, it must write the end."""
-        says_mine = found is not None and found.writer.run == self._writer.run
-        return isinstance(progress.error, TakenOver) and not says_mine
-
-    def _read(self) -> RunState | None:
-        try:
-            return self._file.read()
-        except OSError as error:
-            self._say_once(error)
-            return None
-
-    def _write(self, state: RunState) -> None:
-        try:
-            self._file.write(state)
-        except OSError as error:
-            self._say_once(error)
-
-    def _say_once(self, failure: Exception) -> None:
-        if not self._has_failed:
-            said = failure if isinstance(failure, OSError) else of_log(failure, self._log_id)
-            _log.warning("%s: others cannot see that this job runs; nothing else is affected: %s", self._log_id, said)
-        self._has_failed = True
-
-
 def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replicate") -> None:
     """Check that the run of `found` is dead. Raises AlreadyRunning; `verb` is what the operator wanted to start."""
     if not found.is_live(now):
         return
     left_s = math.ceil(FRESH_S - found.age_s(now))
-    wait = "" if found.is_of_this_host else f", or, if that process is dead, start again in {left_s} s"
+    wait = "" if found.run.is_of_this_host else f", or, if that process is dead, start again in {left_s} s"
     raise AlreadyRunning(
         "another job replicates this log into the same warehouse",
         log=log_id,

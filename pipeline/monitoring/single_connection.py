@@ -2,10 +2,10 @@
 
 Inside a process the session and its tasks take turns. Between processes, the job of a log and the verbs that read from
 its master (verify, backfill, repair) announce themselves in small files that they renew
-(`pipeline/monitoring/run_state.py`):
+(`pipeline/monitoring/run_file.py`):
 
-    <warehouse>/_runs/<log id>.json                      the job
-    <warehouse>/_runs/_reading/<log id>/<run>.json       a verb, for as long as it reads
+    <warehouse>/_runs/<run id>.json                      the job
+    <warehouse>/_runs/_reading/<log id>/<run id>.json    a verb, for as long as it reads
 
 Each writes its own file before it reads those of the others. So if two begin at once, at least one of them sees the
 other (as in Dekker's algorithm), maybe both. A verb is refused if a job or another verb is there; a job waits for the
@@ -23,12 +23,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_state import PUBLISH_EVERY_S, RunFile, RunState, forgotten_at, process_space
+from pipeline.monitoring.run_file import RunFile, runs_of
+from pipeline.monitoring.run_state import PUBLISH_EVERY_S, Run, RunState, forgotten_at, process_space
 from sinks.state.fence import this_writer
 from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
@@ -57,22 +58,21 @@ def alone_at(warehouse: str, master: MasterLog, verb: str, *, take_over: bool = 
         yield
 
 
-def check_alone(warehouse: str, log_id: LogId, run: str, counted_for_s: float, before: RunState | None) -> None:
+def check_alone(warehouse: str, log_id: LogId, run: str, counted_for_s: float, before: Iterable[RunState]) -> None:
     """Check for a job that has announced itself as `run` that no other reader of the replica may be counted.
 
-    `before` is the last state of the run that had the log before. Raises NotAlone while another reader may be counted.
+    `before` is what runs said last that had the log before. Raises NotAlone while another reader may be counted.
     """
     words = _Words(warehouse, log_id)
-    said = words.of_job()
-    if said is None or said.writer.run != run:
+    if not words.has_said(run):
         raise NotAlone(
             "nobody can see that this job runs, and its master would count a verb that reads beside it",
             log=log_id,
             expected=f"the word of run {run}",
-            found="none" if said is None else f"that of {said.writer}",
+            found="none",
             hint=f"Make {warehouse}/_runs a place that can be written and read. It is tried again.",
         )
-    others = [*words.of_verbs(counted_for_s), *([] if before is None else [("the job before", before)])]
+    others = [*words.of_verbs(counted_for_s), *(("the job before", one) for one in before)]
     now = datetime.now(UTC)
     for name, other in others:
         left_s = (forgotten_at(other, counted_for_s) - now).total_seconds()
@@ -92,13 +92,13 @@ class _Words:
     def __init__(self, warehouse: str, log_id: LogId) -> None:
         self._warehouse = warehouse
         self._log_id = log_id
-        self._folder = f"_reading/{log_id}"
+        self._verbs = f"_reading/{log_id}"
 
     @contextmanager
     def saying(self, verb: str) -> Iterator[_Mine]:
         """Announce that `verb` of this process reads. Raises NotAlone if that cannot be written."""
         writer = this_writer()
-        mine = _Mine(RunFile(self._warehouse, f"{self._folder}/{writer.run}"), writer, verb)
+        mine = _Mine(RunFile(self._warehouse, writer.run, self._verbs), writer, self._log_id, verb)
         try:
             mine.say(Phase.RUNNING)
         except OSError as error:
@@ -111,19 +111,29 @@ class _Words:
             raise
         mine.end(is_known=True)
 
-    def of_job(self) -> RunState | None:
+    def has_said(self, run: str) -> bool:
+        """Whether the job of `run` has said that it has the log."""
         try:
-            return RunFile(self._warehouse, str(self._log_id)).read()
+            said = RunFile(self._warehouse, run).read()
         except OSError as error:
             raise self._unreadable(error) from error
+        return said is not None and str(self._log_id) in said.logs
+
+    def of_jobs(self) -> list[tuple[str, RunState]]:
+        try:
+            found = [run.of(str(self._log_id)) for run in runs_of(self._warehouse)]
+        except OSError as error:
+            raise self._unreadable(error) from error
+        return [("its job", one) for one in found if one is not None]
 
     def of_verbs(self, counted_for_s: float) -> list[tuple[str, RunState]]:
         """The verbs that may still be counted, each with its name. Removes files that are out of date."""
         now = datetime.now(UTC)
         found = []
         try:
-            for file in RunFile.below(self._warehouse, self._folder):
-                said = file.read()
+            for file in RunFile.below(self._warehouse, self._verbs):
+                run = file.read()
+                said = None if run is None else run.of(str(self._log_id))
                 if said is not None and (said.is_live(now) or now < forgotten_at(said, counted_for_s)):
                     found.append((f"logtwin {said.facts.get('verb')}", said))
                 elif said is not None:
@@ -135,8 +145,7 @@ class _Words:
     def await_others(self, mine: _Mine, counted_for_s: float, *, take_over: bool) -> None:
         """Wait until no other reader can be counted. Raises AlreadyRunning if one is alive."""
         while True:
-            job = None if take_over else self.of_job()
-            others = [*self.of_verbs(counted_for_s), *([] if job is None else [("its job", job)])]
+            others = [*self.of_verbs(counted_for_s), *([] if take_over else self.of_jobs())]
             now, left_s = datetime.now(UTC), 0.0
             for name, other in others:
                 if other.writer.run == mine.writer.run:
@@ -170,8 +179,10 @@ class _Words:
 class _Mine:
     """The file of a verb of this process, renewed while it reads. `reads`: it may have connected."""
 
-    def __init__(self, file: RunFile, writer: Writer, verb: str) -> None:
+    def __init__(self, file: RunFile, writer: Writer, log_id: LogId, verb: str) -> None:
         self.writer = writer
+        self._log_id = log_id
+        self._since = datetime.now(UTC)
         self.verb = verb
         self.reads = False
         self._file = file
@@ -180,13 +191,13 @@ class _Mine:
 
     def say(self, phase: Phase) -> None:
         """Write the file with `phase`. Raises OSError."""
+        said = {"phase": phase.value, "begun_at": self._since.isoformat(), "verb": self.verb}
         self._file.write(
-            RunState(
+            Run(
                 writer=self.writer,
                 process_space=process_space(),
                 updated_at=datetime.now(UTC),
-                phase=phase,
-                facts={"verb": self.verb},
+                logs={str(self._log_id): said},
             )
         )
 

@@ -3,6 +3,7 @@
     per log and table   small files are merged (`sinks/upkeep/compaction.py`)
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
+    per warehouse       files of ended jobs whose logs other jobs tell (`pipeline/monitoring/run_file.py`)
 
 Each step is one commit, or a deletion of what nobody needs. Killed anywhere, it can be run again; run twice, the second
 run changes nothing. Tables that do not exist are skipped.
@@ -13,6 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -24,6 +26,7 @@ from rich.table import Table
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.inspect.topics_held import held_topics
 from pipeline.monitoring.display import duration, number, size
+from pipeline.monitoring.run_file import tidy
 from sinks.delta.kernel import KernelTable
 from sinks.tables import (
     INCIDENTS,
@@ -117,6 +120,8 @@ class Maintenance:
         self._typed = typed_specs(self._spark, self._warehouse)
         tables += self._typed
         if not self._dry_run:
+            with suppress(OSError):  # reports of ended jobs: the next run finds them, too
+                tidy(self._warehouse)
             for spec in tables:  # before the first commit, which could write a checkpoint and clean the log up
                 leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
         for step in self._steps(tables):

@@ -12,7 +12,8 @@ from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
 from pipeline.inspect.selection import ConfiguredLog, subjects
 from pipeline.monitoring.display import size
-from pipeline.monitoring.run_state import RunFile, check_free
+from pipeline.monitoring.run_file import runs_of
+from pipeline.monitoring.run_state import check_free
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.backfill import result_lines, run_backfill
 from pipeline.operate.hole_filter import Wanted
@@ -87,12 +88,13 @@ def _opened(spark: SparkSession, config: Config, subject: ConfiguredLog) -> Repa
 def _check_idle(warehouse: str, log_id: str) -> None:
     """Raises AlreadyRunning if a job replicates the log. An unreadable file hinders nothing: the table is the fence."""
     try:
-        found = RunFile(warehouse, log_id).read()
+        runs = runs_of(warehouse)
     except OSError as error:
         log.warning("%s: cannot tell whether a job replicates this log: %s", log_id, error)
         return
-    if found is not None:
-        check_free(found, log_id, datetime.now(UTC), verb="repair")
+    for found in (run.of(log_id) for run in runs):
+        if found is not None:
+            check_free(found, log_id, datetime.now(UTC), verb="repair")
 
 
 def lines(found: Repaired, *, dry_run: bool) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
-from pipeline.inspect.status import last_run
 from pipeline.inspect.topics_held import held_topics
 from pipeline.inspect.typed_status import TypedStatus, typed_statuses
+from pipeline.monitoring.run_file import runs_seen
+from pipeline.monitoring.run_state import Run, told_together
 from pipeline.report.facts import RunFacts, TypedFacts
 from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
@@ -27,14 +28,15 @@ def made_report(
     config = found_now(config)
     tables = tuple(map(_typed_facts, typed_statuses(config)))  # read before the logs: they are never ahead of them
     facts = read_facts(config.warehouse, _configured(config), session, tell)
-    found = (_run_facts(config.warehouse, one.name, facts.made_at) for one in subjects(facts.logs))
+    jobs = runs_seen(config.warehouse)
+    found = (_run_facts(jobs, one.name, facts.made_at) for one in subjects(facts.logs))
     runs = tuple(one for one in found if one is not None)
     return page(replace(facts, tables=tables, runs=runs)).encode()
 
 
-def _run_facts(warehouse: str, subject: str, now: datetime) -> RunFacts | None:
-    """What the last job of a log or topic published; None if none is known."""
-    run = last_run(warehouse, subject)
+def _run_facts(jobs: Iterable[Run], subject: str, now: datetime) -> RunFacts | None:
+    """What `jobs` published of a log or topic; None if none is known."""
+    run = told_together(jobs, subject, now)
     if run is None:
         return None
     return RunFacts(

@@ -5,16 +5,24 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.demo.s3_server import S3Server
+from pipeline.monitoring import publisher
+from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.run_file import runs_of
+from sinks.state.fence import this_writer
+from sinks.storage.settings import VARIABLE
 from tests.objectstore.fault_proxy import FaultProxy
+from tests.objectstore.server import at
+from tests.patience import eventually
+from tests.pipeline.sample_progress import PROGRESS
 from tests.sinks.groups import Members, sound
-
-pytestmark = pytest.mark.spark
 
 RECORD_BYTES = 100
 BEFORE, BATCHES = 3, 20  # a checkpoint of each table
 AT_MOST_A_BATCH = 12
 
 
+@pytest.mark.spark
 def test_a_batch_of_one_split_in_steady_state(spark: SparkSession, lake: str, s3_link: FaultProxy) -> None:
     members = Members(spark, lake, sound("a", sizes=(RECORD_BYTES,) * (BEFORE + BATCHES)))
     for number in range(1, BEFORE + 1):
@@ -23,3 +31,24 @@ def test_a_batch_of_one_split_in_steady_state(spark: SparkSession, lake: str, s3
         for number in range(BEFORE + 1, BEFORE + BATCHES + 1):
             members.bring(number * RECORD_BYTES)
     assert len(seen) / BATCHES <= AT_MOST_A_BATCH, seen.table()
+
+
+def test_a_job_says_that_it_lives_in_one_request_whatever_it_replicates(
+    s3: S3Server, s3_link: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read by a list, and two requests a job."""
+    monkeypatch.setenv(VARIABLE, at(s3_link.endpoint).as_text())
+    monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
+    lake = f"s3a://{s3.bucket}/lake"
+    mine = Publisher(lake, this_writer())
+    for number in range(20):
+        mine.enter(f"rocketmq/{number}", lambda: PROGRESS, take_over=False)
+    (first,) = runs_of(lake)
+    assert eventually(lambda: runs_of(lake)[0].updated_at > first.updated_at)
+    with s3_link.counted() as seen:
+        assert eventually(lambda: len(seen) > 5)
+    assert {one.request.method for one in seen} == {"PUT"}, seen.table()
+    mine.close()
+    with s3_link.counted() as seen:
+        assert len(runs_of(lake)[0].logs) == 20
+    assert len(seen) == 3, seen.table()

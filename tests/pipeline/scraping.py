@@ -24,6 +24,7 @@ KNOWN = replace(
     master_epoch=7,
     confirmed=Offset(800),
     commits=6,
+    unlisted=False,
     stage_s={BatchStep.FILES: 1.5, BatchStep.COMMIT: 0.75},
     incidents={"checksum_failure": 4},
     failures={"MasterSilent": 2},

@@ -14,14 +14,14 @@ from pyspark.sql import SparkSession
 
 from pipeline.cli.app import _place
 from pipeline.monitoring.progress import PartitionProgress, Phase
-from pipeline.monitoring.run_state import RunFile
+from pipeline.monitoring.run_file import RunFile
 from sources.offsets import Offset
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.sample_progress import PROGRESS
 from tests.pipeline.test_fixture_logs import assert_truth
-from tests.pipeline.test_run_state import state
+from tests.pipeline.test_run_state import run_of
 from tests.truth import Fixture
 
 PROJECT = Path(__file__).parents[2]
@@ -114,8 +114,8 @@ def test_a_log_of_another_job_has_to_be_taken_over(
     session: SparkSession, operator: Operator, fixture_550: Fixture
 ) -> None:
     operator.configure(path=fixture_550.commitlog_path)
-    another = state(phase=Phase.WAITING, space="elsewhere", now=datetime.now(UTC))
-    RunFile(str(operator.lake), "rocketmq/test").write(another)
+    another = run_of(phase=Phase.WAITING, space="elsewhere", now=datetime.now(UTC), log_id="rocketmq/test")
+    RunFile(str(operator.lake), "another").write(another)
     said = operator.fails(5, "AlreadyRunning")
     assert "on host-1" in said.err
     assert "--take-over" in said.err

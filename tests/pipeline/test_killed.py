@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_state import RunFile
+from pipeline.monitoring.run_file import runs_of
 from sinks.state.position import LogTable
 from sources.offsets import LogId
 from tests.patience import wait_until
@@ -93,9 +93,9 @@ def test_a_restart_gives_exactly_one_copy(
     lake = Path(config.warehouse)
 
     # what it said last, a moment ago: that it runs. Nobody has to wait until that is old
-    said = RunFile(config.warehouse, "rocketmq/test").read()
-    assert said is not None
-    assert (said.phase, said.is_live(said.updated_at)) == (Phase.RUNNING, False)
+    (run,) = runs_of(config.warehouse)
+    assert run.logs["rocketmq/test"]["phase"] == Phase.RUNNING
+    assert not run.is_live(run.updated_at)
 
     # what the dead driver left: all of its second batch or nothing of it
     reached = position(session, config)

@@ -18,7 +18,10 @@ from pipeline.job import log_group, replicated_logs
 from pipeline.job.log_group import LogGroup
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
+from pipeline.monitoring.publisher import Publisher
+from sinks.batch.opening import Opening
 from sinks.batch.result import BatchResult
+from sinks.state.fence import this_writer
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import masters, standing
@@ -258,7 +261,9 @@ def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytes
     """In between it would be listed in the turn that has failed, and its error could come a second time."""
     monkeypatch.setattr(replicated_logs, "Replica", lambda *_: SimpleNamespace(state=None))
     config = job_config(tmp_path / "lake", path=str(tmp_path))
-    one = Replication(cast(SparkSession, None), config, config.logs[0], available_now=False)
+    publisher = Publisher(config.warehouse, this_writer())
+    ways: dict[str, Any] = {"available_now": False, "opening": Opening(), "publisher": publisher}
+    one = Replication(cast(SparkSession, None), config, config.logs[0], **ways)
     one._phase = Phase.RUNNING
     seen: list[bool] = []
 

@@ -63,6 +63,7 @@ def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
         "logtwin_records_total": 5,
         "logtwin_bytes_total": 500,
         "logtwin_reconnects_total": 2,
+        "logtwin_unlisted": 0,
     }
     assert {name: found[name, "rocketmq/a"] for name in expected} == expected
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "files"] == 1.5

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pipeline.monitoring.run_state import RunFile
+from pipeline.monitoring.run_file import RunFile
 from pipeline.operate import repair as repairing
 from sinks.values.incident import State
 from sources.errors import AlreadyRunning, ConfigurationError, Recreated
@@ -19,7 +19,7 @@ from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
 from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
-from tests.pipeline.test_run_state import state
+from tests.pipeline.test_run_state import run_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -88,7 +88,7 @@ def test_nothing_below_the_minimum_of_an_accepted_master_is_kept(bench: Bench) -
 
 def test_a_log_that_a_job_replicates_is_refused(bench: Bench) -> None:
     bench.log.rewrite_from_the_middle()
-    RunFile(str(bench.lake), str(TEST)).write(state(now=datetime.now(UTC)))
+    RunFile(str(bench.lake), "job").write(run_of(now=datetime.now(UTC), log_id=str(TEST)))
     with pytest.raises(AlreadyRunning, match="logtwin repair --take-over"):
         said(bench)
     assert bench.state().epoch == 0

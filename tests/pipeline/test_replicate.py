@@ -17,7 +17,7 @@ from pipeline.inspect.status import statuses
 from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.monitoring.run_state import RunFile
+from pipeline.monitoring.run_file import runs_of
 from sinks.batch.result import BatchStep
 from sources.datasource import register
 from sources.errors import LogtwinError, MasterUnreachable
@@ -186,8 +186,8 @@ def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: P
         run_until(job, lambda now: now.batches > 0 and now.connected_since is not None)
         caught_up = run_until(job, lambda now: is_caught_up(now) and now.acknowledged == now.position)
         end = master.end
-        file = RunFile(str(tmp_path / "lake"), "rocketmq/test")
-        assert eventually(lambda: file.read() is not None and file.read().facts["acknowledged"] == end)  # type: ignore[union-attr]
+        lake = str(tmp_path / "lake")
+        assert eventually(lambda: [run.logs["rocketmq/test"].get("acknowledged") for run in runs_of(lake)] == [end])
         (told,) = statuses(job_config(tmp_path / "lake", **master.options))
         job.close()
     assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])

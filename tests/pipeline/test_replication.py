@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +17,10 @@ from pipeline.job import replication
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.publisher import Publisher
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
+from sinks.state.fence import this_writer
 from sources.errors import ConfigurationError, LogtwinError, MasterSilent, NoSuchTopic, ReplicaError
 from tests.pipeline.running import job_config
 from tests.pipeline.sample_progress import PROGRESS
@@ -82,10 +86,13 @@ class Replicated(Replication):
 
 
 @pytest.fixture
-def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Replicated:
+def one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicated]:
     monkeypatch.setattr(replication, "ReplicatedLogs", Logs)
     config = job_config(tmp_path / "lake", path=str(tmp_path))
-    return Replicated(cast(SparkSession, None), config, config.logs[0], available_now=False)
+    publisher = Publisher(config.warehouse, this_writer())
+    ways: dict[str, Any] = {"available_now": False, "opening": Opening(), "publisher": publisher}
+    yield Replicated(cast(SparkSession, None), config, config.logs[0], **ways)
+    publisher.close()
 
 
 def test_the_picture_has_each_phase() -> None:

@@ -1,95 +1,82 @@
-"""The file that says who replicates a log: written, read, believed for a while, and never needed."""
+"""What a run says: believed for a while, told by whoever has a log now, and of several runs as one."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import socket
 import subprocess
 import sys
-import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
-from pipeline.monitoring import run_state
-from pipeline.monitoring.progress import ENDED, Phase, Progress
-from pipeline.monitoring.run_state import FRESH_S, Publisher, RunFile, RunState, check_free, is_gone, process_space
+from pipeline.monitoring.progress import ENDED, Phase
+from pipeline.monitoring.run_state import (
+    FRESH_S,
+    Run,
+    RunState,
+    check_free,
+    is_gone,
+    process_space,
+    superseded,
+    tellers,
+    told_together,
+)
 from sinks.state.fence import this_writer
-from sources.errors import AlreadyRunning, TakenOver
-from tests.log_lines import said_by
-from tests.patience import PATIENCE_S, eventually
-from tests.pipeline.sample_progress import NOW, PROGRESS
+from sources.errors import AlreadyRunning
+from tests.pipeline.sample_progress import NOW
 
 LOG = "rocketmq/broker-a"
-
+TOPIC = "kafka/east/orders"
 
 # No process has it: Linux gives numbers below 2^22. That of a child that ended may be given to another within the run.
 GONE_PID = 2**22
 
 
-def state(
+def run_of(
     *, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int | None = None, space: str | None = None,
-    now: datetime = NOW,
-) -> RunState:  # fmt: skip
-    """Of this process and host, unless told otherwise."""
-    writer = replace(this_writer(), run="the-other-run", host="host-1")
-    return RunState(
+    now: datetime = NOW, log_id: str = LOG, name: str = "the-other-run", shard: str | None = None, begun: int = 0,
+    **facts: Any,
+) -> Run:  # fmt: skip
+    """Of this process and host, unless told otherwise. It has `log_id`, since `begun` s after NOW."""
+    writer = replace(this_writer(), run=name, host="host-1")
+    said = {"phase": phase.value, "begun_at": (NOW + timedelta(seconds=begun)).isoformat(), "position": 500, **facts}
+    return Run(
         writer=writer if pid is None else replace(writer, pid=pid),
         process_space=process_space() if space is None else space,
         updated_at=now - timedelta(seconds=age_s),
-        phase=phase,
-        facts={"position": 500},
+        shard=shard,
+        logs={log_id: said},
     )
 
 
-def test_the_file_is_where_a_reader_looks_and_says_what_the_status_shows(tmp_path: Path) -> None:
-    mine = Run(tmp_path)
-    mine.enter()
-    found = json.loads((tmp_path / "_runs" / "rocketmq" / "broker-a.json").read_text())
-    assert found["host"] == socket.gethostname()
-    assert found["pid"] == os.getpid()
-    assert found["phase"] == "running"
-    assert (found["received"], found["position"], found["acknowledged"]) == (600, 500, 400)
-    assert (found["lag_bytes"], found["lag_s"]) == (400, 1.5)
-    assert (found["until_loss_bytes"], found["until_loss_s"]) == (7000, 86_400)
-    assert (found["connected_since"], found["reconnects"]) == ("2026-11-21T14:02:11+00:00", 2)
-    assert (found["role"], found["master"], found["master_role"]) == ("slave", "10.0.0.5:10912", "SYNC_MASTER")
-    assert found["last_error"] == "it broke"
-    assert found["partitions"] == []
-    mine.end()
-
-
-@pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
-def test_a_write_replaces_what_was_there(tmp_path: Path, uri: bool) -> None:
-    warehouse = tmp_path / "lake ä"
-    file = RunFile(f"file://{warehouse}" if uri else str(warehouse), LOG)
-    assert file.read() is None
-    file.write(state())
-    file.write(state(phase=Phase.DONE))
-    found = file.read()
+def state(**said: Any) -> RunState:
+    """Of `run_of`."""
+    run = run_of(**said)
+    (found,) = (run.of(log_id) for log_id in run.logs)
     assert found is not None
-    assert found.phase is Phase.DONE
-    assert [path.name for path in warehouse.rglob("*") if path.is_file()] == ["broker-a.json"]
+    return found
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '"x"', "{}", '{"run": "x", "phase": "dancing"}'])
-def test_what_cannot_be_understood_says_nothing(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "_runs" / "rocketmq" / "broker-a.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-    assert RunFile(str(tmp_path), LOG).read() is None
+def test_what_a_run_says_is_read_as_it_was_written() -> None:
+    said = run_of(shard="2/8", partitions=[{"partition": 3, "position": 7}])
+    assert Run.from_json(said.as_json()) == said
 
 
-def test_a_place_that_cannot_be_reached_is_an_oserror() -> None:
-    file = RunFile("gopher://nowhere/lake", LOG)
-    with pytest.raises(OSError, match="gopher"):
-        file.read()
-    with pytest.raises(OSError, match="gopher"):
-        file.write(state())
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "null", '"x"', "{}", '{"run": "x", "phase": "dancing"}'),
+        run_of().as_json().replace("running", "dancing"),
+        run_of().as_json().replace("begun_at", "started"),
+        run_of().as_json().replace("shard", "of a later version"),
+        run_of().as_json().replace('"logs": {', '"logs": 0, "x": {'),
+    ],
+)
+def test_what_cannot_be_understood_says_nothing(text: str) -> None:
+    with pytest.raises((AttributeError, KeyError, TypeError, ValueError)):
+        Run.from_json(text)
 
 
 @pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.WAITING])
@@ -113,6 +100,15 @@ def test_a_run_that_spoke_lately_is_live(phase: Phase, age_s: float) -> None:
 def test_a_run_that_ended_or_fell_silent_is_not_live(dead: RunState) -> None:
     assert not dead.is_live(NOW)
     check_free(dead, LOG, NOW)
+
+
+def test_a_run_outlives_its_logs_and_no_log_outlives_its_run() -> None:
+    ended = run_of(phase=Phase.FAILED, ended_at=(NOW - timedelta(seconds=60)).isoformat())
+    said = ended.of(LOG)
+    assert said is not None
+    assert (ended.is_live(NOW), said.is_live(NOW), said.age_s(NOW)) == (True, False, 60)
+    over = replace(run_of(), has_ended=True)
+    assert (over.is_live(NOW), tellers([over], LOG, NOW)[0].is_live(NOW)) == (False, False)
 
 
 def test_a_process_that_only_waits_to_be_reaped_is_gone() -> None:
@@ -139,139 +135,65 @@ def test_a_refusal_for_another_hosts_sake_says_how_long_to_wait() -> None:
         check_free(state(age_s=4, space="another host"), LOG, NOW)
 
 
-class Run:
-    def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS) -> None:
-        self.now = now
-        writer = replace(this_writer(), run=name)
-        self.publisher = Publisher(RunFile(str(warehouse), LOG), LOG, writer, self.progress)
-
-    def progress(self) -> Progress:
-        return self.now
-
-    def enter(self, *, take_over: bool = False) -> None:
-        self.publisher.enter(take_over=take_over)
-
-    def end(self, phase: Phase = Phase.STOPPED) -> None:
-        self.now = replace(self.now, phase=phase)
-        self.publisher.join()
+DEAD_S = FRESH_S + 1
 
 
-def on_disk(warehouse: Path) -> RunState:
-    found = RunFile(str(warehouse), LOG).read()
-    assert found is not None
-    return found
+def dealt(name: str, *numbers: int, shard: str | None = "1/2", **said: Any) -> Run:
+    """A run that has partitions of a topic."""
+    parts = [{"partition": at, "position": 100 * at, "acknowledged": 10 * at} for at in numbers]
+    return run_of(
+        name=name, shard=shard, log_id=TOPIC, partitions=parts, received=sum(numbers), reconnects=1, lag_s=1.0, **said
+    )
 
 
-def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: Path) -> None:
-    mine = Run(tmp_path, now=replace(PROGRESS, phase=Phase.STARTING))
-    mine.enter()
-    assert on_disk(tmp_path).phase is Phase.STARTING
-    mine.now = replace(mine.now, phase=Phase.RUNNING)
-    mine.publisher.changed()
-    assert eventually(lambda: on_disk(tmp_path).phase is Phase.RUNNING)
-    mine.end()
-    assert on_disk(tmp_path).phase is Phase.STOPPED
-    assert not on_disk(tmp_path).is_live(datetime.now(UTC))
+@pytest.mark.parametrize(
+    ("runs", "log_id", "told"),
+    [
+        ([], LOG, ""),
+        ([run_of(name="a", log_id="rocketmq/another")], LOG, ""),
+        ([run_of(name="a", age_s=DEAD_S, begun=2), run_of(name="b", age_s=DEAD_S, begun=1)], LOG, "a"),
+        ([run_of(name="a", age_s=DEAD_S, begun=2), run_of(name="b", begun=1)], LOG, "b"),
+        ([run_of(name="a", phase=Phase.FAILED, begun=2), run_of(name="b", begun=1)], LOG, "b"),
+        ([run_of(name="a", begun=1), run_of(name="b", begun=2)], LOG, "b"),  # a does not know yet that it lost it
+        ([run_of(name="a", shard="1/2", begun=1), run_of(name="b", shard="1/3", begun=2)], LOG, "b"),
+        ([dealt("a", 0, 2), dealt("b", 1, 3, begun=1)], TOPIC, "ba"),
+        ([dealt("a", 0, 2), dealt("b", 1, 3, begun=1, age_s=DEAD_S)], TOPIC, "ab"),
+        ([dealt("a", 0, 1, 2, 3), dealt("b", 1, 3, begun=-1, age_s=DEAD_S)], TOPIC, "a"),
+        ([dealt("a", 0, 2), dealt("b", 0, 1), dealt("c", 2, 3)], TOPIC, "abc"),
+        ([dealt("a", 0, 9, age_s=DEAD_S), dealt("b", 0, 1, shard=None)], TOPIC, "b"),  # 9 is no more
+        ([dealt("a", 0), dealt("b", 1, shard=None, begun=1, age_s=DEAD_S)], TOPIC, "ab"),
+    ],
+)
+def test_who_tells_a_log(runs: list[Run], log_id: str, told: str) -> None:
+    assert [one.writer.run for one in tellers(runs, log_id, NOW)] == list(told)
 
 
-def test_a_second_run_is_refused_and_leaves_the_first_ones_word(tmp_path: Path) -> None:
-    first, second, third = (Run(tmp_path, name) for name in ("first", "second", "third"))
-    first.enter()
-    with pytest.raises(AlreadyRunning, match="first"):
-        second.enter()
-    second.publisher.join()
-    assert on_disk(tmp_path).writer.run == "first"
-    first.end()
-    third.enter()
-    assert on_disk(tmp_path).writer.run == "third"
-    third.end()
+def test_a_topic_of_several_runs_is_told_as_one() -> None:
+    runs = [dealt("a", 0, 2), dealt("b", 1, 3, begun=1, phase=Phase.WAITING, last_error="away")]
+    told = told_together(runs, TOPIC, NOW)
+    assert told is not None
+    assert (told.writer.run, told.phase, told.is_live(NOW)) == ("b", Phase.WAITING, True)
+    assert [one["position"] for one in told.facts["partitions"]] == [0, 100, 200, 300]
+    said = ("received", "reconnects", "acknowledged", "lag_s", "connected_since", "last_error")
+    assert [told.facts.get(key) for key in said] == [6, 2, None, 1.0, None, "away"]
+    killed = told_together([runs[0], replace(runs[1], updated_at=NOW - timedelta(seconds=DEAD_S))], TOPIC, NOW)
+    assert killed is not None
+    assert (killed.writer.run, killed.is_live(NOW)) == ("b", False)  # some of the topic is replicated by nobody
 
 
-def test_a_run_that_is_taken_over_gives_way(tmp_path: Path) -> None:
-    """Before it has noticed, when it has, and when it ends."""
-    old, new = Run(tmp_path, "old"), Run(tmp_path, "new")
-    old.enter()
-    new.enter(take_over=True)
-    old.publisher.changed()
-    old.now = replace(PROGRESS, error=TakenOver("another job writes this log"))
-    old.end(Phase.FAILED)
-    assert on_disk(tmp_path).writer.run == "new"
-    new.end()
-    assert (on_disk(tmp_path).writer.run, on_disk(tmp_path).phase) == ("new", Phase.STOPPED)
-
-
-def test_a_run_that_took_over_overwrites_a_late_word_of_the_other(tmp_path: Path) -> None:
-    old, new = Run(tmp_path, "old"), Run(tmp_path, "new")
-    old.enter()
-    said = on_disk(tmp_path)
-    new.enter(take_over=True)
-    RunFile(str(tmp_path), LOG).write(replace(said, updated_at=datetime.now(UTC)))  # it was just about to
-    new.publisher.changed()
-    assert eventually(lambda: on_disk(tmp_path).writer.run == "new")
-    new.enter()  # a start that is tried again
-    new.end()
-    old.end()
-
-
-def test_a_run_that_learns_late_that_it_was_taken_over_keeps_nobody_out(tmp_path: Path) -> None:
-    """Who took the log over came and went meanwhile, and the word of the old run is there again."""
-    old, new, third = (Run(tmp_path, name) for name in ("old", "new", "third"))
-    old.enter()
-    new.enter(take_over=True)
-    new.end(Phase.DONE)
-    old.publisher.changed()
-    assert eventually(lambda: on_disk(tmp_path).writer.run == "old")
-    old.now = replace(PROGRESS, error=TakenOver("another job writes this log"))
-    old.end(Phase.FAILED)
-    assert not on_disk(tmp_path).is_live(datetime.now(UTC))
-    third.enter()
-    third.end()
-
-
-def test_any_error_of_publishing_is_logged_once_and_passes(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Were its thread to end, others would take the job for dead after a while, and begin another one."""
-    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
-    failing = threading.Event()
-    failed = threading.Semaphore(0)
-
-    class Failing(Run):
-        def progress(self) -> Progress:
-            if failing.is_set():
-                failed.release()
-                raise ZeroDivisionError("nobody thought of it")
-            return super().progress()
-
-    mine = Failing(tmp_path)
-    mine.enter()
-    with caplog.at_level(logging.WARNING):
-        failing.set()
-        for _ in range(3):
-            assert failed.acquire(timeout=PATIENCE_S)
-        failing.clear()
-        since = datetime.now(UTC)
-        assert eventually(lambda: on_disk(tmp_path).updated_at > since)
-        mine.end()
-    assert ["nobody thought of it" in said for said in said_by(run_state.__name__, caplog)] == [True]
-
-
-def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run_state, "PUBLISH_EVERY_S", 0.01)
-    (tmp_path / "_runs").write_text("a file where a folder should be")
-    asked = threading.Semaphore(0)
-
-    class Counting(Run):
-        def progress(self) -> Progress:
-            asked.release()
-            return super().progress()
-
-    mine = Counting(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        mine.enter()
-        for _ in range(5):
-            assert asked.acquire(timeout=PATIENCE_S)
-        mine.end()
-    assert [LOG in said for said in said_by(run_state.__name__, caplog)] == [True]
+@pytest.mark.parametrize(
+    ("runs", "gone"),
+    [
+        ([run_of(name="a", age_s=DEAD_S)], ""),
+        ([run_of(name="a", age_s=DEAD_S), run_of(name="b", begun=1)], "a"),
+        ([run_of(name="a", age_s=DEAD_S), run_of(name="b", begun=1, phase=Phase.DONE, age_s=DEAD_S)], "a"),
+        ([run_of(name="a"), run_of(name="b", begun=1)], ""),  # both say that they live
+        ([run_of(name="a", age_s=DEAD_S), run_of(name="b", log_id="rocketmq/another")], ""),
+        ([dealt("a", 0, 1, age_s=DEAD_S), dealt("b", 1, begun=1)], ""),
+        ([dealt("a", 0, 1, age_s=DEAD_S), dealt("b", 1, begun=1), dealt("c", 0, begun=1)], "a"),
+        ([replace(run_of(name="a", age_s=DEAD_S), logs={})], "a"),
+        ([replace(run_of(name="a"), logs={})], ""),
+    ],
+)
+def test_what_others_tell_can_go(runs: list[Run], gone: str) -> None:
+    assert [one.writer.run for one in superseded(runs, NOW)] == list(gone)

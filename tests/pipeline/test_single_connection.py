@@ -17,14 +17,15 @@ import pytest
 
 from pipeline.monitoring import single_connection
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_state import FRESH_S, RunFile, RunState, forgotten_at, process_space
+from pipeline.monitoring.run_file import RunFile
+from pipeline.monitoring.run_state import FRESH_S, Run, RunState, forgotten_at, process_space
 from pipeline.monitoring.single_connection import alone_at, check_alone
 from sinks.state.fence import this_writer
 from sinks.state.log_state import Writer
 from sources.errors import AlreadyRunning, NotAlone
 from sources.offsets import LogId
 from tests.patience import eventually
-from tests.pipeline.test_run_state import GONE_PID, Run, state
+from tests.pipeline.test_run_state import GONE_PID, run_of
 from tests.sinks.memory_master import MemoryMaster
 
 LOG = LogId("rocketmq", "broker-a")
@@ -40,17 +41,19 @@ class Counting(MemoryMaster):
 MASTER = Counting((100,), log_id=LOG)
 
 
-def word(**said: Any) -> RunState:
+def word(**said: Any) -> Run:
     """Of somebody on another host, unless `space` says otherwise."""
-    return state(now=datetime.now(UTC), **{"age_s": 0.0, "space": "elsewhere", **said})
+    return run_of(now=datetime.now(UTC), **{"age_s": 0.0, "space": "elsewhere", **said})
 
 
-def job_file(lake: Path) -> RunFile:
-    return RunFile(str(lake), str(LOG))
+def of_log(run: Run | None) -> RunState:
+    found = None if run is None else run.of(str(LOG))
+    assert found is not None
+    return found
 
 
-def verb_file(lake: Path, run: str = "another") -> RunFile:
-    return RunFile(str(lake), f"_reading/{LOG}/{run}")
+def job_file(lake: Path, run: str = "job") -> RunFile:
+    return RunFile(str(lake), run)
 
 
 def words(lake: Path) -> list[str]:
@@ -64,10 +67,10 @@ def reading(lake: Path, *, verb: str = "verify", take_over: bool = False) -> Exi
 
 
 @contextmanager
-def job_of(lake: Path, before: RunState | None = None, counted_s: float = COUNTED_S) -> Iterator[Writer]:
+def job_of(lake: Path, *before: RunState, counted_s: float = COUNTED_S) -> Iterator[Writer]:
     """A job that has announced itself and may connect."""
     writer = this_writer()
-    job_file(lake).write(replace(word(space=process_space()), writer=writer))
+    job_file(lake, writer.run).write(replace(word(space=process_space()), writer=writer))
     check_alone(str(lake), LOG, writer.run, counted_s, before)
     yield writer
 
@@ -75,14 +78,13 @@ def job_of(lake: Path, before: RunState | None = None, counted_s: float = COUNTE
 def test_a_master_that_counts_nothing_hears_and_leaves_nothing(tmp_path: Path) -> None:
     job_file(tmp_path).write(word())
     with alone_at(str(tmp_path), MemoryMaster((100,), log_id=LOG), "verify"):
-        assert words(tmp_path) == ["broker-a.json"]
+        assert words(tmp_path) == ["job.json"]
 
 
 def test_a_verb_says_that_it_reads_and_takes_it_back(tmp_path: Path) -> None:
     with reading(tmp_path):
         (path,) = (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a").iterdir()
-        said = verb_file(tmp_path, path.stem).read()
-        assert said is not None
+        said = of_log(Run.from_json(path.read_text()))
         assert (said.facts, said.phase, said.writer.pid) == ({"verb": "verify"}, Phase.RUNNING, os.getpid())
     assert words(tmp_path) == []
 
@@ -92,9 +94,7 @@ def test_a_long_verb_renews_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     def said_at() -> datetime:
         (path,) = (tmp_path / "_runs" / "_reading" / "rocketmq" / "broker-a").glob("[!.]*")
-        said = verb_file(tmp_path, path.stem).read()
-        assert said is not None
-        return said.updated_at
+        return of_log(Run.from_json(path.read_text())).updated_at
 
     with reading(tmp_path):
         first = said_at()
@@ -107,7 +107,7 @@ def test_a_verb_beside_a_live_job_is_refused_and_leaves_no_word(tmp_path: Path) 
         reading(tmp_path)
     assert "host-1" in str(caught.value.found)
     assert "--path" in str(caught.value.hint)
-    assert words(tmp_path) == ["broker-a.json"]
+    assert words(tmp_path) == ["job.json"]
     reading(tmp_path, verb="repair", take_over=True).close()  # which does not ask for the job
 
 
@@ -170,8 +170,8 @@ def _quietly(act: Callable[[], None]) -> None:
         (word(space=process_space()), FRESH_S + 20),
     ],
 )
-def test_when_a_run_is_counted_no_more(said: RunState, forgotten_after_s: float) -> None:
-    assert forgotten_at(said, 20.0) - said.updated_at == timedelta(seconds=forgotten_after_s)
+def test_when_a_run_is_counted_no_more(said: Run, forgotten_after_s: float) -> None:
+    assert forgotten_at(of_log(said), 20.0) - said.updated_at == timedelta(seconds=forgotten_after_s)
 
 
 def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path) -> None:
@@ -180,28 +180,30 @@ def test_after_a_verb_that_failed_its_connections_are_waited_out(tmp_path: Path)
         raise ZeroDivisionError
     with pytest.raises(NotAlone, match="another one of this replica"), job_of(tmp_path, counted_s=LONG_S):
         pass
-    job_file(tmp_path).remove()
+    for path in (tmp_path / "_runs").glob("*.json"):
+        path.unlink()
     reading(tmp_path, verb="backfill").close()
     assert time.monotonic() - began > COUNTED_S - 0.1
     assert words(tmp_path) == []  # what is past is tidied away
 
 
 def test_a_job_waits_for_the_one_before_it_that_was_killed_elsewhere(tmp_path: Path) -> None:
-    killed = word(age_s=FRESH_S)
-    with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, killed, LONG_S):
+    killed = of_log(word(age_s=FRESH_S))
+    older = of_log(word(age_s=2 * FRESH_S))
+    with pytest.raises(NotAlone, match="another one") as caught, job_of(tmp_path, older, killed, counted_s=LONG_S):
         pass
     assert "the job before" in str(caught.value.found)
     time.sleep(COUNTED_S)
-    with job_of(tmp_path, killed):
+    with job_of(tmp_path, older, killed):
         pass
 
 
 def test_a_job_whose_word_is_not_there_does_not_connect(tmp_path: Path) -> None:
-    for said in (None, word()):
+    for said in (None, word(), replace(word(), logs={})):
         if said is not None:
-            job_file(tmp_path).write(said)
+            job_file(tmp_path, "mine" if not said.logs else "another").write(said)
         with pytest.raises(NotAlone, match="nobody can see"):
-            check_alone(str(tmp_path), LOG, "mine", COUNTED_S, None)
+            check_alone(str(tmp_path), LOG, "mine", COUNTED_S, ())
 
 
 def test_a_verb_that_cannot_write_its_word_does_not_connect(tmp_path: Path) -> None:
@@ -227,17 +229,3 @@ def test_a_word_that_cannot_be_renewed_is_told_and_the_verb_goes_on(
     with reading(tmp_path):
         monkeypatch.setattr(RunFile, "write", Mock(side_effect=OSError("no space left")))
         assert eventually(lambda: "cannot see that logtwin verify reads: no space left" in caplog.text)
-
-
-def test_a_run_knows_the_word_of_the_one_before_it(tmp_path: Path) -> None:
-    """Unless it takes the log over from a run that lives."""
-    job_file(tmp_path).write(word(age_s=FRESH_S + 1))
-    mine, other = Run(tmp_path), Run(tmp_path)
-    mine.enter()
-    assert mine.publisher.before is not None
-    assert mine.publisher.before.writer.run == "the-other-run"
-    mine.end()
-    job_file(tmp_path).write(word())
-    other.enter(take_over=True)
-    assert other.publisher.before is None
-    other.end()

@@ -35,7 +35,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
 from tests.patience import PATIENCE_S
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
-from tests.pipeline.test_run_state import GONE_PID, state
+from tests.pipeline.test_run_state import GONE_PID, LOG, run_of
 from tests.sinks.accounts import ledger_row
 from tests.sinks.memory_master import MemoryMaster
 from tests.sources.kafka.group_answers import committed, coordinator
@@ -55,8 +55,10 @@ REPLICATED = replace(PROGRESS, position=Offset(4000), received=Offset(4500))
 def run(
     *, phase: Phase = Phase.RUNNING, age_s: float = 3, pid: int = RUNNER.pid, progress: Progress = REPLICATED
 ) -> RunState:
-    said = state(phase=phase, age_s=age_s, now=NOW)
-    return replace(said, writer=replace(RUNNER, pid=pid), facts=progress.as_json(Readers.RUN_FILE))
+    said = run_of(phase=phase, age_s=age_s, now=NOW, **progress.as_json(Readers.RUN_FILE))
+    found = replace(said, writer=replace(RUNNER, pid=pid)).of(LOG)
+    assert found is not None
+    return found
 
 
 def table(position: int, *, stored_ago_s: float = 600) -> LogState:

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 from pipeline.cli import report
 from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_state import RunFile
+from pipeline.monitoring.run_file import RunFile
 from pipeline.spark import session
 from sinks.storage.place import LOCAL
 from sinks.tables import LEDGER, LOG
 from tests.pipeline.operator_at_work import Operator
-from tests.pipeline.test_run_state import state
+from tests.pipeline.test_run_state import run_of
 from tests.sinks.views.lake import write
 from tests.sinks.views.made_logs import message
 from tests.sinks.views.made_topics import ranges_of
@@ -56,7 +56,7 @@ def test_a_replica_whose_job_stopped_long_ago_is_not_said_to_be_complete(operato
     write(operator.lake, LOG, [])
     times = dict.fromkeys(("first_store_timestamp", "last_store_timestamp", "committed_at"), stopped)
     write(operator.lake, LEDGER, [ranges_of(log_id, (0, 9), **times)[0]])
-    RunFile(str(operator.lake), log_id).write(state(phase=Phase.STOPPED, now=stopped))
+    RunFile(str(operator.lake), "job").write(run_of(phase=Phase.STOPPED, now=stopped, log_id=log_id))
     file = tmp_path / "now.html"
     operator.must("report", "--output", str(file))
     text = file.read_text(encoding="utf-8")

@@ -1,0 +1,258 @@
+"""A run says that it lives: from its start, at each change, to its end; and it gives way to nobody by accident."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.monitoring import publisher
+from pipeline.monitoring.facts import Readers
+from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.run_file import RunFile, runs_of
+from pipeline.monitoring.run_state import FRESH_S, Run, RunState, tellers
+from sinks.state.fence import this_writer
+from sources.errors import AlreadyRunning, TakenOver
+from tests.log_lines import said_by
+from tests.patience import PATIENCE_S, eventually
+from tests.pipeline.sample_progress import PROGRESS
+from tests.pipeline.test_run_state import LOG, run_of
+
+OTHER = "rocketmq/broker-b"
+
+
+@pytest.fixture(autouse=True)
+def _looking_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "LOOK_AGAIN_S", 0.0)
+
+
+class Job:
+    """A run with one log, or more."""
+
+    def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS) -> None:
+        self.now = now
+        self.publisher = Publisher(str(warehouse), replace(this_writer(), run=name))
+
+    def progress(self) -> Progress:
+        return self.now
+
+    def enter(self, log_id: str = LOG, *, take_over: bool = False) -> list[str]:
+        """The names of the runs that had the log before."""
+        before = self.publisher.enter(log_id, self.progress, take_over=take_over)
+        return [one.writer.run for one in before]
+
+    def end(self, phase: Phase = Phase.STOPPED) -> None:
+        self.now = replace(self.now, phase=phase)
+        self.publisher.close()
+
+
+def on_disk(warehouse: Path, name: str = "mine") -> Run:
+    found = RunFile(str(warehouse), name).read()
+    assert found is not None
+    return found
+
+
+def said(warehouse: Path, name: str = "mine", log_id: str = LOG) -> RunState:
+    found = on_disk(warehouse, name).of(log_id)
+    assert found is not None
+    return found
+
+
+def teller(warehouse: Path) -> tuple[str, Phase]:
+    found = tellers(runs_of(str(warehouse)), LOG, datetime.now(UTC))[0]
+    return found.writer.run, found.phase
+
+
+def test_the_file_says_who_runs_and_what_the_status_shows(tmp_path: Path) -> None:
+    mine = Job(tmp_path)
+    mine.enter()
+    file = json.loads((tmp_path / "_runs" / "mine.json").read_text())
+    assert (file["host"], file["pid"], file["has_ended"]) == (socket.gethostname(), os.getpid(), False)
+    found = file["logs"][LOG]
+    assert found["phase"] == "running"
+    assert (found["received"], found["position"], found["acknowledged"]) == (600, 500, 400)
+    assert (found["lag_bytes"], found["lag_s"]) == (400, 1.5)
+    assert (found["until_loss_bytes"], found["until_loss_s"]) == (7000, 86_400)
+    assert (found["connected_since"], found["reconnects"]) == ("2026-11-21T14:02:11+00:00", 2)
+    assert (found["role"], found["master"], found["master_role"]) == ("slave", "10.0.0.5:10912", "SYNC_MASTER")
+    assert found["last_error"] == "it broke"
+    assert "master_epoch" not in found  # nor anything else that is not known
+    mine.end()
+
+
+def test_a_run_is_there_from_its_start_at_each_change_and_at_its_end(tmp_path: Path) -> None:
+    mine = Job(tmp_path, now=replace(PROGRESS, phase=Phase.STARTING))
+    mine.enter()
+    assert said(tmp_path).phase is Phase.STARTING
+    mine.now = replace(mine.now, phase=Phase.RUNNING)
+    mine.publisher.changed(LOG)
+    assert eventually(lambda: said(tmp_path).phase is Phase.RUNNING)
+    mine.end()
+    assert (said(tmp_path).phase, on_disk(tmp_path).has_ended) == (Phase.STOPPED, True)
+    assert not on_disk(tmp_path).is_live(datetime.now(UTC))
+    mine.end()
+    mine.enter(OTHER)  # by a thread that comes too late: nobody writes it any more
+    assert list(on_disk(tmp_path).logs) == [LOG]
+
+
+def test_a_log_that_ends_before_its_job_keeps_its_last_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
+    mine = Job(tmp_path)
+    mine.enter()
+    ended = replace(PROGRESS, phase=Phase.FAILED)
+    mine.publisher.enter(OTHER, lambda: ended, take_over=False)
+    first = said(tmp_path, log_id=OTHER)
+    assert eventually(lambda: on_disk(tmp_path).updated_at > first.run.updated_at)
+    ended = PROGRESS
+    assert eventually(lambda: on_disk(tmp_path).updated_at > first.run.updated_at)
+    last = said(tmp_path, log_id=OTHER)
+    assert (last.phase, last.updated_at) == (Phase.FAILED, first.updated_at)
+    assert said(tmp_path).updated_at == on_disk(tmp_path).updated_at
+    mine.end()
+
+
+def test_many_logs_are_entered_with_few_writes_and_said_anew_when_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "LOOK_AGAIN_S", 60.0)
+    write, tell = RunFile.write, Progress.as_json
+    writes: list[Run] = []
+    told: list[str] = []
+
+    def noted(file: RunFile, run: Run) -> None:
+        writes.append(run)
+        write(file, run)
+
+    def noted_facts(one: Progress, readers: Readers) -> dict[str, Any]:
+        told.append(one.log_id)
+        return tell(one, readers)
+
+    monkeypatch.setattr(RunFile, "write", noted)
+    monkeypatch.setattr(Progress, "as_json", noted_facts)
+    ids = [f"rocketmq/{at}" for at in range(300)]
+    mine = Job(tmp_path)
+    with ThreadPoolExecutor(64) as pool:
+        for _ in pool.map(mine.enter, ids):
+            pass
+    assert set(on_disk(tmp_path).logs) == set(ids)
+    assert len(writes) < len(ids) / 2
+    told.clear()
+    mine.publisher._entries[ids[7]].progress = lambda: replace(PROGRESS, log_id=ids[7], phase=Phase.WAITING)
+    mine.publisher.changed(ids[7])
+    assert eventually(lambda: said(tmp_path, log_id=ids[7]).phase is Phase.WAITING)
+    assert told == [ids[7]]
+    mine.end()
+
+
+def test_a_second_run_is_refused_and_leaves_no_word(tmp_path: Path) -> None:
+    first, second, third = (Job(tmp_path, name) for name in ("first", "second", "third"))
+    first.enter()
+    with pytest.raises(AlreadyRunning, match="first"):
+        second.enter()
+    second.enter(OTHER)  # which nobody has
+    second.end()
+    assert list(on_disk(tmp_path, "second").logs) == [OTHER]
+    first.end()
+    third.enter()
+    assert teller(tmp_path) == ("third", Phase.RUNNING)
+    third.end()
+
+
+def test_a_run_that_is_taken_over_gives_way(tmp_path: Path) -> None:
+    """Before it has noticed, when it has, and when both have ended."""
+    old, new, third = (Job(tmp_path, name) for name in ("old", "new", "third"))
+    old.enter()
+    assert new.enter(take_over=True) == []
+    assert teller(tmp_path)[0] == "new"
+    assert new.enter() == []  # a start that is tried again, and still knows whom it took the log from
+    old.now = replace(PROGRESS, error=TakenOver("another job writes this log"))
+    new.end()
+    with pytest.raises(AlreadyRunning, match="old"):
+        third.enter()  # it has not noticed yet
+    old.end(Phase.FAILED)
+    assert teller(tmp_path) == ("new", Phase.STOPPED)
+    assert sorted(third.enter()) == ["new", "old"]
+    third.end()
+
+
+def test_a_start_that_is_tried_again_does_not_take_the_log_back(tmp_path: Path) -> None:
+    """It waited for its master, and another run took over what it had never claimed."""
+    mine, other = Job(tmp_path, now=replace(PROGRESS, phase=Phase.WAITING)), Job(tmp_path, "other")
+    mine.enter()
+    other.enter(take_over=True)
+    with pytest.raises(AlreadyRunning, match="other"):
+        mine.enter()
+    mine.end()
+    other.end()
+
+
+def test_a_run_knows_the_word_of_those_before_it_and_tidies_up(tmp_path: Path) -> None:
+    """Also when it starts again, though their files are gone by then."""
+    now = datetime.now(UTC)
+    for name in ("a", "b"):
+        RunFile(str(tmp_path), name).write(run_of(name=name, now=now, age_s=FRESH_S + 1, begun=-60))
+    mine = Job(tmp_path)
+    assert sorted(mine.enter()) == ["a", "b"]
+    assert eventually(lambda: [one.writer.run for one in runs_of(str(tmp_path))] == ["mine"])
+    assert sorted(mine.enter()) == ["a", "b"]
+    mine.end()
+
+
+def test_any_error_of_publishing_is_logged_once_and_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were its thread to end, others would take the job for dead after a while, and begin another one."""
+    monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
+    failing = threading.Event()
+    failed = threading.Semaphore(0)
+
+    class Failing(Job):
+        def progress(self) -> Progress:
+            if failing.is_set():
+                failed.release()
+                raise ZeroDivisionError("nobody thought of it")
+            return super().progress()
+
+    mine, position = Failing(tmp_path), PROGRESS.position
+    mine.enter()
+    with caplog.at_level(logging.WARNING):
+        failing.set()
+        since = datetime.now(UTC)
+        for _ in range(3):
+            assert failed.acquire(timeout=PATIENCE_S)
+        assert eventually(lambda: on_disk(tmp_path).updated_at > since)  # the run lives, and says what it said before
+        assert said(tmp_path).facts["position"] == position
+        failing.clear()
+        mine.end()
+    assert ["nobody thought of it" in one and LOG in one for one in said_by(publisher.__name__, caplog)] == [True]
+
+
+def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
+    (tmp_path / "_runs").write_text("a file where a folder should be")
+    asked = threading.Semaphore(0)
+
+    class Counting(Job):
+        def progress(self) -> Progress:
+            asked.release()
+            return super().progress()
+
+    mine = Counting(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        mine.enter()
+        for _ in range(5):
+            assert asked.acquire(timeout=PATIENCE_S)
+        mine.end()
+    assert ["others cannot see" in one for one in said_by(publisher.__name__, caplog)] == [True]
