@@ -125,24 +125,33 @@ def status(
     """Show the state of each replica and of its master.
 
     It shows which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until
-    the master deletes what is not replicated. Then it shows how far the typed tables are.
+    the master deletes what is not replicated. Then it shows which shards have live jobs, if there are shards, and how
+    far the typed tables are.
     """
     from pipeline.config.found import found_now
+    from pipeline.inspect.jobs import job_as_json, job_lines, live
     from pipeline.inspect.status import statuses, troubles
     from pipeline.inspect.status_text import status_blocks
     from pipeline.inspect.typed_status import status_lines, typed_statuses
+    from pipeline.monitoring.run_file import runs_seen
     from pipeline.spark.session import without_session
 
     settings = found_now(without_session(configuration.load(config).with_logs(str(config))))
-    logs = statuses(settings)
+    runs = runs_seen(settings.warehouse)
+    logs = statuses(settings, runs)
     tables = typed_statuses(settings)
     now = datetime.now(UTC)
+    jobs = live(runs, now)
     if as_json:
-        told = {"logs": [one.as_json() for one in logs], "tables": [one.as_json() for one in tables]}
+        told = {
+            "logs": [one.as_json() for one in logs],
+            "tables": [one.as_json() for one in tables],
+            "jobs": [job_as_json(one) for one in jobs],
+        }
         out.print_json(json.dumps(told))
     else:
         out.print(status_blocks(logs, now))
-        for line in status_lines(tables) if tables else ():
+        for line in [*job_lines(jobs), *(status_lines(tables) if tables else ())]:
             out.print(line, markup=False, highlight=False, soft_wrap=True)
     found = [one for log in logs for one in troubles(log, now)] if check else []
     for error in found:
