@@ -306,6 +306,13 @@ class AlreadyRunning(ReplicaError):
     """Another job replicates this log, so no second one may start; nor a verb, if the master would count both."""
 
 
+class HeldElsewhere(AlreadyRunning):
+    """Another job has a log of this job's shard, which waits for it."""
+
+    exit_code = 6
+    is_transient = True
+
+
 class NotAlone(ReplicaError):
     """A master that counts connections may still count another one of this replica."""
 

@@ -69,17 +69,22 @@ def replicate(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="start even if another job replicates a log; that job loses it")
     ] = False,
+    shard: Annotated[
+        str | None,
+        typer.Option(envvar="LOGTWIN_SHARD", help="take a share of the logs alone: 2/8 is the second of eight"),
+    ] = None,
 ) -> None:
     """Replicate every log and topic of the configuration.
 
     It runs until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until all is replicated.
+    With --shard several jobs share the logs. Each waits for what another one still has.
     """
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
     from pipeline.spark.session import session_for, warm_up
     from pipeline.system.processes import stop_by_signal
 
-    settings = configuration.load(config).with_logs(str(config))
+    settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
     settings.check_reachable()
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
@@ -112,23 +117,28 @@ def status(
     """Show the state of each replica and of its master.
 
     It shows which job runs, what it has received, committed and acknowledged, how far it lags, and what is left until
-    the master deletes what is not replicated. Then it shows how far the typed tables are.
+    the master deletes what is not replicated. Then it shows which shards have live jobs, if there are shards, and how
+    far the typed tables are.
     """
     from pipeline.config.found import found_now
+    from pipeline.inspect.jobs import job_as_json, job_lines, live
     from pipeline.inspect.status import statuses, troubles
     from pipeline.inspect.status_text import status_blocks
     from pipeline.inspect.typed_status import status_lines, typed_statuses
+    from pipeline.monitoring.run_file import runs_seen
     from pipeline.spark.session import without_session
 
     settings = found_now(without_session(configuration.load(config).with_logs(str(config))))
-    logs = statuses(settings)
+    runs = runs_seen(settings.warehouse)
+    logs = statuses(settings, runs)
     tables = typed_statuses(settings)
     now = datetime.now(UTC)
+    jobs = live(runs, now)
     if as_json:
-        show_json({"logs": logs, "tables": tables})
+        show_json({"logs": logs, "tables": tables, "jobs": [job_as_json(one) for one in jobs]})
     else:
         out.print(status_blocks(logs, now))
-        for line in status_lines(tables) if tables else ():
+        for line in [*job_lines(jobs), *(status_lines(tables) if tables else ())]:
             show(line)
     found = [one for log in logs for one in troubles(log, now)] if check else []
     for error in found:

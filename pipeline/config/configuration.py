@@ -35,6 +35,7 @@ from sources.offsets import LogId
 from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.discovery import BrokerCluster
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
+from sources.shards import Shard
 
 Port = Annotated[int, Field(ge=0, le=65_535)]
 """A TCP port to listen on."""
@@ -144,6 +145,9 @@ class MaintainConfig(BaseModel):
     )
 
 
+NO_KEYS: Final = ("clusters", "shard")
+"""The fields of `Config` that are no keys: tables of ``[[logs]]``, and what ``logtwin replicate --shard`` says."""
+
 PARTITION_SLASHES: Final = 3
 """The number of slashes in the id of a topic's partition: kafka/<cluster>/<topic>/<partition>."""
 
@@ -174,6 +178,9 @@ class Config(BaseModel):
         (), description="Kafka's topics to replicate: one streaming query and one commit for all their partitions"
     )
     tables: tuple[TypedTableConfig, ...] = Field((), description="the typed tables to make of their messages")
+    shard: SkipValidation[Shard | None] = Field(
+        None, description="the share of all this that a job takes (sources/shards.py); by default the whole"
+    )
     storage: Storage = Storage()
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
@@ -238,6 +245,17 @@ class Config(BaseModel):
         values = self.maintain.model_dump() | {name: value for name, value in given.items() if value is not None}
         return self.model_copy(update={"maintain": parse_options(MaintainConfig, values, where=f"{where} [maintain]")})
 
+    def in_shard(self, text: str | None) -> Config:
+        """A copy for a job that takes the share `text`, as ``"2/8"``; None for the whole. Raises ConfigurationError."""
+        try:
+            return self.model_copy(update={"shard": None if text is None else Shard.parse(text)})
+        except ValueError as error:
+            raise ConfigurationError("--shard is not usable", expected=error, found=repr(text)) from error
+
+    def serves(self, what: str) -> bool:
+        """Whether a job of this share does what only one job may need to do: what has no log, or is of many."""
+        return self.shard is None or self.shard.has(what)
+
     def with_logs(self, where: str) -> Config:
         """Itself. Raises ConfigurationError if there is nothing to replicate."""
         if not self.logs and not self.clusters and not self.topics:
@@ -282,7 +300,7 @@ def load(path: Path) -> Config:
 
 def parse(given: Mapping[str, Any], *, where: str) -> Config:
     """Make a configuration from parsed TOML; `where` names it in errors. Raises ConfigurationError."""
-    known = [name for name in Config.model_fields if name != "clusters"]  # which are tables of [[logs]]
+    known = [name for name in Config.model_fields if name not in NO_KEYS]
     for key in given:
         if key not in known:
             raise unknown_key(key, known, where=where)

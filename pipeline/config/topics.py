@@ -24,6 +24,7 @@ from sources.options import EARLIEST, LATEST, known_keys, parse_options
 
 WHICH: Final = ("id", "cluster", "topics", "pattern", "exclude")
 NOT_IN_A_TABLE: Final = {
+    "shard": "logtwin replicate --shard takes a share of all that the configuration names",
     "ending_offset": "a replica has no end; logtwin replicate --available-now ends where the topic does",
 }
 TABLE_KEYS: Final = (

@@ -6,7 +6,7 @@ only a job knows (`pipeline/monitoring/run_file.py`), and the master for the res
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +18,7 @@ from pipeline.job.master_watch import until_loss
 from pipeline.monitoring.facts import told_by
 from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, total
 from pipeline.monitoring.run_file import runs_seen
-from pipeline.monitoring.run_state import RunState, told_together
+from pipeline.monitoring.run_state import Run, RunState, told_together
 from sinks.state.log_state import LogState
 from sources.errors import LogtwinError, MasterError, ReplicaError
 from sources.master import MasterView
@@ -26,13 +26,13 @@ from sources.offsets import Offset
 from sources.side_by_side import side_by_side
 
 
-def statuses(config: Config) -> list[Progress]:
+def statuses(config: Config, runs: Sequence[Run] | None = None) -> list[Progress]:
     """The status of each log and topic. A master that cannot be asked is an entry in its status, not an error.
 
-    Raises ReplicaError if a table cannot be read.
+    `runs` is what the jobs said, if that was just read. Raises ReplicaError if a table cannot be read.
     """
     # The jobs' files are read before the tables: so what a job had acknowledged by then is at most the position.
-    runs = runs_seen(config.warehouse)
+    runs = runs_seen(config.warehouse) if runs is None else runs
     subjects = logs_to_ask(config)
     if config.named_topics:
         # Imported here, so that only jobs with topics load the Kafka client.

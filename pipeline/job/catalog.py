@@ -1,7 +1,7 @@
 """Registers a job's tables by name in the catalog of its Spark session, as ``[catalog]`` asks.
 
 They are registered again whenever there is a new table. A failure here stops no log and no typed table: registration is
-tried again, after a longer wait each time.
+tried again, after a longer wait each time. Of several shards one registers them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Catalogued:
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
         self._place = absolute(config.warehouse)
-        self._schema = config.catalog.schema_
+        self._schema = config.catalog.schema_ if config.serves("catalog") else None
         self._retry_wait_max_s = config.retry_wait_max_s
         self._registered: set[str] = set()
         self._stop = threading.Event()

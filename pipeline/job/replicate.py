@@ -26,7 +26,7 @@ from sinks.batch.opening import Opening
 from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
 from sources.discovery import matched
-from sources.errors import LogtwinError, NotAlone, of_log
+from sources.errors import HeldElsewhere, LogtwinError, NotAlone, of_log
 from sources.offsets import LogId
 from sources.registry import FollowedOptions
 
@@ -81,7 +81,8 @@ class Job:
         self._spark = spark
         self._config = config
         opening = Opening()
-        self._publisher = Publisher(config.warehouse, opening.writer)
+        shard = None if config.shard is None else str(config.shard)
+        self._publisher = Publisher(config.warehouse, opening.writer, shard)
         self._ways: _Ways = {"available_now": available_now, "opening": opening, "publisher": self._publisher}
         self._named = matched([one for one in (*config.log_entries, *config.topics) if not one.is_pattern], ()).keys()
         found = found_for_job(config, available_now=available_now)
@@ -129,7 +130,7 @@ class Job:
             if not self._look(on_poll):
                 break
             self._stop.wait(poll_interval_s)
-        if all(one.phase is Phase.FAILED for one in self.logs):
+        if self.logs and all(one.phase is Phase.FAILED for one in self.logs):
             self.close()
             self._raise_first()
         if not self._stop.is_set():
@@ -147,8 +148,10 @@ class Job:
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this log's
             error = of_log(failure, one.id)
             # A job of one log fails at once, so that whoever started it knows. But it waits for NotAlone: another
-            # reader of the same replica, which goes away after a while. What a pattern has found may come back.
-            is_alone = len(self.logs) == 1 and self._roll_call is None and not isinstance(error, NotAlone)
+            # reader of the same replica, which goes away after a while. What a pattern has found may come back. And
+            # that a share has one log is chance.
+            is_alone = len(self.logs) == 1 and self._roll_call is None and self._config.shard is None
+            is_alone = is_alone and not isinstance(error, NotAlone)
             one.fail(error, for_good=self.available_now or is_alone)
             self._announce(one)
 
@@ -177,7 +180,7 @@ class Job:
         return is_wanted and not all_ended
 
     def poll(self) -> bool:
-        """Poll every log. Returns whether all of them have ended.
+        """Poll every log. Returns whether all of them have ended. A shard without logs ends only with available_now.
 
         One that has something to do does it in a thread of its own: a slow master holds up no other log.
         """
@@ -190,7 +193,7 @@ class Job:
                 self._busy[one] = self._pool.submit(self._poll_one, one)
         wait(self._busy.values(), LOOK_S)
         self._poll_groups()
-        return all(one.phase in ENDED for one in self.logs)
+        return (bool(self.logs) or self.available_now) and all(one.phase in ENDED for one in self.logs)
 
     def _hear_roll_call(self) -> None:
         """Begin to follow what servers list now and did not before, and note what none lists any more."""
@@ -253,10 +256,13 @@ class Job:
     def _raise_first(self, unmade: Sequence[LogtwinError] = ()) -> None:
         """Raise the first error of a log, which the others have told when they failed, or else of `unmade`.
 
-        What no server lists has left, and fails no job by waiting.
+        What no server lists has left, and fails no job by waiting; nor does what another job has, unless this one was
+        to end at the logs' ends.
         """
         has_left = {one for one in self.logs if one.is_unlisted and one.phase is not Phase.FAILED}
-        errors = [*[one.error for one in self.logs if one.error is not None and one not in has_left][:1], *unmade]
+        found = [one.error for one in self.logs if one.error is not None and one not in has_left]
+        found.sort(key=lambda error: isinstance(error, HeldElsewhere))  # what another job does comes last
+        errors = [*found[:1], *unmade]
         for one in errors[1:]:
             log.error("%s", one)
         if errors:
@@ -287,7 +293,7 @@ class Job:
 
     def _stop_logs(self) -> None:
         last_fetch_by_s = time.monotonic() + LAST_FETCH_S
-        with ThreadPoolExecutor(min(len(self.logs), AT_ONCE)) as pool:
+        with ThreadPoolExecutor(max(1, min(len(self.logs), AT_ONCE))) as pool:
             stopping = [pool.submit(one.stop, last_fetch_by_s) for one in self.logs]
         for one in stopping:
             one.result()

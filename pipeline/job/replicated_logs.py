@@ -4,14 +4,16 @@ Before anything is acknowledged, the master is proven to be the one that was rep
 acknowledgement of a run, and by a session that may meet another master before the first one of each connection. A
 master that gains logs, as a topic gains partitions, is asked for them; a log that comes while it is followed is claimed
 and begun then. A loss belongs to a log, and is passed or reported there; the logs of a master go on, or stop, together.
+A job of a shard has the logs of its share that no other job has; it asks for the rest now and then.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import count
 
 from pyspark.sql import SparkSession
 
@@ -21,9 +23,10 @@ from pipeline.job.loss_policy import explained
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.master_watch import MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
+from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.landing import acknowledge
 from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica, begin_together
+from sinks.batch.replica import Replica, begin_together, lost_by
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
@@ -32,12 +35,15 @@ from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import Holding, LogQuery
-from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
 from sources.starting import resolved
 
 log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 5.0
+"""How often it looks whether another job has let go of what this one waits for."""
 
 _NOTHING = OffsetRange(Offset(0), Offset(0))
 
@@ -48,7 +54,15 @@ class ReplicatedLogs:
     `replicas` are those that are known so far, by log id; they change from one thread at a time.
     """
 
-    def __init__(self, spark: SparkSession, config: Config, options: FollowedOptions, opening: Opening) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: Config,
+        options: FollowedOptions,
+        opening: Opening,
+        others: Callable[[Iterable[LogId]], Mapping[LogId, str]] = lambda _: {},
+    ) -> None:
+        """`others` says which of some logs other jobs replicate now, and which job: a shard waits for those."""
         self._spark = spark
         self._config = config
         self._options = options
@@ -59,6 +73,12 @@ class ReplicatedLogs:
         self.session = self.master.open_session(self._prove_in_turn)
         self.losses = LossRecord(options.on_loss, self._mend, overrules=self.master.traits.overrules)
         self.replicas: Mapping[str, Replica] = {} if self._gains_logs else self._replicas([self.master.id])
+        self._shard = config.shard
+        self._others = others
+        self.elsewhere: Mapping[LogId, str] = {}
+        self._taken: dict[LogId, tuple[str, float]] = {}  # by whom, and until when it is theirs if nobody sees them
+        self._look_again_at_s = 0.0
+        self._numbers = 0  # partitions are numbered from 0; this one and later ones may come
 
     @property
     def states(self) -> dict[LogId, LogState]:
@@ -105,16 +125,18 @@ class ReplicatedLogs:
         """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time."""
         known = self.watch.held
         held = {log_id: seen[log_id].held for log_id in known if log_id in seen and seen[log_id].turn == turn}
-        number = len(known)  # partitions are numbered from 0, and the topic may have more by now
-        while (
-            self._gains_logs and (added := seen.get(coming := str(partition_log(self.master.id, number)))) is not None
-        ):
+        while self._gains_logs and (added := seen.get(coming := str(self._coming()))) is not None:
             held[coming] = added.held
-            number += 1
+            self._numbers = topic_and_number(LogId.parse(coming))[1] + 1
         self.watch.hear(held, self.position(), now_s)
 
+    def _coming(self) -> LogId:
+        """The next partition that the topic may get, of those in this job's share."""
+        numbered = (partition_log(self.master.id, at) for at in count(self._numbers))
+        return next(one for one in numbered if self._shard is None or self._shard.has(one))
+
     def _ask(self) -> Mapping[LogId, Holding]:
-        """Ask what the master holds now. Raises as `Master.held` does."""
+        """Ask what the master holds now, of what no other job has. Raises as `Master.held` does."""
         states, before = self.states, self.watch.held
         asked = {
             one.log_id: LogQuery(
@@ -123,9 +145,24 @@ class ReplicatedLogs:
             )
             for log_id, one in self.replicas.items()
         }
-        held = self.master.held(asked)
+        held = self._without_others(self.master.held(asked))
         self.watch.begin({str(log_id): one.bounds for log_id, one in held.items()}, self.position(), time.monotonic())
         return held
+
+    def _without_others(self, held: Mapping[LogId, Holding]) -> Mapping[LogId, Holding]:
+        """`held` without the logs that this job waits for; says once which, and who has each."""
+        if not self._gains_logs:
+            return held
+        now_s = time.monotonic()
+        wanted = [log_id for log_id in held if str(log_id) not in self.replicas]
+        taken = {log_id: who for log_id, (who, until_s) in self._taken.items() if log_id in wanted and now_s < until_s}
+        before, self.elsewhere = self.elsewhere, taken | dict(self._others(wanted))
+        for log_id, who in self.elsewhere.items():
+            if before.get(log_id) != who:
+                log.warning("%s is held by %s, and is waited for", log_id, who)
+        self._look_again_at_s = now_s + LOOK_AGAIN_S
+        self._numbers = max((topic_and_number(one)[1] + 1 for one in held), default=self._numbers)
+        return {log_id: one for log_id, one in held.items() if log_id not in self.elsewhere}
 
     # A start
 
@@ -138,8 +175,11 @@ class ReplicatedLogs:
             take_apart(self._spark, self._config.warehouse, self.master.id)
             claimed = topics_held(self._config.warehouse).get(self.master.id, {})
             # A partition that was claimed but has no position counts as new: `add` starts it.
-            numbers = sorted(number for number, state in claimed.items() if state.offset is not None)
-            self.replicas = self._opened(partition_log(self.master.id, number) for number in numbers)
+            begun = (
+                partition_log(self.master.id, at) for at, state in sorted(claimed.items()) if state.offset is not None
+            )
+            ours = (one for one in begun if self._shard is None or self._shard.has(one))
+            self.replicas = self._opened(one for one in ours if one not in self.elsewhere)
         for one in self.replicas.values():
             one.follow()
         identity = self._identity()
@@ -197,32 +237,53 @@ class ReplicatedLogs:
 
     @property
     def has_news(self) -> bool:
-        """Whether the master has a log that has no replica yet."""
-        return not self.watch.held.keys() <= self.replicas.keys()
+        """Whether the master has a log that has no replica yet, or may have: one that another job had, or its first."""
+        if not self.watch.held.keys() <= self.replicas.keys():
+            return True
+        is_lacking = self._gains_logs and (bool(self.elsewhere) or not self.replicas)
+        return is_lacking and time.monotonic() >= self._look_again_at_s
 
     def add(self) -> None:
         """Add the logs that the master has and the replica has not.
 
-        A replica begins with one commit of all its logs, so that a crash cannot change where each starts. A log that
-        comes later was therefore added to the master, and begins at 0. Raises LogtwinError.
+        A replica begins with one commit of all logs of its master, so that a crash cannot change where each starts. A
+        log that comes later was therefore added to the master, and begins at 0. Raises LogtwinError.
         """
         held = self._ask()
         added = self._opened(log_id for log_id in held if str(log_id) not in self.replicas)
-        is_fresh = not self.replicas
-        starts = {
-            at: one.bounds.end if self._options.starting_offset == LATEST else one.bounds.start
-            for at, one in held.items()
-        }
-        fresh = [one for one in added.values() if one.position() is None]
-        identity = next(iter(held.values())).identity
-        begin_together([(one, starts[one.log_id] if is_fresh else Offset(0)) for one in fresh], identity)
-        if not is_fresh:
-            log.warning(
-                "%s: there are more logs: %s came after %d others. They are replicated from offset 0; the records of a "
-                "key may be in another partition from now on",
-                self.master.id, ", ".join(added), len(self.replicas),
-            )  # fmt: skip
+        if fresh := [one for one in added.values() if one.position() is None]:
+            gained = begin_together(fresh, self._starts(held), next(iter(held.values())).identity)
+            if gained:
+                log.warning(
+                    "%s: there are more logs: %s came after the others. They are replicated from offset 0; the records "
+                    "of a key may be in another partition from now on",
+                    self.master.id, ", ".join(map(str, gained)),
+                )  # fmt: skip
         self.replicas = {**self.replicas, **added}
+
+    def _starts(self, held: Mapping[LogId, Holding]) -> dict[LogId, Offset]:
+        """Where each log of the master begins if none has begun, also those that are not `held` for this job."""
+        if self._shard is not None:
+            held = open_master(self._options.model_copy(update={"shard": None})).held({})
+        is_last = self._options.starting_offset == LATEST
+        return {at: one.bounds.end if is_last else one.bounds.start for at, one in held.items()}
+
+    def let_go(self) -> bool:
+        """Give up the logs that another run has taken; this job waits for them. Returns whether there are any.
+
+        So that two jobs which cannot see each other do not take them in turn all the time, they stay there for a while
+        (FRESH_S) whoever is seen. Raises ReplicaError.
+        """
+        if not (lost := lost_by(self.replicas.values())):
+            return False
+        until_s = time.monotonic() + FRESH_S
+        self._taken |= {log_id: (str(error.found), until_s) for log_id, error in lost.items()}
+        for error in lost.values():
+            log.warning("%s; this job waits for it", error)
+        left = {at: one for at, one in self.replicas.items() if one.log_id not in lost}
+        self.replicas = left if self._gains_logs else self._replicas([self.master.id])
+        self._renew_session()  # the old one would go on acknowledging what it has lost
+        return True
 
     def _opened(self, log_ids: Iterable[LogId]) -> dict[str, Replica]:
         found = self._replicas(log_ids)
@@ -298,9 +359,13 @@ class ReplicatedLogs:
             master = self.master.log(replica.log_id)
             mend(self._spark, self._config.warehouse, master, self._opening.writer, is_owner=replica.is_open)
         finally:
-            self.session = self.master.open_session(self._prove_in_turn)
-            for one in self.replicas.values():
-                one.session = self.session
+            self._renew_session()
+
+    def _renew_session(self) -> None:
+        self.session.close()
+        self.session = self.master.open_session(self._prove_in_turn)
+        for one in self.replicas.values():
+            one.session = self.session
 
 
 def _holds_something(replica: Replica) -> bool:

@@ -30,16 +30,17 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
-from pipeline.job.replicated_logs import ReplicatedLogs
+from pipeline.job.neighbours import Neighbours
+from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.publisher import Publisher
-from pipeline.monitoring.run_state import RunState
+from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
-from sources.errors import LogtwinError, NoSuchTopic, WorkerLost
+from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
 from sources.offsets import Offset
@@ -100,7 +101,9 @@ class Replication:
         self._may_leave = may_leave
         self.is_unlisted = False  # no server lists it any more, as far as the job knows
         self._writer = opening.writer
-        self._logs = ReplicatedLogs(spark, config, options, opening)
+        self._is_shard = config.shard is not None
+        self._neighbours = Neighbours(publisher, options.log_id, is_shard=self._is_shard)
+        self._logs = ReplicatedLogs(spark, config, options, opening, self._neighbours.holding)
         self._publisher = publisher
         self._before: Sequence[RunState] = ()  # what runs said that had the log before
         self._metadata: MetadataSync | None = None
@@ -179,7 +182,7 @@ class Replication:
     def start(self) -> None:
         """Claim the log and have it read from now on. Raises LogtwinError; then nothing was started."""
         if not self._is_open:
-            self._before = self._publisher.enter(self.id, self.progress, take_over=self._take_over)
+            self._before = self._neighbours.enter(self.progress, take_over=self._take_over)
             self._take_over = False  # only once: a job that takes the log back keeps it
         with self.in_use:
             self._check_master()
@@ -189,6 +192,7 @@ class Replication:
                 self._first = position
             brought = self._logs.resume()
             self.took([] if brought is None else [brought])
+            self._neighbours.tell(self._logs.elsewhere)
         self._noted = self._error = None
         self.turn += 1
         if self._go_to(Phase.RUNNING):
@@ -207,11 +211,13 @@ class Replication:
     def _start_metadata(self) -> None:
         """Start fetching metadata, once in a run, when this run owns the log. It stops by itself when the log ends.
 
-        If metadata is disabled, it only logs, at the same interval, how far master and replica are apart.
+        If metadata is disabled, or it is of a topic that another shard fetches it of, it only logs, at the same
+        interval, how far master and replica are apart.
         """
         if self._metadata is None:
             master = self._logs.master
-            fetch = master.metadata if self._config.metadata.enabled else tuple
+            is_ours = self._config.metadata.enabled and self._config.serves(str(master.id))
+            fetch = master.metadata if is_ours else tuple
             self._metadata = MetadataSync(self._spark, self._config, master.id, fetch, self.progress)
             self._metadata.start()
 
@@ -252,6 +258,7 @@ class Replication:
             return
         try:
             self._logs.add()
+            self._neighbours.tell(self._logs.elsewhere)
         except LogtwinError as error:
             self.note(error)
         finally:
@@ -286,8 +293,10 @@ class Replication:
             self._first = result.range.start
 
     def end(self) -> None:
-        """End it without an error. The session ends, too: a log that is not read must not count as a replica."""
+        """End it. The session ends, too: a log that is not read must not count as a replica."""
         self._logs.session.close()
+        if self._available_now and self._logs.elsewhere:
+            self._error = self._neighbours.waited_for(self._logs.elsewhere)
         self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
 
     def stop(self, last_fetch_by_s: float) -> None:
@@ -340,8 +349,12 @@ class Replication:
         """
         if self._phase in ENDED:
             return
-        self._blame(error)
+        is_said = isinstance(error, HeldElsewhere) and isinstance(self._error, HeldElsewhere)
+        if not is_said:
+            self._blame(error)
         try:
+            if self._is_shard and isinstance(error, TakenOver) and not self._available_now and self._let_go():
+                return
             is_passed = self._logs.meet(error)
         except LogtwinError as failure:
             self._blame(failure)
@@ -352,10 +365,23 @@ class Replication:
             self._logs.session.close()
             self._go_to(Phase.FAILED)
         else:
-            wait_s = doubled_s(1.0, self._retries, self._config.retry_wait_max_s)
+            is_held = isinstance(error, HeldElsewhere)
+            wait_s = LOOK_AGAIN_S if is_held else doubled_s(1.0, self._retries, self._config.retry_wait_max_s)
             self._retries += 1
             self._wait(wait_s)
-            log.warning("%s; trying again in %.0f s", error, wait_s)
+            log.log(logging.DEBUG if is_said else logging.WARNING, "%s; trying again in %.0f s", error, wait_s)
+
+    def _let_go(self) -> bool:
+        """Wait for what another run has taken; other partitions of the topic go on. Returns whether there is such."""
+        if not self._logs.let_go():
+            return False
+        if self._logs.master.traits.gains_logs:
+            self._wait(0.0)
+            return True
+        self._is_open = False
+        self._neighbours.leave()
+        self._wait(FRESH_S)  # if nobody sees that run, the two do not take it in turn all the time
+        return True
 
     def _blame(self, error: LogtwinError) -> None:
         self._failures[type(error).__name__] += 1

@@ -97,7 +97,7 @@ class RollCall:
                 self._warn("cannot list %s; the job goes on with what it has of it: %s", text, error)
             for contested in one.contested.values():
                 self._tell(contested)
-        self._answer = rosters
+        self._answer = rosters.in_shard(self._config.shard)
 
     def _warn(self, text: str, /, *values: object) -> None:
         self._say(logging.WARNING, text % values if values else text)

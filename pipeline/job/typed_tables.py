@@ -5,6 +5,8 @@ job writes them. If several tables have much to do, it takes a step of each in t
 that fails holds up neither a log nor another table: it is tried again, after a longer wait each time. With
 available_now the tables are updated after the logs have reached their ends.
 
+Of several shards one updates each table, from what all of them have committed: a step depends on the tables alone.
+
 If a log goes back, a table with a key is rebuilt beside the existing one, step by step, too.
 """
 
@@ -25,6 +27,7 @@ from sinks.typed.definition import Definition
 from sinks.typed.rebuild import TypedRebuild
 from sinks.typed.step.follower import TypedFollower
 from sources.errors import LogtwinError, ReplicaError, RowsReplaced, of_log
+from sources.shards import TABLE
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +60,7 @@ class TypedTables:
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
         self._warehouse = config.warehouse
-        wanted = [one.definition() for one in config.tables]
+        wanted = [one.definition() for one in config.tables if config.serves(f"{TABLE}{one.name}")]
         self._tables = [_Table(one, self._follower(one)) for one in wanted]
         self._every_s = config.trigger_interval_s
         self._retry_wait_max_s = config.retry_wait_max_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -16,6 +16,7 @@ from pipeline.monitoring.run_file import RunFile, runs_of, tidy
 from pipeline.monitoring.run_state import PUBLISH_EVERY_S, Run, RunState, check_free, process_space
 from sinks.state.log_state import Writer
 from sources.errors import of_log
+from sources.offsets import LogId, topic_and_number
 
 SOON_S: Final = 0.2
 """How long a changed phase waits for others to be written with it."""
@@ -72,8 +73,9 @@ class Publisher:
         self._news = threading.Condition()  # guards what follows, up to the thread
         self._entries: Mapping[str, _Entry] = {}
         self._changed: set[str] = set()
+        self._waits: Mapping[str, Mapping[str, str]] = {}  # of each log or topic, what is waited for, and who has it
         self._entered = 0  # how many logs were entered
-        self._written = 0  # how many of these the file has
+        self._written = 0  # how many of these were written
         self._is_ending = False
         self._thread: threading.Thread | None = None
         self._looking = threading.Lock()  # guards what follows
@@ -81,11 +83,13 @@ class Publisher:
         self._looked_at_s = -LOOK_AGAIN_S
         self._has_failed = False
 
-    def enter(self, log_id: str, progress: Callable[[], Progress], *, take_over: bool) -> Sequence[RunState]:
+    def enter(
+        self, log_id: str, progress: Callable[[], Progress], *, take_over: bool, is_shared: bool = False
+    ) -> Sequence[RunState]:
         """Publish that this run has a log or topic: before it is claimed, and again each time that this is tried again.
 
         Returns what runs said of it that had it before, unless it was taken over from them. Raises AlreadyRunning if
-        another run that lives has it, unless `take_over`.
+        another run that lives has it, unless `take_over`, or it `is_shared`: a topic, of which each has partitions.
         """
         now = datetime.now(UTC)
         entry = self._entries.get(log_id) or _Entry(log_id, progress, now, {self._writer.run})
@@ -94,6 +98,8 @@ class Publisher:
             if found is None or run.writer.run in entry.known:
                 continue
             if not take_over:
+                if is_shared and found.is_live(now):
+                    continue
                 check_free(found, log_id, now)
                 entry.before.append(found)
             entry.known.add(run.writer.run)
@@ -107,13 +113,37 @@ class Publisher:
             if self._is_ending:
                 return
             self._entries = {**self._entries, entry.log_id: entry}
-            self._entered = len(self._entries)
+            self._entered += 1
             mine = self._entered
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="run file", daemon=True)
                 self._thread.start()
             self._news.notify_all()
             self._news.wait_for(lambda: self._written >= mine)
+
+    def leave(self, log_id: str) -> None:
+        """Say no more that this run has it: another one has taken it, and is waited for."""
+        with self._news:
+            self._entries = {at: one for at, one in self._entries.items() if at != log_id}
+        self.changed(log_id)
+
+    def held_by_others(self, topic: str, wanted: Iterable[LogId]) -> dict[LogId, str]:
+        """Which of these partitions of a topic other runs have that live, and who."""
+        entry, now = self._entries.get(topic), datetime.now(UTC)
+        known = {self._writer.run} if entry is None else entry.known
+        states = (run.of(topic) for run in self._seen() if run.writer.run not in known)
+        live = [one for one in states if one is not None and one.is_live(now)]
+        return {
+            log_id: str(one.run)
+            for log_id in wanted
+            for one in live
+            if one.run.shard is None or topic_and_number(log_id)[1] in one.partitions
+        }
+
+    def waits_for(self, log_id: str, held: Mapping[LogId, str]) -> None:
+        """Say what is waited for of a log or topic, and which run has it."""
+        with self._news:
+            self._waits = {**self._waits, log_id: {str(one): who for one, who in held.items()}}
 
     def changed(self, log_id: str) -> None:
         """Publish soon, because the phase of a log changed. From any thread."""
@@ -135,7 +165,7 @@ class Publisher:
             with self._news:
                 if self._news.wait_for(lambda: self._is_urgent or bool(self._changed), all_due_s - time.monotonic()):
                     self._news.wait_for(lambda: self._is_urgent, SOON_S)
-                entries, is_last = self._entries, self._is_ending
+                entries, is_last, entered = self._entries, self._is_ending, self._entered
                 is_all = is_last or time.monotonic() >= all_due_s
                 changed, self._changed = self._changed, set()  # before looking, so that a later change is not missed
             for log_id, one in entries.items():
@@ -143,7 +173,7 @@ class Publisher:
                     self._look(one)
             self._write(entries, has_ended=is_last)
             with self._news:
-                self._written = len(entries)
+                self._written = entered
                 self._news.notify_all()
             if is_all:
                 all_due_s = time.monotonic() + PUBLISH_EVERY_S
@@ -171,6 +201,7 @@ class Publisher:
             shard=self._shard,
             has_ended=has_ended,
             logs={log_id: one.said for log_id, one in entries.items() if one.said},
+            waits_for={} if has_ended else {at: who for each in self._waits.values() for at, who in each.items()},
         )
         try:
             self._file.write(said)

@@ -35,7 +35,10 @@ FRESH_S: Final = 15.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What a run said last. `logs`: by id of a log or topic its phase, since when the run has it, and its facts."""
+    """What a run said last. `logs`: by id of a log or topic its phase, since when the run has it, and its facts.
+
+    `waits_for`: the logs of its share that other runs have, and which.
+    """
 
     writer: Writer
     process_space: str
@@ -43,6 +46,10 @@ class Run:
     shard: str | None = None
     has_ended: bool = False
     logs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    waits_for: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return str(self.writer) if self.shard is None else f"shard {self.shard}, {self.writer}"
 
     def as_json(self) -> str:
         return json.dumps(
@@ -53,6 +60,7 @@ class Run:
                 "shard": self.shard,
                 "has_ended": self.has_ended,
                 "logs": self.logs,
+                "waits_for": self.waits_for,
             }
         )
 
@@ -220,7 +228,7 @@ def check_free(found: RunState, log_id: str, now: datetime, verb: str = "replica
         log=log_id,
         offset=found.facts.get("position"),
         expected="no other job",
-        found=f"{found.writer}, {found.phase.value} {max(0, round(found.age_s(now)))} s ago",
+        found=f"{found.run}, {found.phase.value} {max(0, round(found.age_s(now)))} s ago",
         hint=f"Stop that one{wait}. logtwin {verb} --take-over takes the log from it at once.",
     )
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -21,19 +21,20 @@ from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
 from sinks.batch.tasks import discard_files
 from sinks.books.ledger_rows import LedgerRows
-from sinks.delta.retries import doubled_s
+from sinks.delta.kernel import KernelConflict
+from sinks.delta.retries import doubled_s, retrying
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState, Writer
 from sinks.state.position import LogTable
-from sinks.state.positions import Move
+from sinks.state.positions import Move, owned_by, refused
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
 from sinks.values.incident import Incident
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
-from sources.errors import LogtwinError, MasterError, ReplicaError, naming
+from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
 from sources.master import Committed, MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -243,25 +244,52 @@ def open_together(replicas: Sequence[Replica]) -> None:
     first._landing.run_hooks()
 
 
-def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str | None) -> None:
-    """Let fresh replicas, which have one table and are open, begin where it says, with the log that `identity` names
-    (`Known`). It is a commit: whatever happens, no later start begins elsewhere. Raises TakenOver, ReplicaError.
+def begin_together(fresh: Sequence[Replica], starts: Mapping[LogId, Offset], identity: str | None) -> list[LogId]:
+    """Let `fresh` replicas of one master's logs, which are open, begin with the logs that `identity` names (`Known`).
+
+    If none of the master's logs has a position, all of them begin where `starts` says, in one commit: also those that
+    other jobs replicate, so that whichever comes first decides for all, and whatever happens, no later start begins
+    elsewhere. Otherwise the master has gained the `fresh` ones since: they begin at 0, and are returned.
+    Raises TakenOver, ReplicaError.
     """
-    if not starts:
-        return
-    moves = []
-    for one, start in starts:
-        mine = one.opened()
-        to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
-        moves.append(Move(one._table, mine, to))
-    positions = starts[0][0]._landing.positions
-    on = positions.newest()
-    for taken in positions.lost(on, {move.log.log_id: move.mine for move in moves}).values():
-        raise taken
-    for taken in positions.commit(on, moves).values():
-        raise taken
-    for (one, _), move in zip(starts, moves, strict=True):
-        one.moved(move)
+    if not fresh:
+        return []
+    ours = {one.log_id: one for one in fresh}
+    first = fresh[0]
+    positions, writer = first._landing.positions, first._writer
+    path = log_table(first.log_id).path(first._warehouse)
+    gained: list[LogId] = []
+    for attempt in retrying(partial(refused, first.log_id)):
+        with attempt:
+            on = positions.newest()
+            found = positions.found(on, [*starts])
+            for log_id, one in ours.items():
+                one._take({log_id: owned_by(writer, log_id, found[log_id])})  # another job may have begun it
+            is_begun = any(state is not None and state.offset is not None for state in found.values())
+            moves = []
+            for log_id in ours if is_begun else starts:
+                mine = found[log_id] or LogState.fresh(writer)
+                if mine.offset is None:
+                    at = Offset(0) if is_begun else starts[log_id]
+                    to = replace(mine.moved_to(at, first=at, ledger=()), identity=identity)
+                    moves.append(Move(LogTable(first._spark, path, log_id), mine, to))
+            if moves and positions.commit(on, moves):
+                raise KernelConflict("another job has claimed or begun some of the logs")
+            for move in moves:
+                if move.log.log_id in ours:
+                    ours[move.log.log_id].moved(move)
+            gained = [move.log.log_id for move in moves] if is_begun else []
+    return gained
+
+
+def lost_by(replicas: Iterable[Replica]) -> dict[LogId, TakenOver]:
+    """An error for each of `replicas`, which have one table and one run, that another run has. Raises ReplicaError."""
+    held = {one.log_id: one for one in replicas if one.is_open}
+    if not held:
+        return {}
+    positions = next(iter(held.values()))._landing.positions
+    found = positions.lost(positions.newest(), {log_id: one.opened() for log_id, one in held.items()})
+    return {log_id: error for log_id, error in found.items() if isinstance(error, TakenOver)}
 
 
 def _refuse_repairs(tables: Mapping[LogId, LogTable], states: Mapping[LogId, LogState | None]) -> None:

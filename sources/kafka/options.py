@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SkipValidation, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
 from sources.access.secrets import Secret, place_of
@@ -22,6 +22,7 @@ from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
+from sources.shards import Shard
 
 RECORD_BYTES: Final = 1024
 """The assumed length of a record when bytes are shared; nobody knows it before the record has come."""
@@ -184,6 +185,14 @@ class ReplicatedTopicOptions(TopicOptions):
         description="what retention took, and a damaged batch, stop the topic; with record they become incidents, the "
         "batch goes to quarantine, and the topic goes on behind it; any other loss stops it",
     )
+    shard: SkipValidation[Shard | None] = Field(
+        None, description="of which share the partitions are; by default all of the topic's"
+    )
+
+    @field_validator("shard", mode="before")
+    @classmethod
+    def _share(cls, given: object) -> Shard | None:
+        return given if given is None or isinstance(given, Shard) else Shard.parse(str(given))
 
 
 def _positions(text: str) -> TopicOffsets:

@@ -30,6 +30,7 @@ from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
 from sources.master import Holding, Known, LogQuery, MasterView, Session, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
+from sources.shards import Shard
 from sources.silent_session import SilentSession
 
 T = TypeVar("T")
@@ -43,7 +44,7 @@ class KafkaTopic:
     """Topic `topic` of the cluster that the operator calls `cluster`: a `sources.master.Master`.
 
     For the limits see `KafkaReader`. `group` is the consumer group that is told how far a replica is; with None
-    nobody is told.
+    nobody is told. With `shard` the topic's logs are the partitions in that share, and no others are asked for.
     """
 
     settings: KafkaSettings
@@ -55,6 +56,7 @@ class KafkaTopic:
     patience_ms: int = 30_000
     past_damage: bool = False
     group: str | None = None
+    shard: Shard | None = None
 
     @property
     def id(self) -> LogId:
@@ -177,7 +179,8 @@ class KafkaTopic:
 
     def _bounds(self, known: uuid.UUID | None, cluster: Cluster) -> TopicBounds:
         topic = self._described(cluster, known)
-        return TopicBounds(topic.id, bounds(cluster, topic, self.isolation))
+        ours = None if self.shard is None else [at for at in topic.leaders if self._is_ours(at)]
+        return TopicBounds(topic.id, bounds(cluster, topic, self.isolation, ours))
 
     def _check_history(self, topic_id: uuid.UUID, known: Mapping[int, Known], cluster: Cluster) -> None:
         topic = self._described(cluster, topic_id)
@@ -192,6 +195,9 @@ class KafkaTopic:
         tps = [TopicPartition(self.topic, number) for number in self._described(cluster, None).leaders]
         found = ConsumerGroup(str(self.group), patience_ms=0).committed(cluster, tps)
         return {partition_log(self.id, tp.partition): at.offset for tp, at in found.items()}
+
+    def _is_ours(self, number: int) -> bool:
+        return self.shard is None or self.shard.has(partition_log(self.id, number))
 
     def _described(self, cluster: Cluster, known: uuid.UUID | None) -> Topic:
         topic = topics_named(cluster, [self.topic])[0]
@@ -220,4 +226,5 @@ def open_topic(options: TopicOptions) -> KafkaTopic:
         split_offsets=options.split_offsets,
         past_damage=isinstance(options, ReplicatedTopicOptions) and options.on_loss == "record",
         group=(options.group or None) if isinstance(options, ReplicatedTopicOptions) else None,
+        shard=options.shard if isinstance(options, ReplicatedTopicOptions) else None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from sinks.state.log_state import LogState
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.access.address import Address
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
-from sources.offsets import LogId
+from sources.offsets import LogId, Offset
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import run
@@ -38,10 +39,12 @@ def name_server() -> Iterable[ScriptedNameServer]:
         yield running
 
 
-def holding(lake: Path, spec: TableSpec, *log_ids: str) -> None:
-    """A table in which a job has claimed these logs, and committed nothing."""
-    state = LogState.fresh(this_writer()).claimed_by(this_writer())
-    said = [said for one in log_ids for said in state.domains(LogId.parse(one), None).items()]
+def holding(lake: Path, spec: TableSpec, *log_ids: str, at: Mapping[str, int] | None = None) -> None:
+    """A table in which a job has claimed these logs, and committed nothing but of those `at` an offset."""
+    claimed = LogState.fresh(this_writer()).claimed_by(this_writer())
+    begun = {log_id: replace(claimed, offset=Offset(offset)) for log_id, offset in (at or {}).items()}
+    states = dict.fromkeys(log_ids, claimed) | begun
+    said = [said for one, state in states.items() for said in state.domains(LogId.parse(one), None).items()]
     domains = [{"domain": name, "configuration": text, "removed": False} for name, text in dict(said).items()]
     written(
         Path(spec.path(str(lake))), 0, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 7}},
@@ -112,7 +115,9 @@ def test_a_contested_broker_stops_a_start_and_is_left_out_by_verbs(
 
 
 def test_what_comes_after_others_begins_at_its_oldest_record(tmp_path: Path, name_server: ScriptedNameServer) -> None:
-    """A restart is no way to lose what came before a log was found; the first start of a pattern is as it was told."""
+    """A restart is no way to lose what came before a log was found, also if a job was killed between the log's claim
+    and its first commit. Until the first commit of a pattern, its start is as it was told.
+    """
     asked = config(
         tmp_path, {"id": "rocketmq/b", "path": "x", "starting_offset": 7},
         cluster(name_server.address, starting_offset="latest"),
@@ -123,9 +128,11 @@ def test_what_comes_after_others_begins_at_its_oldest_record(tmp_path: Path, nam
         return {one.id[-1]: one.starting_offset for one in found_for_job(asked, available_now=True).logs}
 
     assert starts() == {"a": "latest", "b": 7, "z": "latest"}
-    holding(tmp_path, LOG, "rocketmq/a")
-    name_server.clusters["c1"] = {"a": None, "w": None}
-    assert starts() == {"a": "latest", "b": 7, "w": "earliest", "z": "latest"}
+    holding(tmp_path, LOG, "rocketmq/a", "rocketmq/z")
+    assert starts() == {"a": "latest", "b": 7, "z": "latest"}
+    holding(tmp_path, LOG, "rocketmq/v", "rocketmq/z", at={"rocketmq/a": 0})
+    name_server.clusters["c1"] = {"a": None, "v": None, "w": None}
+    assert starts() == {"a": "latest", "b": 7, "v": "earliest", "w": "earliest", "z": "latest"}
 
 
 def test_a_start_with_nothing_at_all_is_refused(tmp_path: Path, name_server: ScriptedNameServer) -> None:

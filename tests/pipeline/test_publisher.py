@@ -18,12 +18,13 @@ import pytest
 
 from pipeline.monitoring import publisher
 from pipeline.monitoring.facts import Readers
-from pipeline.monitoring.progress import Phase, Progress
+from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_file import RunFile, runs_of
 from pipeline.monitoring.run_state import FRESH_S, Run, RunState, tellers
 from sinks.state.fence import this_writer
 from sources.errors import AlreadyRunning, TakenOver
+from sources.offsets import LogId
 from tests.log_lines import said_by
 from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.sample_progress import PROGRESS
@@ -40,9 +41,9 @@ def _looking_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 class Job:
     """A run with one log, or more."""
 
-    def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS) -> None:
+    def __init__(self, warehouse: Path, name: str = "mine", now: Progress = PROGRESS, shard: str | None = None) -> None:
         self.now = now
-        self.publisher = Publisher(str(warehouse), replace(this_writer(), run=name))
+        self.publisher = Publisher(str(warehouse), replace(this_writer(), run=name), shard)
 
     def progress(self) -> Progress:
         return self.now
@@ -260,3 +261,32 @@ def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
             assert asked.acquire(timeout=PATIENCE_S)
         mine.end()
     assert ["others cannot see" in one for one in said_by(publisher.__name__, caplog)] == [True]
+
+
+def test_shards_share_a_topic_and_see_who_has_which_partition(tmp_path: Path) -> None:
+    topic, parts = "kafka/c/t", [LogId("kafka", f"c/t/{at}") for at in range(4)]
+
+    def of(name: str, shard: str | None, *numbers: int) -> Job:
+        now = replace(PROGRESS, log_id=topic, partitions=dict.fromkeys(numbers, PartitionProgress()))
+        return Job(tmp_path, name, now, shard)
+
+    jobs = [of("a", "1/2", 0, 2), of("b", "2/2", 1), of("c", "2/3", 2)]
+    for one in jobs:
+        assert list(one.publisher.enter(topic, one.progress, take_over=False, is_shared=True)) == []
+    a, c = jobs[0].publisher, jobs[2].publisher
+    assert c.held_by_others(topic, parts).keys() == {parts[0], parts[1], parts[2]}
+    assert "shard 2/2, run b (process" in c.held_by_others(topic, parts)[parts[1]]
+    jobs[1].end()
+    assert c.held_by_others(topic, parts).keys() == {parts[0], parts[2]}
+    a.leave(topic)
+    assert eventually(lambda: topic not in on_disk(tmp_path, "a").logs)
+    assert c.held_by_others(topic, parts) == {}
+    whole = of("whole", None)
+    with pytest.raises(AlreadyRunning, match="shard 2/3, run c"):
+        whole.publisher.enter(topic, whole.progress, take_over=False)
+    whole.publisher.enter(topic, whole.progress, take_over=True)
+    assert a.held_by_others(topic, parts).keys() == {*parts}
+    assert a.enter(topic, jobs[0].progress, take_over=True, is_shared=True) == []
+    assert a.held_by_others(topic, parts) == {}  # from these it has taken them
+    for one in (*jobs, whole):
+        one.end()

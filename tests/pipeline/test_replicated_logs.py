@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.job import replicated_logs
-from pipeline.job.replicated_logs import ReplicatedLogs
+from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
+from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.landing import acknowledge
 from sinks.batch.opening import Opening
 from sinks.books.topic_states import topics_held
@@ -24,6 +26,8 @@ from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.registry import FollowedOptions
 from tests.pipeline.running import job_config
+from tests.pipeline.waiting_clock import WaitingClock
+from tests.sinks.accounts import incident
 from tests.sinks.memory_master import MemoryMaster, RecordingSession, Rewriting
 from tests.sinks.memory_partition import ORDERS, TOPIC_ID, MemoryPartition, MemoryTopic
 from tests.sinks.plain_session import plain as plain
@@ -35,17 +39,35 @@ LOG = LogId("rocketmq", "broker-a")
 
 @pytest.fixture
 def opened(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
-    def of(master: Master, **options: object) -> ReplicatedLogs:
+    def of(
+        master: Master, others: Callable[[Iterable[LogId]], Mapping[LogId, str]] = lambda _: {}, **options: object
+    ) -> ReplicatedLogs:
         """What a run makes of a master with these options."""
-        monkeypatch.setattr(replicated_logs, "open_master", lambda _: master)
+        monkeypatch.setattr(replicated_logs, "open_master", lambda options: in_shard(master, options))
         given: FollowedOptions = (
             ReplicatedTopicOptions.model_validate({**TOPIC, **options})
             if master.traits.gains_logs
             else ReadOptions.model_validate({"id": str(LOG), "path": "memory", **options})
         )
-        return ReplicatedLogs(plain, job_config(tmp_path / "lake", path="memory"), given, Opening())
+        shard = given.shard if isinstance(given, ReplicatedTopicOptions) else None
+        config = job_config(tmp_path / "lake", path="memory").model_copy(update={"shard": shard})
+        return ReplicatedLogs(plain, config, given, Opening(), others)
 
     return of
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> WaitingClock:
+    clock = WaitingClock()
+    monkeypatch.setattr(replicated_logs, "time", clock)
+    return clock
+
+
+def in_shard(master: Master, options: FollowedOptions) -> Master:
+    """What `open_master` makes of a topic, for a job with a session of its own."""
+    if not isinstance(options, ReplicatedTopicOptions) or not isinstance(master, MemoryTopic) or not options.shard:
+        return master
+    return replace(master, shard=options.shard, session=RecordingSession())
 
 
 def topic(*held: tuple[int, int], topic_id: str = TOPIC_ID) -> MemoryTopic:
@@ -58,7 +80,7 @@ def topic(*held: tuple[int, int], topic_id: str = TOPIC_ID) -> MemoryTopic:
     )
 
 
-def begun(opened: Opened, master: Master, **options: object) -> ReplicatedLogs:
+def begun(opened: Opened, master: Master, **options: Any) -> ReplicatedLogs:
     logs = opened(master, **options)
     logs.claim()
     logs.resume()
@@ -140,6 +162,79 @@ def test_partitions_of_two_topics_wait_for_their_repair(opened: Opened, monkeypa
     with pytest.raises(RepairPending, match=f"{TOPIC_ID}, another"):
         begun(opened, again)
     assert again.session.calls == []
+
+
+# A share of them
+
+SHARES = {1: ["1", "3"], 2: ["0", "2", "4", "5"]}  # of six partitions of this topic
+
+
+def test_shards_have_each_partition_once_and_begin_them_together(opened: Opened, tmp_path: Path) -> None:
+    """The shard that comes first begins all; another, later, does not leave out what came meanwhile."""
+    first = begun(opened, topic(*[(3, 9)] * 6), starting_offset="latest", shard="1/2")
+    second = begun(opened, topic(*[(3, 20)] * 6), starting_offset="latest", shard="2/2")
+    assert [sorted(positions(one)) for one in (first, second)] == [*SHARES.values()]
+    assert {*positions(first).values(), *positions(second).values()} == {9}
+    assert DeltaTable(tmp_path / "lake" / "kafka_log").version() == 3  # made, claimed, begun, claimed
+
+
+def test_a_partition_that_comes_into_a_share_of_none_is_begun_at_its_first_record(
+    opened: Opened, clock: WaitingClock
+) -> None:
+    """The shard that has none of the topic's partitions asks again, because no planner looks for it."""
+    master = topic((3, 9))
+    begun(opened, master, starting_offset="latest", shard="2/2")
+    logs = begun(opened, master, starting_offset="latest", shard="1/2")
+    assert (positions(logs), logs.has_news) == ({}, False)
+    master.partitions[1] = MemoryPartition(1, tuple(range(7)), 7)
+    clock.sleep(LOOK_AGAIN_S)
+    assert logs.has_news
+    logs.add()
+    assert positions(logs) == {"1": 0}
+    master.partitions[2], master.partitions[3] = (MemoryPartition(at, (), 0) for at in (2, 3))
+    logs.hear({str(part(at)): Sighting(OffsetRange(Offset(0), Offset(0)), UNLISTED) for at in (2, 3)}, 1, 0.0)
+    logs.add()
+    assert positions(logs) == {"1": 0, "3": 0}
+
+
+def test_what_another_job_holds_is_waited_for_and_the_rest_goes_on(
+    opened: Opened, clock: WaitingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = topic(*[(0, 9)] * 6)
+    whole = begun(opened, master)
+    whole.replicas[str(part(3))].skip(incident(0, 4))
+    others = {part(3): "run r of shard 7/9"}
+    shared = begun(opened, master, others=lambda _: others, shard="1/2")
+    assert (positions(shared), shared.has_news) == ({"1": 0}, False)
+    assert "kafka/prod/orders/3 is held by run r of shard 7/9, and is waited for" in caplog.text
+    assert shared.session.acknowledged.keys() == {part(1)}  # the other job tells the group of its own
+    clock.sleep(LOOK_AGAIN_S)
+    caplog.clear()
+    shared.add()
+    assert (positions(shared), caplog.text) == ({"1": 0}, "")
+    del others[part(3)]
+    clock.sleep(LOOK_AGAIN_S)
+    assert shared.has_news
+    shared.add()
+    assert positions(shared) == {"1": 0, "3": 4}  # from the table's position
+
+
+def test_what_another_run_has_taken_is_let_go_and_taken_back_when_that_has_ended(
+    opened: Opened, clock: WaitingClock
+) -> None:
+    """For a while also if nobody sees that run: or the two would take it from each other all the time."""
+    master = topic(*[(0, 9)] * 6)
+    older = begun(opened, master, shard="1/2")
+    assert not older.let_go()
+    newer = begun(opened, master, shard="1/1")
+    assert older.let_go()
+    older.claim()
+    assert (positions(older), older.has_news) == ({}, False)
+    clock.sleep(FRESH_S)
+    older.add()
+    assert sorted(positions(older)) == SHARES[1]
+    assert newer.let_go()
+    assert sorted(positions(newer)) == SHARES[2]
 
 
 # A master with one log

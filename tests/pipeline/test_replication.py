@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,12 +18,24 @@ from pyspark.sql import SparkSession
 from pipeline.job import replication
 from pipeline.job.loss_record import LossRecord
 from pipeline.job.replication import Replication
+from pipeline.monitoring import publisher as publishing
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.run_file import RunFile
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.state.fence import this_writer
-from sources.errors import ConfigurationError, LogtwinError, MasterSilent, NoSuchTopic, ReplicaError
+from sources.errors import (
+    ConfigurationError,
+    HeldElsewhere,
+    LogtwinError,
+    MasterSilent,
+    NoSuchTopic,
+    ReplicaError,
+    TakenOver,
+)
+from sources.offsets import LogId
+from sources.shards import Shard
 from tests.pipeline.running import job_config
 from tests.pipeline.sample_progress import PROGRESS
 from tests.sinks.memory_master import MemoryMaster
@@ -43,6 +57,7 @@ class Logs:
 
     master = MemoryMaster((100,))
     has_news = False
+    elsewhere: ClassVar[Mapping[LogId, str]] = {}
 
     def __init__(self, *_: object) -> None:
         self.watch = SimpleNamespace(poll=lambda *_: None)
@@ -65,6 +80,9 @@ class Logs:
 
     def meet(self, error: LogtwinError) -> bool:
         return False
+
+    def let_go(self) -> bool:
+        return True
 
     def explained(self, error: LogtwinError) -> LogtwinError:
         return error
@@ -157,3 +175,49 @@ def test_a_topic_that_a_pattern_has_found_may_be_away(
     one.start()
     one.fail(kind("there is none"), for_good=False)
     assert one.phase is phase
+
+
+def test_a_log_of_a_shard_that_another_job_has_is_waited_for(
+    one: Replicated, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its own run says that it waits, and not that it has the log: or two that wait would wait for each other."""
+    monkeypatch.setattr(publishing, "LOOK_AGAIN_S", 0.0)
+    one.start()
+    lake, config = str(tmp_path / "lake"), one._config.model_copy(update={"shard": Shard(1, 1)})
+    publisher = Publisher(lake, replace(this_writer(), run="mine"), "1/1")
+    ways: dict[str, Any] = {"available_now": False, "opening": Opening(), "publisher": publisher}
+    waiting = Replicated(cast(SparkSession, None), config, config.logs[0], **ways)
+    now_s = time.monotonic()
+    for ahead in (0, 60, 120):
+        with suppress(HeldElsewhere):
+            waiting.start() if not ahead else waiting.poll(now_s + ahead)
+        if not ahead:
+            waiting.fail(HeldElsewhere("held"), for_good=False)
+        assert waiting.phase is Phase.WAITING
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert waiting._failures == {"HeldElsewhere": 1}
+    publisher.enter("another", waiting.progress, take_over=False)
+    said = RunFile(lake, "mine").read()
+    assert said is not None
+    assert (said.shard, [*said.logs], [*said.waits_for]) == ("1/1", ["another"], [one.id])
+    assert one._publisher._writer.run in said.waits_for[one.id]
+    one.stop(0.0)
+    one._publisher.close()
+    assert waiting.poll(now_s + 180) is Phase.RUNNING
+    waiting.fail(TakenOver("another"), for_good=False)
+    assert waiting.poll(0.0) is Phase.WAITING
+    waiting.stop(0.0)
+    publisher.close()
+    said = RunFile(lake, "mine").read()
+    assert said is not None
+    assert ([*said.logs], said.waits_for) == (["another"], {})
+
+
+def test_a_run_that_ends_says_what_another_job_has(one: Replicated) -> None:
+    one._available_now = True
+    one.start()
+    one._logs.elsewhere = {LogId("kafka", f"c/t/{at}"): "run r" for at in range(12)}  # type: ignore[misc]
+    one.end()
+    assert (one.phase, type(one.error)) == (Phase.DONE, HeldElsewhere)
+    assert "kafka/c/t/0 by run r" in str(one.error)
+    assert "12 in all" in str(one.error)

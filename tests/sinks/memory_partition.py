@@ -19,6 +19,7 @@ from sources.master import NOTHING_KNOWN, Chunk, Damage, Holding, Known, LogQuer
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.records import KAFKA_SCHEMA
+from sources.shards import Shard
 from sources.sole_log import PlainLog
 from tests.sinks.memory_master import RecordingSession
 
@@ -168,11 +169,15 @@ class ScriptedPartition(MemoryPartition):
 
 @dataclass(frozen=True)
 class MemoryTopic:
-    """The `sources.master.Master` of `partitions`, all of one topic. `checked` is whose history was asked for."""
+    """The `sources.master.Master` of `partitions`, all of one topic, as far as they are in `shard`.
+
+    `checked` is whose history was asked for.
+    """
 
     partitions: dict[int, MemoryPartition]
     session: RecordingSession = field(default_factory=RecordingSession)
     checked: list[Mapping[LogId, Known]] = field(default_factory=list)
+    shard: Shard | None = None
 
     id = ORDERS
     traits = TRAITS
@@ -191,7 +196,8 @@ class MemoryTopic:
     def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
         for log_id, one in asked.items():
             self.log(log_id).continuing(Known(one.identity)).check_identity()
-        return {one.log_id: Holding(one.bounds(), one.topic_id) for one in self.partitions.values()}
+        ours = [one for one in self.partitions.values() if self.shard is None or self.shard.has(one.log_id)]
+        return {one.log_id: Holding(one.bounds(), one.topic_id) for one in ours}
 
     def look(self) -> MasterView:
         return MasterView(role=None, bounds=OffsetRange(Offset(0), Offset(0)), retention=None)

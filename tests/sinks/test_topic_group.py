@@ -20,6 +20,7 @@ from sources.offsets import Offset, partition_log
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
+    TOPIC_ID,
     FailingPartition,
     MemoryPartition,
     ScriptedPartition,
@@ -161,10 +162,37 @@ def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
     }
 
 
+def test_whichever_shard_comes_first_begins_the_whole_topic(plain: SparkSession, tmp_path: Path) -> None:
+    """Two shards claim their partitions of a new topic; the later one has other bounds, and a partition more."""
+    ours, theirs = ({number: TOPIC[number] for number in numbers} for numbers in ((0, 1), (2,)))
+    early, late = Twin(plain, tmp_path, ours), Twin(plain, tmp_path, theirs)
+    for one in (early, late):
+        open_together([*one.replicas.values()])
+    before = early.version()
+
+    def begun(twin: Twin, at: int, *more: MemoryPartition) -> list[str]:
+        starts = {one.log_id: Offset(at) for one in (*TOPIC.values(), *more)}
+        fresh = [one for one in twin.replicas.values() if one.position() is None]
+        return [str(one) for one in begin_together(fresh, starts, TOPIC_ID)]
+
+    assert begun(early, 20) == []
+    assert early.version() == before + 1
+    came = MemoryPartition(3, (), 40)
+    grown = Twin(plain, tmp_path, {3: came})
+    open_together([*grown.replicas.values()])
+    assert begun(late, 30, came) == []  # it finds its partition begun
+    assert begun(grown, 30, came) == [str(came.log_id)]  # it was not there when the topic began
+    assert (early.offsets, late.offsets, grown.offsets) == ({0: 20, 1: 20}, {2: 20}, {3: 0})
+    assert late.state(2).writer == late.replicas[2].opened().writer
+    assert early.takes({0: (20, 30)})[0] is not None
+    assert late.takes({2: (20, 30)})[2] is not None
+    assert (early.offsets[0], late.offsets[2]) == (30, 30)
+
+
 def test_a_lost_partition_is_not_begun(plain: SparkSession, tmp_path: Path) -> None:
     older = Twin(plain, tmp_path, TOPIC)
     open_together(list(older.replicas.values()))
     newer = Twin(plain, tmp_path, TOPIC).opened(begins_at=30)
     with pytest.raises(TakenOver):
-        begin_together([(one, Offset(5)) for one in older.replicas.values()], "older")
+        begin_together([*older.replicas.values()], {one.log_id: Offset(5) for one in older.replicas.values()}, "older")
     assert Twin(plain, tmp_path, TOPIC).opened().offsets == newer.offsets == {0: 30, 1: 30, 2: 30}

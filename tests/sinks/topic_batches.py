@@ -57,8 +57,8 @@ class Twin:
     def opened(self, *, begins_at: int = 0, identity: str = TOPIC_ID) -> Twin:
         """Claimed; those that are fresh begin there."""
         open_together(list(self.replicas.values()))
-        fresh = [(one, Offset(begins_at)) for one in self.replicas.values() if one.position() is None]
-        begin_together(fresh, identity)
+        fresh = [one for one in self.replicas.values() if one.position() is None]
+        begin_together(fresh, {one.log_id: Offset(begins_at) for one in self.replicas.values()}, identity)
         return self
 
     def takes(self, batch: Batch, split: int = 10**9) -> dict[int, Outcome]:

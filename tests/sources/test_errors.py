@@ -102,11 +102,11 @@ def test_exit_codes_and_what_is_worth_a_retry() -> None:
         "Rewritten": 4, "FailedOver": 4, "EpochsContradict": 4, "Recreated": 4,
         "ReplicaError": 5, "Gap": 5, "CoverageError": 5, "WorkerLost": 6, "OutOfMemory": 5, "StorageUnreachable": 6,
         "RegistryUnreachable": 6, "RowsReplaced": 5, "TakenOver": 5,
-        "AlreadyRunning": 5, "NotAlone": 6, "RepairPending": 5, "WayBackPending": 5, "Divergent": 5,
+        "AlreadyRunning": 5, "HeldElsewhere": 6, "NotAlone": 6, "RepairPending": 5, "WayBackPending": 5, "Divergent": 5,
     }  # fmt: skip
     assert {kind.__name__ for kind in kinds if kind.is_transient} == {
         "UnprovenEnd", "MasterUnreachable", "MasterSilent", "MasterRefused", "MasterReplaced", "NobodyListens",
-        "NotAlone", "WorkerLost", "StorageUnreachable", "RegistryUnreachable",
+        "HeldElsewhere", "NotAlone", "WorkerLost", "StorageUnreachable", "RegistryUnreachable",
     }  # fmt: skip
 
 
