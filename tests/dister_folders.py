@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sources.dister.files.layout import ENTRY_LOG, batch_number, batch_path
 from sources.dister.format.entries import ACT_SET, encode_line
+from tests.sources.dister.entry_logs import write
 
 RND = 1111
 
@@ -33,14 +34,12 @@ def write_log(folder: Path, ids: Sequence[int], changed: Collection[int] = ()) -
     """A log of these entries instead of the folder's; those of the indexes `changed` say something else. Its bytes."""
     shutil.rmtree(folder / ENTRY_LOG, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
-    whole = b""
-    for number, batch in groupby(ids, key=batch_number):
-        path = folder / ENTRY_LOG / batch_path(number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        data = b"".join(line(one, is_changed=one // 10_000 in changed) for one in batch)
-        path.write_bytes(data)
-        whole += data
-    return whole
+    files = {
+        number: b"".join(line(one, is_changed=one // 10_000 in changed) for one in batch)
+        for number, batch in groupby(ids, key=batch_number)
+    }
+    write(folder, files)
+    return b"".join(files.values())
 
 
 def append_log(folder: Path, ids: Sequence[int]) -> None:

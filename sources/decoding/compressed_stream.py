@@ -23,22 +23,18 @@ def decompressed(stored: bytes | memoryview, codec: str, max_bytes: int) -> byte
     Raises OSError if `stored` is something else or is cut off; TooLarge; MemoryError, which is not the fault of
     `stored`.
     """
+    parts: list[pa.Buffer] = []
+    left_bytes = max_bytes
     try:
-        return _read(stored, codec, max_bytes)
+        with pa.CompressedInputStream(pa.BufferReader(stored), codec) as stream:
+            # Not `read`, which leaks the memory of its result if the stream turns out to be damaged.
+            while (part := stream.read_buffer(PIECE_BYTES)).size:
+                left_bytes -= part.size
+                if left_bytes < 0:
+                    raise TooLarge
+                parts.append(part)
     except OSError as error:
         if _NO_MEMORY in str(error):
             raise MemoryError(str(error)) from error
         raise
-
-
-def _read(stored: bytes | memoryview, codec: str, max_bytes: int) -> bytes:
-    parts: list[pa.Buffer] = []
-    left_bytes = max_bytes
-    with pa.CompressedInputStream(pa.BufferReader(stored), codec) as stream:
-        # Not `read`, which leaks the memory of its result if the stream turns out to be damaged.
-        while (part := stream.read_buffer(PIECE_BYTES)).size:
-            left_bytes -= part.size
-            if left_bytes < 0:
-                raise TooLarge
-            parts.append(part)
     return b"".join(parts)

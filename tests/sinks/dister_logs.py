@@ -14,6 +14,7 @@ from sinks.history.keyed_state import KeyedStateFollower
 from sources.dister.embedded.leader_log import LeaderLog
 from sources.dister.log import DisterLog
 from sources.offsets import LogId
+from tests.dister.odd_leader import replay
 from tests.sinks.batches import Solo, no_step, opened, ranges
 
 
@@ -45,13 +46,7 @@ def follow(spark: SparkSession, lake: Path, leader: LeaderLog) -> bool:
 
 def replayed(leader: LeaderLog) -> dict[str, str]:
     """The map that dister serves: its log, entry by entry."""
-    data: dict[str, str] = {}
-    for entry in leader.entries():
-        if isinstance(entry.items, dict):
-            data |= entry.items
-        for key in entry.items if isinstance(entry.items, list) else ():
-            data.pop(key, None)
-    return data
+    return replay(leader.entries())
 
 
 def table(lake: Path) -> DeltaTable:

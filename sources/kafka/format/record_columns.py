@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.decoding.spans import Flags, Ints, cut
+from sources.decoding.spans import Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns
@@ -88,24 +88,20 @@ def _check_offsets(deltas: Ints, batch: Rows, starts: Ints) -> None:
     least = np.append(0, deltas[:-1] + 1)
     least[starts[starts < len(deltas)]] = 0
     in_place = (least <= deltas) & (deltas <= batch["last_offset_delta"])
-    _check(in_place, "offset is not behind the one before, within its batch", batch["base_offset"] + deltas, batch)
+    if not in_place.all():
+        row = int(np.argmin(in_place))
+        raise CorruptRecord(
+            "a record's offset is not behind the one before, within its batch",
+            offset=Offset(int(batch["base_offset"][row])),
+            found=(batch["base_offset"] + deltas)[row],
+            hint=WRITTEN_SO,
+        )
 
 
 def _times_ms(deltas_ms: Ints, batch: Rows) -> Ints:
     """Return the time of each record; sums wrap around, as in Java."""
     own_ms = batch["base_timestamp_ms"] + deltas_ms
     return np.asarray(np.where(batch["has_log_append_time"], batch["max_timestamp_ms"], own_ms), np.int64)
-
-
-def _check(holds: Flags, problem: str, found: Ints, batch: Rows) -> None:
-    if not holds.all():
-        row = int(np.argmin(holds))
-        raise CorruptRecord(
-            f"a record's {problem}",
-            offset=Offset(int(batch["base_offset"][row])),
-            found=found[row],
-            hint=WRITTEN_SO,
-        )
 
 
 def _cut(buffer: bytes, spans: Spans) -> pa.Array:

@@ -88,17 +88,11 @@ def read(batches: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_he
 
 def varint(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
     """Return the number at `at` and where the next field begins. Raises ValueError if it does not end, IndexError."""
-    number, end = _unsigned(buffer, at)
-    return (number >> 1) ^ -(number & 1), end
-
-
-def _unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    """Like `varint`, but leave the zigzag in."""
-    number = shift = 0
+    zigzag = shift = 0
     for end in range(at, at + MAX_VARINT_BYTES):
-        number |= (buffer[end] & 0x7F) << shift
+        zigzag |= (buffer[end] & 0x7F) << shift
         if buffer[end] < 0x80:
-            return number, end + 1
+            return (zigzag >> 1) ^ -(zigzag & 1), end + 1
         shift += 7
     raise ValueError(f"a number of more than {MAX_VARINT_BYTES} bytes")
 

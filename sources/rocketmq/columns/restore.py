@@ -204,14 +204,12 @@ def encode_rows(records: pa.RecordBatch) -> list[bytes]:
     record has another size than the row says.
     """
     parse_host = functools.cache(Host.parse)
-    columns = [_in_us(records.column(name)) for name in COLUMNS]
+    columns = [  # times as numbers of µs
+        column.cast(TIMESTAMP).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        for column in map(records.column, COLUMNS)
+    ]
     rows = pa.RecordBatch.from_arrays(columns, names=list(COLUMNS)).to_pylist()
     return [_encode_row(row, parse_host) for row in rows]
-
-
-def _in_us(column: pa.Array) -> pa.Array:
-    """Return times as numbers, everything else as it is."""
-    return column.cast(TIMESTAMP).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
 
 
 def _encode_row(row: Row, parse_host: Any) -> bytes:

@@ -42,7 +42,9 @@ class LogFiles:
         """Open the files. `file_size_bytes` is only for an empty directory: existing files keep their size."""
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._segments = list(list_segments(directory)) if _has_log(directory) else []
+        # A crash may leave an empty file, which does not count.
+        has_log = any(path.stat().st_size for path in directory.iterdir() if path.name.isdigit() and path.is_file())
+        self._segments = list(list_segments(directory)) if has_log else []
         check_joined(self._segments)
         self.size_bytes = self._segments[0].size if self._segments else file_size_bytes
         self.first = self._segments[0].start if self._segments else Offset(0)
@@ -106,11 +108,6 @@ class LogFiles:
     def close(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.pop())
-
-
-def _has_log(directory: Path) -> bool:
-    """Whether any file has a byte in it; a crash may leave an empty one, which does not count."""
-    return any(path.stat().st_size for path in directory.iterdir() if path.name.isdigit() and path.is_file())
 
 
 def _sync_directory(directory: Path) -> None:

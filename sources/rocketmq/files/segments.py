@@ -20,8 +20,7 @@ from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.log_end import NOWHERE, Look, look, newest
 from sources.rocketmq.files.segment_files import Hole, Segment, SegmentMap, list_segments, mapped, parts_of
-from sources.rocketmq.files.segment_reader import BOUNDARY_HINT, NO_BOUNDARY, SegmentReader
-from sources.rocketmq.files.segment_search import SegmentSearch, corrupt
+from sources.rocketmq.files.segment_search import BOUNDARY_HINT, NO_BOUNDARY, SegmentReader, SegmentSearch, corrupt
 from sources.rocketmq.format.commitlog import DEFAULT_LIMITS, Limits
 from sources.told_doubt import ToldDoubt
 

@@ -185,7 +185,12 @@ class Producer(RemotingConnection):
         self._selector.modify(self._socket, events)
         ready = self._selector.select(self._answer_timeout_s)
         if not ready:
-            raise self._silent(what)
+            raise MasterSilent(
+                f"the broker at {self.address} does not {what} what is sent",
+                expected=f"that within {self._answer_timeout_s:g} s",
+                found=f"{len(self._open)} requests without an answer",
+                hint="See how busy the broker is; what was sent may be stored all the same.",
+            )
         return ready[0][1]
 
     def _receive(self) -> None:
@@ -201,14 +206,6 @@ class Producer(RemotingConnection):
         for command in self._frames.feed(data):
             if command.is_response and command.opaque in self._open:
                 self._open[command.opaque].answer = command
-
-    def _silent(self, what: str) -> MasterSilent:
-        return MasterSilent(
-            f"the broker at {self.address} does not {what} what is sent",
-            expected=f"that within {self._answer_timeout_s:g} s",
-            found=f"{len(self._open)} requests without an answer",
-            hint="See how busy the broker is; what was sent may be stored all the same.",
-        )
 
     def _broken(self, cause: object) -> MasterUnreachable:
         return MasterUnreachable(

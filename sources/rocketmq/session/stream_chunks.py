@@ -94,7 +94,7 @@ class ChunkReader:
 
 
 class _Stream:
-    """The bytes of a stream from `start` on that have come and are not used up; a `record_walk.Source`."""
+    """The bytes of a stream from `start` on that have come and are not used up; a `record_search.Source`."""
 
     def __init__(
         self, pieces: Iterator[bytes], owned: OffsetRange, limits: Limits, log_end: LogEnd, *, searched: bool

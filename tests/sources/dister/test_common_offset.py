@@ -30,17 +30,13 @@ def replica(ids: Sequence[int]) -> Iterator[tuple[OffsetRange, bytes]]:
 
 @pytest.mark.parametrize("mode", ["safe", "off"])
 def test_safe_and_by_hand_it_is_the_longest_prefix(tmp_path: Path, mode: CheckAndFix) -> None:
-    write_log(tmp_path, leader(60))
     log = log_of(tmp_path, mode)
+    assert log.common_offset(replica(leader(5))) == 0  # of a leader with nothing in it
+    write_log(tmp_path, leader(60))
     assert log.common_offset(replica(leader(20))) == leader(20)[-1] + 1
     assert log.common_offset(replica(leader(10) + dirty(11, 5, 30))) == leader(10)[-1] + 1
     assert log.common_offset(replica(dirty(1, 5, 30))) == 0
     assert log.common_offset(iter(())) == 0
-
-
-def test_a_leader_with_nothing_in_it(tmp_path: Path) -> None:
-    for mode in ("safe", "faithful"):
-        assert log_of(tmp_path, mode).common_offset(replica(leader(5))) == 0
 
 
 def test_what_overrules_and_what_has_to_be_proven(tmp_path: Path) -> None:

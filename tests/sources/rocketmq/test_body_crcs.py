@@ -28,11 +28,6 @@ def test_isal_has_the_function_here() -> None:
 
 
 @WAYS
-def test_the_check_value_of_crc_32_without_its_top_bit(crc32: CFunction | None) -> None:
-    assert crcs(b"-123456789-", [(1, 10)], crc32) == [0xCBF43926 & 0x7FFFFFFF]
-
-
-@WAYS
 @given(st.lists(st.binary(max_size=700), max_size=6), st.binary(max_size=9))
 def test_each_span_has_the_crc_that_zlib_gives_it(crc32: CFunction | None, bodies: list[bytes], gap: bytes) -> None:
     ends = np.cumsum([len(gap + body) for body in bodies], dtype=np.int64).tolist()

@@ -18,10 +18,18 @@ from tests import truth
 from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
 
-def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture) -> None:
-    """HA-01."""
+def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """HA-01. All forms in one batch: only the blanks that end the files are looked at one by one."""
+    rows: list[int] = []
+
+    def counted(records: pa.RecordBatch) -> list[bytes]:
+        rows.append(records.num_rows)
+        return encode_rows(records)
+
+    monkeypatch.setattr(restore, "encode_rows", counted)
     decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
     assert codec.encode(decoded.records) == fixture_log.log
+    assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
 
 
 @given(logs())
@@ -69,22 +77,6 @@ def test_a_blank_row_of_the_wrong_size_or_without_a_place(change: dict[str, Any]
     (row,) = codec.decode(log.stored, log.start, log.end).records.to_pylist()
     with pytest.raises(CorruptRecord, match=problem):
         codec.encode(pa.RecordBatch.from_pylist([row | change], RECORD_SCHEMA))
-
-
-def test_sound_messages_are_never_looked_at_one_by_one(
-    fixture_log: truth.Fixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """All forms in one batch: only the blanks that end the files are."""
-    rows: list[int] = []
-
-    def counted(records: pa.RecordBatch) -> list[bytes]:
-        rows.append(records.num_rows)
-        return encode_rows(records)
-
-    monkeypatch.setattr(restore, "encode_rows", counted)
-    decoded = codec.decode(fixture_log.log, Offset(0), Offset(fixture_log.max_offset))
-    assert codec.encode(decoded.records) == fixture_log.log
-    assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
 
 
 def test_times_below_a_millisecond_are_not_dropped_silently() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from itertools import chain, repeat
 from unittest.mock import DEFAULT, Mock
 
 import pytest
@@ -46,9 +47,10 @@ def test_a_second_port_that_is_taken_is_a_clear_error() -> None:
 
 
 def test_free_ports_are_looked_for_until_both_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    tries = Mock(wraps=bound, side_effect=[DEFAULT, ConfigurationError("taken")] * 2 + [DEFAULT] * 2)
+    answers = chain([DEFAULT, ConfigurationError("taken")] * 2, repeat(DEFAULT))  # the next may really be taken, too
+    tries = Mock(wraps=bound, side_effect=answers)
     monkeypatch.setattr("sources.rocketmq.embedded.connections.bound", tries)
     listener, vip = bound_with_vip("127.0.0.1", 0)
     with listener, vip:
         assert address_of(listener).port - address_of(vip).port == 2
-    assert tries.call_count == 6
+    assert tries.call_count >= 6
