@@ -93,15 +93,15 @@ def relations(incomplete: str) -> list[tuple[str, str]]:
 def incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Every incident of the warehouse, or of its --log, with what it is; the open ones first."""
     found = sorted(_incidents(ctx), key=lambda one: (one["state"] != "open", one["log_id"], one["start"]))
-    return [(one["id"], _incident_words(one)) for one in found if one["id"].startswith(incomplete)]
+    return [
+        (one["id"], f"{one['state']}: {one['condition']}, {one['log_id']} {one['start']:,} to {one['end']:,}")
+        for one in found
+        if one["id"].startswith(incomplete)
+    ]
 
 
 def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     return [(name, words) for name, words in incident_ids(ctx, incomplete) if words.startswith("open")]
-
-
-def _incident_words(one: dict[str, Any]) -> str:
-    return f"{one['state']}: {one['condition']}, {one['log_id']} {one['start']:,} to {one['end']:,}"
 
 
 def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -57,21 +56,12 @@ QUERIES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class MasterProcess:
-    """The addresses of the embedded master, which runs as a process of its own."""
-
-    remoting: str
-    ha: str
-
-
 def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
     """Run the demo until everything sent is committed, or with `keep` until Ctrl-C. Raises LogtwinError."""
     with _master_process(settings.embedded_master) as master:
-        console.print(f"master: HA {master.ha}, remoting {master.remoting}, store {settings.embedded_master.store}")
-        config = demo_job(
-            settings, logs=[{"id": LOG_ID, "master": master.ha, "remoting": master.remoting}], tables=[ORDERS]
-        )
+        ha, remoting = master["ha"], master["remoting"]
+        console.print(f"master: HA {ha}, remoting {remoting}, store {settings.embedded_master.store}")
+        config = demo_job(settings, logs=[{"id": LOG_ID, "master": ha, "remoting": remoting}], tables=[ORDERS])
         log_files = Path(settings.embedded_master.store).absolute() / "commitlog"
         leave_job(settings.warehouse, logs=[{"id": LOG_ID, "path": str(log_files)}], tables=[ORDERS])
         spark, job = started(config, console)
@@ -82,7 +72,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
             acknowledged[:] = [log.acknowledged_by_master().get(log.log_id)]
             return acknowledged[0] == log.bounds().end
 
-        sender = ["pipeline", "send", "--to", master.remoting, "--window", str(WINDOW)]
+        sender = ["pipeline", "send", "--to", remoting, "--window", str(WINDOW)]
         outcome = run_beside(job, "producer", [*sender, *as_arguments(settings.workload, keep=keep)], is_done)
         for error in job.tables.bring(lambda: True):  # the first is enough
             raise error
@@ -116,7 +106,8 @@ def _summary(console: Console, progress: Progress, outcome: DemoOutcome, acknowl
 
 
 @contextmanager
-def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
+def _master_process(settings: EmbeddedMasterConfig) -> Iterator[re.Match[str]]:
+    """The embedded master as a process of its own; yields its addresses, as READY names them."""
     command = [sys.executable, "-m", "pipeline", "master", "--store", settings.store, "--host", settings.host]
     command += ["--port", "0", "--ha-port", "0", "--file-size-bytes", str(settings.file_size_bytes)]
     command += ["--role", "SYNC_MASTER", "--slave-timeout-s", str(SLAVE_TIMEOUT_S)]
@@ -131,4 +122,4 @@ def _master_process(settings: EmbeddedMasterConfig) -> Iterator[MasterProcess]:
                 found=f"exit code {process.wait()}",
                 hint=f"It said why in {log_file}.",
             )
-        yield MasterProcess(remoting=match["remoting"], ha=match["ha"])
+        yield match

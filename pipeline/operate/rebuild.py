@@ -8,8 +8,7 @@ are: `pipeline.operate.rebuild_commit_log`, `pipeline.operate.rebuild_topic`; `o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
@@ -19,34 +18,14 @@ from sinks.proof.proven_log import nothing
 from sources.errors import ConfigurationError, ReplicaError
 from sources.offsets import LogId, OffsetRange
 
+if TYPE_CHECKING:
+    from pipeline.operate.rebuild_commit_log import CommitLogRebuild
+    from pipeline.operate.rebuild_topic import TopicRebuild
+
 _HOLES_SHOWN: Final = 20
 
 OnWritten = Callable[[int], None]
-"""Receives the number of bytes just written, as `Rebuild.size_bytes` counts them."""
-
-
-class RebuiltLog(Protocol):
-    """The files that were made from one log."""
-
-    def text(self, to: Path) -> str:
-        """A line of text for a person; `to` is the directory that it was written to."""
-
-
-class Rebuild(Protocol):
-    """The logs that are rebuilt together, all at one version of their table. Driver only."""
-
-    @property
-    def size_bytes(self) -> int:
-        """How many bytes there are to write; holes do not count."""
-
-    def write(
-        self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten
-    ) -> Sequence[RebuiltLog]:
-        """Make all of the files in the directory `to`, or none. It must be empty, or not exist.
-
-        Raises ReplicaError (holes, unless `zero_holes`; rows that are not what was replicated), ConfigurationError,
-        CorruptRecord.
-        """
+"""Receives the number of bytes just written, as `size_bytes` of a rebuild counts them."""
 
 
 def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zero_holes: str) -> ReplicaError:
@@ -63,7 +42,9 @@ def holed(log_id: LogId, missing: Sequence[OffsetRange], expected: str, with_zer
     )
 
 
-def opened(spark: SparkSession, config: Config, log: str, *, with_epochs: bool = False) -> Rebuild:
+def opened(
+    spark: SparkSession, config: Config, log: str, *, with_epochs: bool = False
+) -> CommitLogRebuild | TopicRebuild:
     """The rebuild of `log` in `config`: a log, a topic with all of its replicated partitions, or one of these.
 
     `with_epochs` is that of `pipeline.operate.rebuild_topic.TopicRebuild`, and only for topics. Raises

@@ -47,7 +47,7 @@ class RebuiltCommitLog:
 
 
 class CommitLogRebuild:
-    """The rebuild of one commit log; see `pipeline.operate.rebuild.Rebuild`."""
+    """The rebuild of one commit log, at one version of its table. Driver only."""
 
     def __init__(self, spark: SparkSession, warehouse: str, options: MasterOptions) -> None:
         """Raises ConfigurationError if there is nothing to rebuild, or such a log has no segment files; ReplicaError if
@@ -63,6 +63,7 @@ class CommitLogRebuild:
 
     @property
     def size_bytes(self) -> int:
+        """How many bytes there are to write; holes do not count."""
         return sum(one.size for one in self._stored.stretches)
 
     def file_size_bytes(self, given: int | None) -> int:
@@ -85,7 +86,11 @@ class CommitLogRebuild:
     def write(
         self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten = lambda _: None
     ) -> Sequence[RebuiltCommitLog]:
-        """See `pipeline.operate.rebuild.Rebuild`; `file_size_bytes` is passed to the method of that name."""
+        """Make all of the files in the directory `to`, or none. It must be empty, or not exist.
+
+        `file_size_bytes` is passed to the method of that name. Raises ReplicaError (holes, unless `zero_holes`; rows
+        that are not what was replicated), ConfigurationError, CorruptRecord.
+        """
         size_bytes = self.file_size_bytes(file_size_bytes)
         missing = self.missing(size_bytes)
         if missing and not zero_holes:

@@ -48,7 +48,7 @@ class RebuiltTopicLog:
 
 
 class TopicRebuild:
-    """The rebuild of partitions, each in a folder of its own; see `pipeline.operate.rebuild.Rebuild`.
+    """The rebuild of partitions, each in a folder of its own, all at one version of their table. Driver only.
 
     `with_epochs` is that of `sources.kafka.rebuilt_partitions`.
     """
@@ -70,7 +70,10 @@ class TopicRebuild:
     def write(
         self, to: Path, file_size_bytes: int | None, *, zero_holes: bool, on_written: OnWritten = lambda _: None
     ) -> Sequence[RebuiltTopicLog]:
-        """See `pipeline.operate.rebuild.Rebuild`. A new file begins at `file_size_bytes`, by default Kafka's own."""
+        """Make all of the files in the directory `to`, or none, as `CommitLogRebuild.write` does.
+
+        A new file begins at `file_size_bytes`, by default Kafka's own.
+        """
         size_bytes = DEFAULT_FILE_SIZE_BYTES if file_size_bytes is None else file_size_bytes
         for one in self._logs:
             if _missing(one) and not zero_holes:

@@ -149,7 +149,8 @@ class _Verification:
             found = [one for _, compared in results for one in compared]
             self._record(found)
             tally.add(found)
-            state = state.with_proven(section for section, compared in results if _are_equal(compared))
+            equal = [one for one, compared in results if all(each.verdict is Verdict.EQUAL for each in compared)]
+            state = state.with_proven(equal)
             self._file.write(state)
             on_progress(earlier_bytes + tally.bytes, all_bytes)
         is_queue_proof = (self._scope.is_whole or self._scope.queues) and self._log_id.kind == "rocketmq"
@@ -266,7 +267,3 @@ class _Verification:
             for row in self._incidents.all()
             if row.found.condition is Condition.QUEUE_JUMP and row.state is not State.HEALED
         }
-
-
-def _are_equal(compared: Sequence[Compared]) -> bool:
-    return all(one.verdict is Verdict.EQUAL for one in compared)

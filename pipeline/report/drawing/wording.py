@@ -181,7 +181,8 @@ def _headline(log: LogFacts, flaws: list[FlawedRange], now: datetime) -> Headlin
     by_flaw = {one.flaw: one for one in reversed(flaws)}
     missing = by_flaw.get(Flaw.MISSING)
     is_bad = missing is not None or log.open_incidents > 0
-    through = f"offset {number(log.complete_to)}" + _stored(log.complete_through)
+    stored = "" if log.complete_through is None else f", stored {moment(log.complete_through)}"
+    through = f"offset {number(log.complete_to)}{stored}"
     if missing is None:
         sentence = f"Complete through {through}." if log.complete_to is not None else "Nothing of it is there now."
     else:
@@ -193,10 +194,6 @@ def _headline(log: LogFacts, flaws: list[FlawedRange], now: datetime) -> Headlin
     elif missing is None and not {Flaw.ACCEPTED, Flaw.DELETED} & set(by_flaw):
         details.append("No gaps.")
     return Headline(log.log_id, Level.BAD if is_bad else Level.GOOD, sentence, tuple(details))
-
-
-def _stored(at: datetime | None) -> str:
-    return "" if at is None else f", stored {moment(at)}"
 
 
 def _lag(log: LogFacts, now: datetime) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from functools import partial
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from pipeline.report.facts import Flaw, FlawedRange
-from pipeline.report.finding.ranges import NO_TIME, Incident, LedgerRanges, greatest, is_of_log, least
+from pipeline.report.finding.ranges import Incident, LedgerRanges, greatest, is_of_log, least
 from sinks.proof.completeness import connected, parts_of
 from sources.offsets import Offset, OffsetRange
 
@@ -21,7 +21,7 @@ _MOST_DOUBTS: Final = 100
 
 def flaws(ranges: LedgerRanges, incidents: Sequence[Incident], most: int) -> list[FlawedRange]:
     """Of each log and kind the `most` largest, by log, start and kind."""
-    there = [one for one in incidents if one["state"] != "healed"]
+    there = sorted((one for one in incidents if one["state"] != "healed"), key=lambda one: one["state"] != "open")
     found = [
         one
         for log_id in sorted({*ranges.log_ids, *(one["log_id"] for one in there)})
@@ -29,7 +29,8 @@ def flaws(ranges: LedgerRanges, incidents: Sequence[Incident], most: int) -> lis
     ]
     found += _doubts(ranges, there)
     kept = (one for _, of_kind in groupby(sorted(found, key=_kind), key=_kind) for one in _largest(list(of_kind), most))
-    return sorted(kept, key=lambda one: (one.log_id, one.start, one.flaw.name))
+    told = (_with_times(one, ranges.of_log(one.log_id)) for one in kept)
+    return sorted(told, key=lambda one: (one.log_id, one.start, one.flaw.name))
 
 
 def _kind(one: FlawedRange) -> tuple[str, str]:
@@ -43,70 +44,73 @@ def _largest(of_kind: Sequence[FlawedRange], most: int) -> Iterator[FlawedRange]
 
 
 def _holes(log_id: str, rows: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
-    """What nothing live covers, within what the ledger and the commits tell of the log; `incidents` are not healed."""
-    live, deleted = rows.live(), rows.chosen(rows["deleted_at"] != NO_TIME)
-    whole, gone = (_connected(of) for of in (live, deleted))
-    told = [(_range(one), one) for one in sorted(incidents, key=lambda one: one["state"] != "open")]
-    within = [*whole, *gone, *(place for place, one in told if is_of_log(one))]
+    """What nothing live covers, within what the ledger and the commits tell of the log.
+
+    `incidents` are not healed, the open ones first.
+    """
+    both = (rows.live(), rows.deleted())
+    whole, gone = ([one for one, _ in connected(of["start"], of["end"])[0]] for of in both)
+    told = [_Reason(_range(one), Flaw.MISSING if one["state"] == "open" else Flaw.ACCEPTED, one) for one in incidents]
+    reasons = [*told, *(_Reason(one, Flaw.DELETED) for one in gone)]
+    within = [*whole, *gone, *(one.place for one in told if one.incident is not None and is_of_log(one.incident))]
     if not within:
         return
-    reasons = [
-        *((place, Flaw.MISSING if one["state"] == "open" else Flaw.ACCEPTED) for place, one in told),
-        *((one, Flaw.DELETED) for one in gone),
-    ]
-    borders = [place for place, _ in reasons]
     begin, end = min(one.start for one in within), max(one.end for one in within)
-    edges = [OffsetRange(begin, begin), *whole, OffsetRange(end, end)]
-    for before, after in pairwise(edges):
+    for before, after in pairwise([OffsetRange(begin, begin), *whole, OffsetRange(end, end)]):
         gap = OffsetRange(before.end, max(before.end, after.start))
-        for place, flaw in parts_of(gap, borders, lambda at: _first(reasons, at) or Flaw.MISSING):
-            if flaw is Flaw.DELETED:
-                own = deleted.over(place)
-                times = least(own["first_store_timestamp"]), greatest(own["last_store_timestamp"])
-                why = None
-            else:
-                earlier, later = rows["end"] <= place.start, rows["start"] >= place.end
-                times = greatest(rows["last_store_timestamp"][earlier]), least(rows["first_store_timestamp"][later])
-                why = next((_words(one) for about, one in told if about.overlaps(place)), None)
-            yield _flawed(log_id, flaw, place, times, why)
+        near = [one for one in reasons if one.place.overlaps(gap)]
+        for place, flaw in parts_of(gap, [one.place for one in near], partial(_flaw_at, near)):
+            about = (one.incident for one in near if one.incident is not None and one.place.overlaps(place))
+            why = None if flaw is Flaw.DELETED else next(map(_words, about), None)
+            yield _flawed(log_id, flaw, place, why)
 
 
-def _connected(rows: LedgerRanges) -> list[OffsetRange]:
-    return [one for one, _ in connected(rows["start"], rows["end"])[0]]
+class _Reason(NamedTuple):
+    """Why offsets of `place` are not there; of an incident also which."""
+
+    place: OffsetRange
+    flaw: Flaw
+    incident: Incident | None = None
 
 
-def _first(reasons: Sequence[tuple[OffsetRange, Flaw]], at: Offset) -> Flaw | None:
-    return next((flaw for place, flaw in reasons if at in place), None)
+def _flaw_at(reasons: Sequence[_Reason], at: Offset) -> Flaw:
+    return next((one.flaw for one in reasons if at in one.place), Flaw.MISSING)
 
 
-def _range(incident: Incident) -> OffsetRange:
-    return OffsetRange(incident["start"], incident["end"])
+def _doubts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
+    """Open incidents over records that are there, the newest of them."""
+    for one in newest_first([one for one in incidents if one["state"] == "open"])[:_MOST_DOUBTS]:
+        if len(ranges.of_log(one["log_id"]).live().over(one["start"], one["end"]).log):
+            yield _flawed(one["log_id"], Flaw.DOUBTFUL, _range(one), _words(one))
 
 
-def _flawed(
-    log_id: str, flaw: Flaw, place: OffsetRange, times: tuple[datetime | None, datetime | None], why: str | None
-) -> FlawedRange:
-    """The only one of its kind as yet."""
+def _flawed(log_id: str, flaw: Flaw, place: OffsetRange, why: str | None) -> FlawedRange:
+    """As if it were the only one of its kind, without times."""
     return FlawedRange(
         log_id=log_id,
         flaw=flaw,
         start=place.start,
         end=place.end,
-        stored_after=times[0],
-        stored_before=times[1],
+        stored_after=None,
+        stored_before=None,
         why=why,
         all_of_log=1,
         units_of_log=place.size,
     )
 
 
-def _doubts(ranges: LedgerRanges, incidents: Sequence[Incident]) -> Iterator[FlawedRange]:
-    """Open incidents over records that are there, the newest of them."""
-    for one in newest_first([one for one in incidents if one["state"] == "open"])[:_MOST_DOUBTS]:
-        rows = ranges.of_log(one["log_id"]).live().over(_range(one))
-        if len(rows.log):
-            times = least(rows["first_store_timestamp"]), greatest(rows["last_store_timestamp"])
-            yield _flawed(one["log_id"], Flaw.DOUBTFUL, _range(one), times, _words(one))
+def _with_times(one: FlawedRange, rows: LedgerRanges) -> FlawedRange:
+    """Of what is not there the times of the messages around it, of records that are or were there their own."""
+    first, last = "first_store_timestamp", "last_store_timestamp"
+    if one.flaw in (Flaw.DELETED, Flaw.DOUBTFUL):
+        own = (rows.deleted() if one.flaw is Flaw.DELETED else rows.live()).over(one.start, one.end)
+        return replace(one, stored_after=least(own[first]), stored_before=greatest(own[last]))
+    earlier, later = rows["end"] <= one.start, rows["start"] >= one.end
+    return replace(one, stored_after=greatest(rows[last][earlier]), stored_before=least(rows[first][later]))
+
+
+def _range(incident: Incident) -> OffsetRange:
+    return OffsetRange(incident["start"], incident["end"])
 
 
 def newest_first(incidents: Sequence[Incident]) -> list[Incident]:

@@ -22,7 +22,6 @@ from pipeline.report.facts import Commits, LogFacts, Timeline
 from pipeline.report.subjects import subject_of
 from sinks.proof.completeness import connected
 from sources.instant import instant
-from sources.offsets import OffsetRange
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
 _WIDTHS_S: Final = (
@@ -100,9 +99,12 @@ class LedgerRanges:
         """Those whose records are there."""
         return self.chosen(self["deleted_at"] == NO_TIME)
 
-    def over(self, place: OffsetRange) -> LedgerRanges:
-        """Those that have an offset of `place`."""
-        return self.chosen((self["start"] < place.end) & (self["end"] > place.start))
+    def deleted(self) -> LedgerRanges:
+        return self.chosen(self["deleted_at"] != NO_TIME)
+
+    def over(self, start: int, end: int) -> LedgerRanges:
+        """Those that have an offset from `start` on and below `end`."""
+        return self.chosen((self["start"] < end) & (self["end"] > start))
 
     def waited_s(self, since: str) -> Floats:
         """How long after the time `since` each was committed; NaN where there is no such time, or no live job.
