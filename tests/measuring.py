@@ -1,8 +1,8 @@
 """Where the time of the tests goes: ``make test ARGS="-p tests.measuring"``, then ``python -m tests.measuring``.
 
 Each pytest process writes what it ran into `FOLDER`: for each test its marker, the wall time of its set-up, call and
-teardown, and the processor time that the process and all that it started used meanwhile, by kind of process; for each
-fixture the wall time of its set-up. Processor time is sampled: what lives less than `EVERY_S` is not seen.
+teardown, and the processor time that the process and all that it started used meanwhile, by kind of process. Processor
+time is sampled: what lives less than `EVERY_S` is not seen.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import threading
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -44,7 +43,6 @@ class Measuring:
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
-        self.fixtures: list[dict[str, Any]] = []
         self._cpu: dict[str, float] = defaultdict(float)
         self._seen: dict[tuple[int, float], float] = {}
         self._ended = threading.Event()
@@ -67,21 +65,12 @@ class Measuring:
         item.stash[_PHASES][call.when] = call.duration
         return (yield)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            return (yield)
-        finally:
-            took = {"fixture": fixturedef.argname, "of": fixturedef.baseid, "wall": time.perf_counter() - began}
-            self.fixtures.append(took)
-
     def pytest_sessionfinish(self) -> None:
         self._ended.set()
         self._sampler.join()
         FOLDER.mkdir(parents=True, exist_ok=True)
         name = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        (FOLDER / f"{name}.json").write_text(json.dumps({"tests": self.rows, "fixtures": self.fixtures}))
+        (FOLDER / f"{name}.json").write_text(json.dumps(self.rows))
 
     def _sample(self) -> None:
         while not self._ended.wait(EVERY_S):
@@ -121,17 +110,11 @@ def pytest_configure(config: pytest.Config) -> None:
         shutil.rmtree(FOLDER, ignore_errors=True)
 
 
-def _tables(tests: Sequence[dict[str, Any]], fixtures: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
+def _tables(tests: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
     yield from _table("marker", tests, lambda one: one["marker"], most)
     yield from _table("folder", tests, lambda one: "/".join(one["test"].split("::")[0].split("/")[:3]), most)
     yield from _table("module", tests, lambda one: one["test"].split("::")[0], most)
     yield from _table("test", tests, lambda one: one["test"], most)
-    walls, counts = Counter[str](), Counter[str]()
-    for one in fixtures:
-        walls[f"{one['fixture']} of {one['of'] or 'pytest'}"] += one["wall"]
-        counts[f"{one['fixture']} of {one['of'] or 'pytest'}"] += 1
-    yield "\n| fixture | set-ups | wall s |\n|---|---|---|"
-    yield from (f"| {name} | {counts[name]} | {wall:.1f} |" for name, wall in walls.most_common(most))
 
 
 def _table(
@@ -155,13 +138,8 @@ def _table(
 
 def main(most: int = 60) -> None:
     """Print the tables of all processes together."""
-    tests: list[dict[str, Any]] = []
-    fixtures: list[dict[str, Any]] = []
-    for path in sorted(FOLDER.glob("*.json")):
-        found = json.loads(path.read_text())
-        tests += found["tests"]
-        fixtures += found["fixtures"]
-    print("\n".join(_tables(tests, fixtures, most)))  # noqa: T201  # what it is for
+    tests = [one for path in sorted(FOLDER.glob("*.json")) for one in json.loads(path.read_text())]
+    print("\n".join(_tables(tests, most)))  # noqa: T201  # what it is for
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import date
 from types import ModuleType
 from typing import Any
@@ -14,12 +12,9 @@ from unittest.mock import patch
 import pytest
 
 from sinks.typed.formats import json_fields, scalars
-from sources.errors import ProtocolViolation
 from sources.rocketmq.format import properties
-from sources.rocketmq.wire import remoting
 from tests.fuzz import bodies, records
-from tests.fuzz.__main__ import TARGETS, Pace
-from tests.fuzz.mutations import Made
+from tests.fuzz.__main__ import TARGETS
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -51,23 +46,3 @@ def test_it_finds_values_that_nothing_checks(module: ModuleType, name: str, with
     with patch.object(module, name, without), pytest.raises((AssertionError, ValueError)):
         for number in range(3000):
             bodies.check(random.Random(f"bodies/{number}"))
-
-
-@pytest.mark.nightly
-def test_it_finds_what_begins_again_at_each_quote() -> None:
-    """With an expression that does, a case of a few thousand bytes is out of proportion to the ones before it."""
-
-    def case() -> None:
-        Made.size_bytes += len(body)
-        with suppress(ProtocolViolation):
-            remoting.loads(body)
-
-    body, pace = b'"' + b'\\"' * 4000, Pace()
-    for _ in range(300):
-        pace.hold(case)
-    begins_again = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|([{,]\s*)(-?\d+)(?=\s*:)', re.DOTALL)
-    with (
-        patch.object(remoting, "_STRING_OR_INTEGER_KEY", begins_again),
-        pytest.raises(AssertionError, match="times as"),
-    ):
-        pace.hold(case)

@@ -17,7 +17,7 @@ from tests.peers.kafka_traffic import Record, create_topic, delete_topic, produc
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, table
 from tests.peers.replicating import running_job
 
-pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 OLD, NEW = "grow-old", "grow-new"
 

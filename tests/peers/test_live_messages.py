@@ -1,4 +1,4 @@
-"""The newest broker, live: what it answers its producer is in the views, and its consume queue is. More by night."""
+"""The newest broker, live: what it answers its producer is in the views, and its consume queue is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.peers.sender import BODY, Sender
 from tests.peers.wire import Connection
 from tests.sinks.views.lake import rows, write_records
 
-pytestmark = [pytest.mark.peer, pytest.mark.spark]
+pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly]
 
 SENT = 50
 

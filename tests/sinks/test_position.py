@@ -434,8 +434,9 @@ def test_other_commits_are_stepped_over_and_endless_refusal_is_an_error(
     left = Moving(plain, path, "c", "d")
     monkeypatch.setattr(Positions, "_attempt", refuse)
     monkeypatch.setattr(retries, "ATTEMPTS", 2)
-    with pytest.raises(ReplicaError, match="refuses the commit"):
+    with pytest.raises(ReplicaError, match="refuses the commit") as caught:
         left.commit()
+    assert (caught.value.log, caught.value.found) == ("rocketmq/c", "a conflict at each of 2 attempts: always")
 
 
 def test_a_table_that_contradicts_itself_is_refused(plain: SparkSession, path: str) -> None:

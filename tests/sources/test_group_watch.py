@@ -181,14 +181,6 @@ def test_a_quiet_log_is_looked_at_once_an_interval(tmp_path: Path) -> None:
     assert group.ranges() == {"a": (100, 110)}
 
 
-def test_a_log_that_is_listed_is_looked_at_at_once(tmp_path: Path) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
-    group.say({"a": 0})
-    assert group.ranges() == {"a": (0, 100)}
-    group.say({"a": 100, "b": 0})
-    assert group.ranges() == {"b": (0, 100)}
-
-
 def test_bytes_that_producers_wait_for_begin_a_batch_at_once(tmp_path: Path) -> None:
     quiet, waited = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100, is_waited_for=True)
     group = Group(tmp_path, quiet, waited)

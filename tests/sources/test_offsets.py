@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.offsets import LogId, Offset, Position
+from sources.offsets import LogId, Offset, Position, partition_log, topic_and_number
 from tests.spans import span
 
 offsets = st.integers(0, 2**63 - 1)
@@ -67,6 +67,14 @@ def test_an_offset_of_rocketmq_alone_counts_bytes() -> None:
     for text, unit in units.items():
         log_id = LogId.parse(text)
         assert (log_id.unit, log_id.counts_bytes) == (unit, unit == "bytes")
+
+
+def test_a_partition_is_a_log_and_its_topic_the_master() -> None:
+    broker, topic, partition = map(LogId.parse, ("rocketmq/b", "kafka/main/orders", "kafka/main/orders/3"))
+    assert (partition_log(topic, 3), topic_and_number(partition)) == (partition, (topic, 3))
+    assert [(one.master, one.has_partitions) for one in (broker, topic, partition)] == [
+        (broker, False), (topic, True), (topic, False),
+    ]  # fmt: skip
 
 
 NO_IDS = ("", "broker-a", "rocketmq/", "rocketmq//a", "pulsar/a", "rocketmq/a b", "rocketmq/a/")
