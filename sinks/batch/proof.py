@@ -25,8 +25,10 @@ from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import Condition, leaves_what_is_before
 from sources.offsets import Offset, OffsetRange
+from sources.packed import packed
 
 
+@packed
 @dataclass(frozen=True, slots=True)
 class WrittenStretch:
     """A stretch of records, read and written: what it covers, number and checksum of its records and bytes.
@@ -57,6 +59,7 @@ class Damaged:
     is_kept: bool
 
 
+@packed
 @dataclass(frozen=True, slots=True)
 class SplitReport:
     """One split of `batch` of a log. Nothing is set where no record starts in it; only `error` where it failed.

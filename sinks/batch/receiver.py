@@ -28,11 +28,13 @@ from sources.errors import BelowMinimum, LogtwinError, MasterSilent, of_log
 from sources.loss import leaves_what_is_before
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
+from sources.packed import packed
 from sources.reading import Come, Ended, LogReader, WantedSplit
 
 NOTHING: Final = OffsetRange(Offset(0), Offset(0))
 
 
+@packed
 @dataclass(frozen=True, slots=True)
 class LogWriter:
     """What a task needs to read and write one log.

@@ -1,4 +1,4 @@
-"""sinks.batch.split_job.in_tasks: which split which task has."""
+"""sinks.batch.tasks.in_tasks: which split which task has."""
 
 from __future__ import annotations
 
