@@ -64,10 +64,9 @@ class Neighbours:
             each = [f"{log_id} by {who}" for log_id, who in sorted(found.items())]
             found = "; ".join(each[:_MOST_NAMED]) + (f"; {len(each)} in all" if each[_MOST_NAMED:] else "")
         return HeldElsewhere(
-            "another job replicates it, or some of its partitions",
+            "another job has it, or some of its partitions",
             log=self._master,
-            expected="that no other job has it",
+            expected="none",
             found=found,
-            hint="A job takes it when that one has ended, or has been silent for 15 s; with --available-now run it "
-            "again then.",
+            hint="It can be taken when that one has ended.",
         )

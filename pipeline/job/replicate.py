@@ -122,6 +122,8 @@ class Job:
         Logs that already run are polled meanwhile. One that cannot start does not hold up the others. Raises the first
         log's LogtwinError if none can start.
         """
+        if self._config.shard is not None:
+            self._publisher.begin()
         for group in self._groups.values():
             group.begin()
         for one in self.logs:
@@ -258,13 +260,14 @@ class Job:
     def _raise_first(self, unmade: Sequence[LogtwinError] = ()) -> None:
         """Raise the first error of a log, which the others have told when they failed, or else of `unmade`.
 
-        What no server lists has left, and fails no job by waiting; nor does what another job has, unless this one was
-        to end at the logs' ends.
+        What no server lists has left, and fails no job by waiting; nor does what another job has, except with
+        available_now.
         """
         has_left = {one for one in self.logs if one.is_unlisted and one.phase is not Phase.FAILED}
         found = [one.error for one in self.logs if one.error is not None and one not in has_left]
-        found.sort(key=lambda error: isinstance(error, HeldElsewhere))  # what another job does comes last
-        errors = [*found[:1], *unmade]
+        held = [one for one in found if isinstance(one, HeldElsewhere)]
+        failed = [one for one in found if not isinstance(one, HeldElsewhere)]
+        errors = [*failed[:1], *unmade, *(held[:1] if self.available_now else ())]
         for one in errors[1:]:
             log.error("%s", one)
         if errors:

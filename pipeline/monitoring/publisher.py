@@ -83,6 +83,13 @@ class Publisher:
         self._looked_at_s = -LOOK_AGAIN_S
         self._has_failed = False
 
+    def begin(self) -> None:
+        """Publish that this run lives, also while it has no log: all of its shard may be with others. Idempotent."""
+        with self._news:
+            if self._thread is None and not self._is_ending:
+                self._thread = threading.Thread(target=self._run, name="run file", daemon=True)
+                self._thread.start()
+
     def enter(
         self, log_id: str, progress: Callable[[], Progress], *, take_over: bool, is_shared: bool = False
     ) -> Sequence[RunState]:
@@ -115,9 +122,7 @@ class Publisher:
             self._entries = {**self._entries, entry.log_id: entry}
             self._entered += 1
             mine = self._entered
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="run file", daemon=True)
-                self._thread.start()
+            self.begin()
             self._news.notify_all()
             self._news.wait_for(lambda: self._written >= mine)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from pipeline.inspect.jobs import job_as_json, job_lines, live
 from pipeline.monitoring.run_state import FRESH_S, Run
-from tests.pipeline.test_run_state import NOW, run_of
+from tests.pipeline.sample_progress import NOW
+from tests.pipeline.test_run_state import run_of
 
 
 def job(name: str, shard: str | None, waits: int = 0) -> Run:
