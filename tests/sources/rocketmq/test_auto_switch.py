@@ -141,6 +141,7 @@ class ElectedMaster(Server):
 
 
 QUICK = HAReadOptions(silence_timeout_ms=300, report_interval_ms=50, dialect=AutoSwitch())
+PATIENT = replace(QUICK, silence_timeout_ms=3_600_000)  # whoever waits for it fails
 
 
 def taken_from(master: ElectedMaster) -> tuple[bytes, MasterSilent]:
@@ -170,7 +171,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ElectedMaster(*UNCONFIRMED, frame(4106, b"!!!!", confirmed=4103)) as master,
         pytest.raises(MasterSilent, match="7 bytes behind it"),
     ):
-        list(read_stream(master.address, Offset(4096), replace(QUICK, silence_timeout_ms=3_600_000)))
+        list(read_stream(master.address, Offset(4096), PATIENT))
 
 
 def test_a_heartbeat_can_confirm_it() -> None:
@@ -220,7 +221,7 @@ def test_bounds_end_at_what_is_confirmed(known: int | None, end: int) -> None:
 def following(*epochs: tuple[int, int], position: int = 4500) -> HAReadOptions:
     """Of a reader that holds the log up to `position`, by these epochs."""
     known = Known(offset=Offset(position), epochs=tuple(Epoch(number, Offset(start)) for number, start in epochs))
-    return replace(QUICK, dialect=AutoSwitch(known))
+    return replace(PATIENT, dialect=AutoSwitch(known))
 
 
 @pytest.mark.parametrize("epochs", [((1, 0), (3, 4096)), ((3, 4096),), (), ((1, 0), (3, 4096), (4, 4500))])
@@ -251,7 +252,7 @@ def test_another_history_is_refused_before_a_report(
 
 
 def test_beyond_confirm_reads_unconfirmed_bytes() -> None:
-    options = replace(QUICK, dialect=AutoSwitch(beyond_confirm=True))
+    options = replace(PATIENT, dialect=AutoSwitch(beyond_confirm=True))
     with ElectedMaster(*UNCONFIRMED) as master:
         pieces = read_stream(master.address, Offset(4096), options)
         assert next(pieces) + next(pieces) == b"helloworld"

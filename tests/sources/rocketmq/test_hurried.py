@@ -17,8 +17,7 @@ from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, 
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
 from tests.truth import Fixture
 
-HURRY_S = 0.05
-FRAME_BYTES = 64
+HURRY_S, FRAME_BYTES = 0.05, 64
 
 
 class Clock:
