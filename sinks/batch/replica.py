@@ -23,9 +23,8 @@ from sinks.batch.tasks import discard_files
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.retries import doubled_s
 from sinks.history.keyed_state import KeyedStateFollower
-from sinks.state.fence import this_writer
+from sinks.state.fence import refuse_repair, this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import LogTable
 from sinks.state.positions import Move
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
@@ -61,7 +60,6 @@ class Replica:
         self.master = master
         self.session = session  # another one from when the replica went back
         self._writer = writer or this_writer()
-        self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
@@ -88,7 +86,7 @@ class Replica:
         if incident.start != mine.offset:
             raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
         state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
-        self._landing.land_alone(self, Move(self._table, mine, state, lost=(incident.range,)))
+        self._landing.land_alone(self, Move(self.log_id, mine, state, lost=(incident.range,)))
 
     def report(self, incident: Incident) -> None:
         """Put on record what was found and is not passed. Raises ReplicaError."""
@@ -177,7 +175,7 @@ class Replica:
             incidents=proven.incidents(now_us),
             quarantined=proven.quarantined,
         )
-        return Move(self._table, mine, state, proven.files, proven.lost)
+        return Move(self.log_id, mine, state, proven.files, proven.lost)
 
     def moved(self, move: Move) -> None:
         """`move` has landed."""
@@ -227,13 +225,12 @@ def open_together(replicas: Sequence[Replica]) -> None:
     """
     first = replicas[0]
     ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
-    tables = {one.log_id: one._table for one in replicas}
-    positions, books, logs = first._landing.positions, first._landing.books, [*tables]
+    positions, books, logs = first._landing.positions, first._landing.books, [one.log_id for one in replicas]
     on = positions.newest()
-    _refuse_repairs(tables, positions.found(on, logs))
+    _refuse_repairs(positions.found(on, logs))
     take = positions.held_by if first.is_open else positions.claim
     states = take(on, logs, first._writer)
-    _refuse_repairs(tables, states)
+    _refuse_repairs(states)
     books.check(states)
     restored = books.settle(states)
     for one in replicas:
@@ -253,10 +250,10 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str | Non
     for one, start in starts:
         mine = one.opened()
         to = replace(mine.moved_to(start, first=start, ledger=()), identity=identity)
-        moves.append(Move(one._table, mine, to))
+        moves.append(Move(one.log_id, mine, to))
     positions = starts[0][0]._landing.positions
     on = positions.newest()
-    for taken in positions.lost(on, {move.log.log_id: move.mine for move in moves}).values():
+    for taken in positions.lost(on, {move.log_id: move.mine for move in moves}).values():
         raise taken
     for taken in positions.commit(on, moves).values():
         raise taken
@@ -264,6 +261,6 @@ def begin_together(starts: Sequence[tuple[Replica, Offset]], identity: str | Non
         one.moved(move)
 
 
-def _refuse_repairs(tables: Mapping[LogId, LogTable], states: Mapping[LogId, LogState | None]) -> None:
+def _refuse_repairs(states: Mapping[LogId, LogState | None]) -> None:
     for log_id, state in states.items():
-        tables[log_id].refuse_repair(state)
+        refuse_repair(log_id, state)
