@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
+from pipeline.inspect.jobs import job_as_json
 from pipeline.inspect.tables import ColumnInfo, Relation
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.monitoring.facts import Readers, facts_of
 from pipeline.monitoring.progress import PartitionProgress, Progress
+from pipeline.monitoring.run_state import Run
 from pipeline.operate.backfill import BackfillResult
 from pipeline.operate.maintain import MaintenanceStep
 from pipeline.operate.typed_tables import TypedVerdict
@@ -22,6 +25,7 @@ from pipeline.verify.queues import Jump
 from pipeline.verify.summary import VerifySummary
 from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
+from sinks.state.log_state import Writer
 from sinks.tables import INCIDENTS
 from sinks.typed.columns import Column as TypedColumn
 from sinks.values.incident import Action, Incident, IncidentRow, State
@@ -34,6 +38,12 @@ LOG = LogId("dister", "shop")
 RANGE = OffsetRange(Offset(1), Offset(9))
 
 
+JOB = Run(
+    writer=Writer(run="a1", host="h", pid=1, since="2026-11-27T00:00:00Z"),
+    process_space="h",
+    updated_at=datetime(2026, 11, 27, tzinfo=UTC),
+    shard="2/8",
+)
 TYPED = TypedStatus(
     "orders",
     ("orders",),
@@ -106,6 +116,7 @@ SAID: dict[str, dict[str, Any]] = {
     "coverage": coverage(),
     "verify": verification() | {"jumps": [named(Jump)]},
     "backfill": BackfillResult(log_id=str(LOG), holes=(RANGE,), filled=(RANGE,), remaining=(RANGE,)).as_json(),
+    "jobs": job_as_json(JOB),
     "tables list": TYPED.as_json(),
     "tables all, tables show": Relation("log", "table", "x", (ColumnInfo("offset", "bigint", "x"),)).as_json(),
     "maintain": named(MaintenanceStep),

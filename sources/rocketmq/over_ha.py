@@ -21,7 +21,7 @@ from sources.offsets import Offset, OffsetRange
 from sources.reading import Come, Ended, WantedSplit
 from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import counted_for_s, dialect_of, files, may_let_wait
-from sources.rocketmq.columns.codec import DecodedRecords, Part, decode_together
+from sources.rocketmq.columns.codec import DecodedRecords, LogPart, decode_together
 from sources.rocketmq.files.segments import SETTLE_S
 from sources.rocketmq.format.commitlog import Limits
 from sources.rocketmq.remote_broker import RemoteBroker
@@ -189,7 +189,9 @@ def _decoded(
     """What could be decoded together with the others; None for the rest."""
     whole = [at for at, one in enumerate(wanted) if received[at].error is None and one.boundary]
     parts = [
-        Part(received[at].data, wanted[at].owned.start, wanted[at].owned.end, readers[at].limits(received[at].opened))
+        LogPart(
+            received[at].data, wanted[at].owned.start, wanted[at].owned.end, readers[at].limits(received[at].opened)
+        )
         for at in whole
     ]
     return [*map(dict(zip(whole, decode_together(parts), strict=True)).get, range(len(wanted)))]

@@ -65,6 +65,10 @@ class Shared:
     master: MemoryMaster
     reader: Together
 
+    @property
+    def small_reader(self) -> Together:
+        return self.reader
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.master, name)
 

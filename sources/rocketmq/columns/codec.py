@@ -96,7 +96,7 @@ def _decode(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> De
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LogPart:
     """`data` of a log, which begins at the boundary `start`. The records that start before `stop` are wanted."""
 
     data: bytes
@@ -105,7 +105,7 @@ class Part:
     limits: Limits
 
 
-def decode_together(parts: Sequence[Part]) -> list[DecodedRecords | None]:
+def decode_together(parts: Sequence[LogPart]) -> list[DecodedRecords | None]:
     """Decode parts of different logs at once, which costs little more than one of them does.
 
     Where anything is unusual, the answer is None, and `decode_sound` says what it is: if a part holds a blank, or not
@@ -139,7 +139,7 @@ def decode_together(parts: Sequence[Part]) -> list[DecodedRecords | None]:
     return decoded
 
 
-def _is_plain(part: Part, heads: RecordHeads) -> bool:
+def _is_plain(part: LogPart, heads: RecordHeads) -> bool:
     """Whether all records of `part` that are wanted are there, and are messages, by their heads."""
     return heads.error is None and part.start + heads.end >= part.stop > part.start and not heads.is_blank.any()
 

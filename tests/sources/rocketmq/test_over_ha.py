@@ -14,13 +14,13 @@ from sources.errors import BelowMinimum, CorruptRecord, LogtwinError, MasterRepl
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import LogId, Offset
 from sources.reading import Ended, LogReader, OneByOne, WantedSplit
-from sources.rocketmq.columns.codec import Part, decode_sound, decode_together
+from sources.rocketmq.columns.codec import LogPart, decode_sound, decode_together
 from sources.rocketmq.format.layout import DEFAULT_LIMITS
 from sources.rocketmq.log import RocketMQLog
 from tests.sources.rocketmq.log_reading import damaged, kept, over_ha, owned
 from tests.sources.rocketmq.records import Log, log_of, logs, message
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
-from tests.sources.rocketmq.test_hurried import sending
+from tests.sources.rocketmq.test_hurried import Clock, sending
 from tests.sources.rocketmq.test_log import telling
 
 SOUND = log_of([message(body=b"a"), message(body=b"bb"), message(body=b"c")])
@@ -74,7 +74,7 @@ def test_each_log_comes_as_if_it_were_read_by_itself(past_damage: bool) -> None:
 def test_what_has_come_in_time_is_handed_over_and_holds_up_no_other() -> None:
     first = SOUND.boundaries[1]
     with ExitStack() as open_:
-        slow = served(open_, sending(SOUND.stored, first, drips=False), holding(0, SOUND.end)).hurried(SHORT_S)
+        slow = served(open_, sending(SOUND.stored, first, Clock()), holding(0, SOUND.end)).hurried(SHORT_S)
         well = served(open_, serve_log(SOUND.stored), holding(0, SOUND.end), 1)
         of_slow, of_well = come(slow.small_reader, [wanted_of(slow, SOUND.end), wanted_of(well, SOUND.end)])
     assert [piece[0] for piece in of_slow[:-1]] == [owned(0, first)]
@@ -111,9 +111,9 @@ def test_only_a_stream_that_nobody_cuts_is_read_with_others() -> None:
 
 @given(st.lists(logs(), max_size=4))
 def test_decoded_together_is_decoded_one_by_one(given_logs: list[Log]) -> None:
-    parts = [Part(log.stored, log.start, log.end, DEFAULT_LIMITS) for log in given_logs]
+    parts = [LogPart(log.stored, log.start, log.end, DEFAULT_LIMITS) for log in given_logs]
     for part, found in zip(parts, decode_together(parts), strict=True):
         alone = decode_sound(part.data, part.start, part.stop)
         if found is not None:
             assert (found.records, found.end, found.error) == (alone.records, alone.end, alone.error)
-    assert decode_together([Part(SOUND.stored, Offset(0), SOUND.end, DEFAULT_LIMITS)]) != [None]
+    assert decode_together([LogPart(SOUND.stored, Offset(0), SOUND.end, DEFAULT_LIMITS)]) != [None]
