@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,18 @@ from pyspark.sql import SparkSession
 
 from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Facts, Flaw
-from pipeline.report.finding.queries import read_facts
+from pipeline.report.finding.queries import _Questions, read_facts
 from pipeline.report.page import page
-from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG, metadata_table
-from sources.metadata import KAFKA_PARTITIONS
+from pipeline.report.time_buckets import width_s
+from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG
+from sinks.views.definition import VIEWS, view
 from sources.offsets import LogId
 from tests.pipeline.report.samples import no_session
 from tests.sinks.views.conftest import LOG_IDS
-from tests.sinks.views.lake import Row, version, write
-from tests.sinks.views.made_logs import NOON
-from tests.sinks.views.made_topics import ranges_of, record
+from tests.sinks.views.lake import Row, write
 from tests.sinks.views.test_consumer_lag import committed
 from tests.truth import Fixture
 
-ORDERS = "kafka/prod/orders"
 BROKER, SHOP = "rocketmq/broker-a", "dister/shop"
 STORED = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
 """The record at offset n was stored n / 10 seconds later."""
@@ -126,35 +124,67 @@ def test_many_logs_and_commits_come_as_few_rows(facts: Facts) -> None:
     assert {one.end for one in facts.logs if one.log_id in MANY} == {60_000}
 
 
-@pytest.fixture(scope="module")
-def asked_facts(spark: SparkSession, replica: Path, tmp_path_factory: pytest.TempPathFactory) -> Facts:
-    """Of both real logs, and of a Kafka topic of two partitions, whose group is 3 records behind."""
-    lake = tmp_path_factory.mktemp("asked") / "lake"
-    shutil.copytree(replica, lake)
-    now = datetime.now(UTC)
-    write(lake, KAFKA_LOG, [*(record(at, value=b"12345") for at in range(3000)), record(0, 1, value=None)])
-    write(lake, LEDGER, ranges_of(f"{ORDERS}/0", (0, 3000), records=3000, bytes=30, committed_at=now))
-    write(lake, LEDGER, ranges_of(f"{ORDERS}/1", (0, 1), bytes=7, committed_at=now))
-    partitions = [
-        {"partition": number, "leader": 1, "log_start": 0, "last_stable": end, "log_end": end, "group_offset": told}
-        for number, end, told in ((0, 3005, 3002), (1, 1, 1))
-    ]
-    versions = [version(ORDERS, NOON, one | {"consumer_group": "lakehouse"}) for one in partitions]
-    write(lake, metadata_table(KAFKA_PARTITIONS), versions)
-    return read_facts(str(lake), [], lambda _: interpreting(spark.newSession()))
-
-
-def interpreting(session: SparkSession) -> SparkSession:
-    """It compiles no plan to Java: for plans that run once over little, that costs more than it brings in."""
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    return session
+ROWS_OF_VIEWS = {
+    "messages (topic, body)": "('orders', X'0102'), ('orders', NULL), ('rest', X'03')",
+    "kafka_log (log_id, value)": "('kafka/prod/clicks/0', X'0102'), ('kafka/prod/clicks/1', NULL)",
+    "ledger (log_id, last_store_timestamp)": "('b', TIMESTAMP'2026-11-27 10:30:00')",
+    "consumer_lag (log_id, consumer_group, topic, messages_behind, seconds_behind)": (
+        "('b', 'g', 'orders', 2, 1), ('b', 'g', 'orders', 1, 9), ('b', 'h', 'orders', 0, 0)"
+    ),
+    "kafka_lag (log_id, consumer_group, topic, group_offsets_behind)": (
+        "('kafka/prod/clicks/0', 'g', 'clicks', 4), ('kafka/prod/clicks/1', 'g', 'clicks', 5),"
+        "('kafka/prod/odd/0', 'g', 'odd', 1), ('kafka/prod/odd/1', 'g', 'odd', NULL),"
+        "('kafka/prod/clicks/0', NULL, 'clicks', 1)"
+    ),
+    "transactions (state, log_id, producer_group, topic, prepared_timestamp)": (
+        "('committed', 'b', 'p', 'orders', TIMESTAMP'2026-11-27 09:00:00'),"
+        "('pending', 'b', NULL, 'orders', TIMESTAMP'2026-11-27 10:00:01'),"
+        "('pending', 'b', NULL, 'orders', TIMESTAMP'2026-11-27 10:00:02'),"
+        "('pending', 'b', 'p', 'rest', TIMESTAMP'+12026-11-27 10:00:00')"
+    ),
+    "delayed_messages (state, log_id, kind, level, topic, due_timestamp)": (
+        "('delivered', 'b', 'timer', NULL, 'orders', TIMESTAMP'2026-11-27 09:00:00'),"
+        "('pending', 'b', 'timer', NULL, 'orders', TIMESTAMP'2026-11-27 11:00:00'),"
+        "('pending', 'b', 'level', 3, 'orders', TIMESTAMP'2026-11-27 10:00:01')"
+    ),
+}
+"""What the questions are asked about, as few columns as they name: of the views themselves, by night."""
 
 
 @pytest.mark.spark
-def test_real_logs(asked_facts: Facts, fixture_497: Fixture, fixture_550: Fixture) -> None:
-    found = asked_facts
-    assert "All 3 logs and topics are complete." in page(found)
+def test_questions_count_what_views_have(spark: SparkSession) -> None:
+    session = spark.newSession()
+    for head, rows in ROWS_OF_VIEWS.items():
+        name, columns = head[:-1].split(" (")
+        has = view(name).columns if name in VIEWS else (LEDGER if name == "ledger" else KAFKA_LOG).schema.names
+        assert set(columns.split(", ")) <= set(has)
+        session.sql(f"SELECT * FROM VALUES {rows} AS t ({columns})").createOrReplaceTempView(name)  # noqa: S608
+    found = _Questions(session, {"topics", "groups", "transactions", "delays"}).all(lambda _: None)
+    assert astuple(found["topics"]) == ((("kafka/prod/clicks", 2, 2), ("orders", 2, 2), ("rest", 1, 1)), 3, 5, 5)
+    groups = (
+        ("kafka/prod/clicks", "g", "clicks", 2, 9, None), ("b", "g", "orders", 2, 3, 9.0),
+        ("b", "h", "orders", 1, 0, 0.0), ("kafka/prod/odd", "g", "odd", 2, None, None),
+    )  # fmt: skip
+    assert astuple(found["groups"]) == (groups, 4, 2)
+    first, second, last = (datetime(2026, 11, 27, 10, tzinfo=UTC) + timedelta(seconds=late) for late in (1, 2, 3600))
+    assert astuple(found["transactions"]) == (
+        {"committed": 1, "rolled_back": 0, "pending": 3, "given_up": 0}, width_s(first, second, 60),
+        ((first, 1, False), (second, 1, False)),
+        (("b", "", "orders", 2, first, second), ("b", "p", "rest", 1, None, None)), 2,
+    )  # fmt: skip
+    assert astuple(found["delays"]) == (
+        {"delivered": 1, "pending": 2, "cancelled": 0}, width_s(first, last, 60),
+        ((first.replace(second=0), 1, True), (last, 1, False)),
+        (("b", "level 3", "orders", 1, first, first), ("b", "timer", "orders", 1, last, last)), 2,
+    )  # fmt: skip
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.timeout(900)  # most of it is Spark's analysis of the views
+def test_real_logs(spark: SparkSession, replica: Path, fixture_497: Fixture, fixture_550: Fixture) -> None:
+    found = read_facts(str(replica), [], lambda _: spark.newSession())
+    assert "All 2 logs are complete." in page(found)
     ends = {one.log_id: (one.complete_to, one.end, one.begin) for one in found.logs}
     for fixture in (fixture_497, fixture_550):
         assert ends[str(LOG_IDS[fixture.version])] == (fixture.max_offset, fixture.max_offset, 0)
@@ -175,23 +205,12 @@ def test_real_logs(asked_facts: Facts, fixture_497: Fixture, fixture_550: Fixtur
     for name in shown.keys() & dispatched.keys():
         assert shown[name] == dispatched[name], name
     assert len(shown) == min(20, found.topics.of)
-    worst = next(one for one in found.groups.groups if one.log_id != ORDERS)
+    worst = found.groups.groups[0]
     assert worst.messages_behind == behind(
         {LOG_IDS[one.version]: one for one in (fixture_497, fixture_550)}[LogId.parse(worst.log_id)],
         worst.topic,
         worst.consumer_group,
     )
-
-
-@pytest.mark.spark
-def test_topics_of_kafka_are_topics_and_their_group_is_a_consumer(asked_facts: Facts) -> None:
-    (topic,) = (one for one in asked_facts.topics.topics if one.topic == ORDERS)
-    assert (topic.messages, topic.bytes) == (3001, 15_000)
-    (group,) = (one for one in asked_facts.groups.groups if one.log_id == ORDERS)
-    assert (group.consumer_group, group.queues, group.messages_behind) == ("lakehouse", 2, 3)
-    assert asked_facts.has_metadata
-    (commit,) = (one for one in asked_facts.timeline.commits if one.log_id == ORDERS)
-    assert (commit.records, commit.bytes) == (3001, 37)
 
 
 def is_system(one: dict[str, Any]) -> bool:

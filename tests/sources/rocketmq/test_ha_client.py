@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,8 +85,7 @@ def test_a_trickle_is_a_stream() -> None:
 
 def test_a_body_on_its_way_is_no_silence() -> None:
     """HA-56: whatever comes is a sign of life."""
-    body = bytes(25)
-    options = replace(QUICK, silence_timeout_ms=1000)
+    body, options = bytes(25), replace(QUICK, silence_timeout_ms=1000)
 
     def slow(connection: SlaveConnection) -> None:
         connection.await_reports()
@@ -279,10 +279,11 @@ def test_a_connection_reset_by_the_master_has_ended(monkeypatch: pytest.MonkeyPa
     assert "Broken pipe" in str(caught.value.found)
 
 
-def test_the_time_between_two_reads_is_the_callers_own() -> None:
-    options = replace(QUICK, silence_timeout_ms=1000)
+def test_the_time_between_two_reads_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    options, ahead_s = replace(QUICK, silence_timeout_ms=60_000), [0.0]
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0], sleep=time.sleep)
+    monkeypatch.setattr(ha_client, "time", clock)
     with ScriptedMaster(serve_log(LOG)) as master, closing(read_stream(master.address, Offset(1), options)) as pieces:
-        first = take(pieces, 1000)
-        time.sleep(1.2)  # the caller decodes and writes
-        assert first
+        assert take(pieces, 1000)
+        ahead_s[0] = 120.0  # the caller decodes and writes
         assert next(pieces)

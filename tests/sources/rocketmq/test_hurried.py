@@ -13,7 +13,7 @@ from sources.offsets import Offset
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.ha import encode_frame
 from tests.patience import wait_until
-from tests.sources.rocketmq.log_reading import assert_is, kept, over_ha, owned, truth_between
+from tests.sources.rocketmq.log_reading import assert_is, kept, offsets, over_ha, owned, truth_between
 from tests.sources.rocketmq.scripted_master import HAScript, SlaveConnection, holding, serve_log
 from tests.truth import Fixture
 
@@ -104,17 +104,15 @@ def test_decoding_time_is_no_waiting(fixture_550: Fixture, clock: Clock, monkeyp
     """Patience is for waiting: who has not waited has lost none."""
     monkeypatch.setattr("sources.rocketmq.session.ha_client.RECEIVE_BYTES", 4096)
     end = fixture_550.rows[60]["physical_offset"]
-    script = sending(fixture_550.log, end, clock)
-    with over_ha((script,), holding(0, fixture_550.max_offset), chunk_bytes=1000) as (log, _):
+    sends = (sending(fixture_550.log, end, clock),)
+    with over_ha(sends, holding(0, fixture_550.max_offset), chunk_bytes=1000) as (log, _):
         pieces = _pieces(log, 0, end)
         found = [kept(next(pieces))]
         wait_until(lambda: clock.step_s > 0, "all that is to be read")
         clock.sleep(2 * HURRY_S)  # this process is busy with others
         found += map(kept, pieces)
     assert len(found) > 10
-    assert [
-        offset for one in found if isinstance(one, Chunk) for offset in one.records.column("offset").to_pylist()
-    ] == truth_between(fixture_550, 0, end)
+    assert offsets([one for one in found if isinstance(one, Chunk)]) == truth_between(fixture_550, 0, end)
 
 
 def test_a_master_that_accepts_and_answers_nothing_is_given_up_in_time(fixture_550: Fixture) -> None:
