@@ -127,7 +127,7 @@ class Job:
             self._raise_first()
         if not self._stop.is_set():
             self._poll_groups()
-            gc.freeze()  # what stays: the collector would walk through all of it, every few batches of many logs
+            gc.freeze()  # until `close`: of many logs much stays, and the collector would walk through it again and again
             if not self.available_now:
                 self.tables.start()
                 self._catalog.start()
@@ -270,6 +270,7 @@ class Job:
     def close(self) -> None:
         """End every query and session, whatever any of them raises. Idempotent. Raises what the last of them raised."""
         self._stop.set()
+        gc.unfreeze()
         with ExitStack() as ending:  # from the last line to the first
             ending.callback(self._pool.shutdown, wait=False, cancel_futures=True)
             ending.callback(self._stop_logs)
