@@ -127,7 +127,7 @@ class Job:
             self._raise_first()
         if not self._stop.is_set():
             self._poll_groups()
-            gc.freeze()  # until `close`: of many logs much stays, and the collector would walk through it again and again
+            gc.freeze()  # until `close`: of many logs much stays, and the collector would walk through it all the time
             if not self.available_now:
                 self.tables.start()
                 self._catalog.start()
