@@ -138,7 +138,7 @@ class Job:
             self._raise_first()
         if not self._stop.is_set():
             self._poll_groups()
-            gc.freeze()  # what stays: the collector would walk through all of it, every few batches of many logs
+            gc.freeze()  # until `close`: of many logs much stays, and the collector would walk through it all the time
             if not self.available_now:
                 self.tables.start()
                 self._catalog.start()
@@ -283,6 +283,7 @@ class Job:
     def close(self) -> None:
         """End every query and session, whatever any of them raises. Idempotent. Raises what the last of them raised."""
         self._stop.set()
+        gc.unfreeze()
         with ExitStack() as ending:  # from the last line to the first
             for pool in (self._pool, self._starting):
                 ending.callback(pool.shutdown, wait=False, cancel_futures=True)
