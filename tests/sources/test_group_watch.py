@@ -16,7 +16,7 @@ from sources.group.lookout import Found, Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.master import MasterLog
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import Offset, OffsetRange
 from sources.options import EARLIEST, LATEST, StartingOffset
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog
@@ -394,7 +394,7 @@ def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: P
 
 def test_masters_are_asked_for_their_roles_one_after_the_other(tmp_path: Path) -> None:
     """A thousand at once would hold up the looks: each is asked at first, and then every half minute."""
-    watch = Group(tmp_path, *(ScriptedLog(LogId("rocketmq", name), 0, 1) for name in "abcd")).watch
+    watch = Group(tmp_path, *(ScriptedLog(f"rocketmq/{name}", 0, 1) for name in "abcd")).watch
     asked = {second: due for second in range(23) if (due := watch._roles_due(100.0 + second))}
     assert asked == {0: [0, 1, 2, 3], 8: [0], 16: [1]}
     assert watch._roles_due(200.0) == [2, 3, 0, 1]
