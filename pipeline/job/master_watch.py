@@ -16,7 +16,7 @@ from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import UntilLoss
 
-SIGHT_EVERY_S = 1.0
+SIGHT_EVERY_S = 5.0
 """How often it counts that a log still ends where it ended."""
 VIEW_EVERY_S = 30.0
 

@@ -46,14 +46,6 @@ _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """What the last commit of a log says: when the metadata changed, and the master's own number of that state."""
-
-    changed_at: datetime
-    version: int
-
-
 class MetadataTable:
     """The metadata of one kind of one log. Driver only; one thread at a time. The first fetch creates the table."""
 
@@ -85,14 +77,13 @@ class MetadataTable:
 
         Raises MasterError, OSError, ArrowException.
         """
-        last = self._last(on)
-        if fetch.version < last.version:
-            raise self._outdated(fetch.version, last.version)
-        at = max(fetch.at, last.changed_at + _TICK)
+        changed_at, recorded = self._last(on)
+        if fetch.version < recorded:
+            raise self._outdated(fetch.version, recorded)
+        at = max(fetch.at, changed_at + _TICK)
         change = compare(self._kind, self._read(files), fetch.items, at)
         if change is None:
-            later = fetch.version > last.version
-            return _Exchange(domains=self._domains(last.changed_at, fetch.version) if later else {})
+            return _Exchange(domains=self._domains(changed_at, fetch.version) if fetch.version > recorded else {})
         parts = ((self._partition(is_current=True), change.current), (self._partition(is_current=False), change.closed))
         added = [(partition, self._write(rows, partition, at)) for partition, rows in parts if rows]
         return _Exchange(files, added, self._domains(at, fetch.version), len(change.closed) + change.opened)
@@ -104,12 +95,13 @@ class MetadataTable:
     def _domains(self, changed_at: datetime, version: int) -> dict[str, str]:
         return {self._domain: json.dumps({"changed_at": changed_at.isoformat(), "version": version})}
 
-    def _last(self, snapshot: Snapshot) -> _Last:
+    def _last(self, snapshot: Snapshot) -> tuple[datetime, int]:
+        """What the last commit of the log says: when the metadata changed, and the master's number of that state."""
         text = snapshot.domains().get(self._domain)
         if text is None:
-            return _Last(_EARLIEST, 0)
+            return _EARLIEST, 0
         facts = json.loads(text)
-        return _Last(datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0))
+        return datetime.fromisoformat(facts["changed_at"]), facts.get("version", 0)
 
     def _partition(self, *, is_current: bool) -> Partition:
         return {LOG_ID.name: str(self.log_id), IS_CURRENT.name: is_current}

@@ -76,7 +76,9 @@ class GroupWatch:
         self._said = standing.NOTHING
         self._listed: list[WatchedLog] = []  # the logs that it says are to be read
         self._beat_s = 0.0
-        self._roles_s = 0.0
+        self._roles_s = 0.0  # until then they were asked for their roles in turn
+        self._roles_known = 0  # how many of the first masters have been asked
+        self._roles_next = 0
         self._ends = False  # whether to read only what is there now
         self._follow(lookouts)
 
@@ -84,7 +86,6 @@ class GroupWatch:
         for at, lookout in enumerate(lookouts, len(self._lookouts)):
             self._lookouts.append(lookout)
             self._at[lookout.master_id], self._of[at] = at, []
-            self._roles_s = 0.0  # ask it soon, too
 
     def prepare_to_end(self) -> None:
         """Read nothing beyond what the logs hold now; a log that cannot be looked at gets an error.
@@ -157,10 +158,20 @@ class GroupWatch:
             self._beat_s = now_s + self._pace.interval_s
         due = [one for one in self._listed if one.is_due(now_s, is_beat=is_beat)]
         self._look(due, now_s, is_gathered=is_beat or is_first)
-        if now_s >= self._roles_s:
-            self._roles_s = now_s + ROLES_S
-            for at, lookout in enumerate(self._lookouts):
-                self._asker.ask(("role", at), lookout.is_waited_for)
+        for at in self._roles_due(now_s):
+            self._asker.ask(("role", at), self._lookouts[at].is_waited_for)
+
+    def _roles_due(self, now_s: float) -> list[int]:
+        """The masters that were not asked for their role yet, and those whose turn it is: they are spread over ROLES_S,
+        so that no look waits for many of them.
+        """
+        known, count = self._roles_known, len(self._lookouts)
+        again = min(int((now_s - self._roles_s) * known / ROLES_S), known)
+        if again or not known:
+            self._roles_s = now_s
+        due = [(self._roles_next + number) % known for number in range(again)]
+        self._roles_next, self._roles_known = self._roles_next + again, count
+        return [*range(known, count), *due]
 
     def _look(self, due: Sequence[WatchedLog], now_s: float, *, is_gathered: bool) -> None:
         """Ask each master once about all of it that is due. A batch waits for the answer, unless the last was late."""

@@ -390,6 +390,14 @@ def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: P
     planner.join(LONG_S)
 
 
+def test_masters_are_asked_for_their_roles_one_after_the_other(tmp_path: Path) -> None:
+    """A thousand at once would hold up the looks: each is asked at first, and then every half minute."""
+    watch = Group(tmp_path, *(ScriptedLog(f"rocketmq/{name}", 0, 1) for name in "abcd")).watch
+    asked = {second: due for second in range(23) if (due := watch._roles_due(100.0 + second))}
+    assert asked == {0: [0, 1, 2, 3], 8: [0], 16: [1]}
+    assert watch._roles_due(200.0) == [2, 3, 0, 1]
+
+
 def test_a_master_is_asked_once_for_all_logs_that_it_has(tmp_path: Path) -> None:
     master = Master(ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100))
     group = Group(tmp_path, ScriptedLog(C, 0, 30), lookouts=[master])

@@ -77,7 +77,8 @@ def read_stream(master: Address, start: Offset, options: HAReadOptions | None = 
     fruitless = 0
     while fruitless < options.connect_attempts:
         before = delivered
-        time.sleep(_wait_s(fruitless))
+        if fruitless:
+            time.sleep(min(0.05 * 2**fruitless, 2.0))
         try:
             with closing(_read_connection(master, start, options, patience)) as pieces:
                 for data in _behind(before, pieces, master, start):
@@ -111,10 +112,6 @@ class _Patience:
 
 class _Closed(Exception):
     """The master ended the connection."""
-
-
-def _wait_s(fruitless: int) -> float:
-    return min(0.05 * 2**fruitless, 2.0) if fruitless else 0.0
 
 
 @dataclass(frozen=True, slots=True)

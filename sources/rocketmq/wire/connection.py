@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import itertools
 import socket
+import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
-
-from tenacity import RetryError, Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
 from sources.access.address import Address
 from sources.access.tls import Tls, is_refusal, no_tls, tls_context
@@ -24,30 +23,33 @@ from sources.rocketmq.wire.remoting import DEFAULT_MAX_FRAME_BYTES, Command, Fra
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.rocketmq.wire.signing import signed
 
+FIRST_PAUSE_S: Final = 0.1
+MOST_PAUSE_S: Final = 2.0
+"""Between two attempts to connect: twice as long after each failure, up to the second."""
+
 NO_SECURITY: Final = RemotingSecurity()
 
 
 def connect(
     address: Address, *, timeout_ms: int, attempts: int = 1, receive_buffer_bytes: int | None = None
 ) -> socket.socket:
-    """Connect over TCP, without Nagle's delay. Waits 0.1 s after the first failure, twice as long after each next one.
+    """Connect over TCP, without Nagle's delay.
 
     Raises MasterUnreachable after `attempts` failures.
     """
-    retrying = Retrying(
-        stop=stop_after_attempt(attempts),
-        wait=wait_exponential(multiplier=0.1, max=2.0),
-        retry=retry_if_exception_type(OSError),
-    )
-    try:
-        return retrying(_connect_once, address, timeout_ms / 1000, receive_buffer_bytes)
-    except RetryError as error:
-        cause = error.last_attempt.exception()
-        raise MasterUnreachable(
-            f"cannot connect to {address}, {attempts} attempt{'s' if attempts > 1 else ''}",
-            found=str(cause) or type(cause).__name__,
-            hint="Check that the broker runs, that the address and port are right, and that nothing blocks the way.",
-        ) from cause
+    cause: OSError | None = None
+    for attempt in range(attempts):
+        if attempt:
+            time.sleep(min(FIRST_PAUSE_S * 2 ** (attempt - 1), MOST_PAUSE_S))
+        try:
+            return _connect_once(address, timeout_ms / 1000, receive_buffer_bytes)
+        except OSError as error:
+            cause = error
+    raise MasterUnreachable(
+        f"cannot connect to {address}, {attempts} attempt{'s' if attempts > 1 else ''}",
+        found=str(cause) or type(cause).__name__,
+        hint="Check that the broker runs, that the address and port are right, and that nothing blocks the way.",
+    ) from cause
 
 
 def _connect_once(address: Address, timeout_s: float, receive_buffer_bytes: int | None) -> socket.socket:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from tenacity import wait_none
 
 from sources.access.address import Address
 from sources.access.secrets import Secret
@@ -77,7 +76,7 @@ def test_a_master_is_found_by_its_name() -> None:
 def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """MS-13, HA-11: it is looked for at each connection; the session's goes on until it breaks."""
     # Nobody is at the first name server, whatever the pause between two attempts.
-    monkeypatch.setattr("sources.rocketmq.wire.connection.wait_exponential", lambda **_: wait_none())
+    monkeypatch.setattr("sources.rocketmq.wire.connection.FIRST_PAUSE_S", 0.0)
     with ExitStack() as stack:
         old, new = (stack.enter_context(ScriptedMaster(stay)) for _ in range(2))
         at_old, at_new = (stack.enter_context(ScriptedBroker(listening_at(ha.address))) for ha in (old, new))
