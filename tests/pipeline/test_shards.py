@@ -128,7 +128,10 @@ class Site:
             at = self.at()
             return {log_id: end for log_id, end in ends.items() if at.get(log_id) != end}
 
-        wait_until(lambda: not missing(), lambda: f"{missing()}; {[*map(self.said, self.jobs)]}", look_every_s=0.5)
+        def told() -> str:
+            return f"{missing()}; {[*map(self.said, self.jobs)]}"
+
+        wait_until(lambda: not missing(), told, self.patience_s, look_every_s=1.0)
 
     def jobs_told(self, capsys: pytest.CaptureFixture[str], shards: set[str]) -> dict[str, Any]:
         """The jobs as status tells them from outside, once it is these, and each log has one of them."""
