@@ -195,7 +195,7 @@ class Publisher:
     def _look(self, entry: _Entry) -> None:
         try:
             entry.look()
-        except Exception as failure:  # noqa: BLE001 - without this thread the job would pass for dead
+        except Exception as failure:  # noqa: BLE001 - without this thread the job would wait for it, or pass for dead
             self._say_once(of_log(failure, entry.log_id))
 
     def _write(self, entries: Mapping[str, _Entry], *, has_ended: bool) -> None:
@@ -210,14 +210,14 @@ class Publisher:
         )
         try:
             self._file.write(said)
-        except OSError as error:
-            self._say_once(error)
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._say_once(failure)
 
     def _tidy(self) -> None:
         try:
             tidy(self._warehouse)
-        except OSError as error:
-            self._say_once(error)
+        except Exception as failure:  # noqa: BLE001 - as above
+            self._say_once(failure)
 
     def _seen(self) -> Sequence[Run]:
         """What the runs of the warehouse said a moment ago."""

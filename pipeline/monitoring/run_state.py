@@ -19,7 +19,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -66,13 +66,13 @@ class Run:
 
     @classmethod
     def from_json(cls, text: str) -> Run:
-        """The inverse of `as_json`. Raises AttributeError, KeyError, TypeError or ValueError for any other text."""
+        """The inverse of `as_json`, without what a later version adds. Raises AttributeError, KeyError, TypeError or
+        ValueError for any other text."""
         said = dict(json.loads(text))
-        found = cls(
-            writer=Writer(**{name: said.pop(name) for name in ("run", "host", "pid", "since")}),
-            updated_at=datetime.fromisoformat(said.pop("updated_at")),
-            **said,
-        )
+        writer = Writer(**{name: said[name] for name in ("run", "host", "pid", "since")})
+        updated_at = datetime.fromisoformat(said.pop("updated_at"))
+        known = {one.name: said[one.name] for one in fields(cls) if one.name in said}
+        found = cls(writer=writer, updated_at=updated_at, **known)
         for log_id in found.logs:
             found.of(log_id)
         return found

@@ -1,17 +1,28 @@
-"""What the planner of a group asks one master: where its logs end now, all of them in one question."""
+"""What the planner of a group asks one master: where its logs end now, all of them in one question.
+
+It remembers what it saw, for the job (`sources.group.teller`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from sources.bounds import held_from
 from sources.errors import LogtwinError
+from sources.group.seen import UNLISTED, Sighting
 from sources.group.standing import ReadingPlace
 from sources.master import Holding, LogQuery, Master, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import EARLIEST, StartingOffset
 from sources.starting import resolved
+
+LOOK_AFTER_S: Final = 1.5
+"""How long after the last look at a master the next one is made for the job: later than a planner looks that plans
+every second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +48,17 @@ Found = Mapping[str, LookResult | LogtwinError]
 class Lookout:
     """A view of one master, whose logs are read from `starting_offset` if nothing was read before.
 
-    Its calls may block for ever, so each is made in a thread that may.
+    Its calls may block for ever, so each is made in a thread that may: any.
     """
 
     def __init__(self, master: Master, starting_offset: StartingOffset) -> None:
         self._master = master
         self._starting_offset = starting_offset
+        self._noting = threading.Lock()  # guards what follows
+        self._seen: dict[str, tuple[Sighting, float]] = {}
+        self._wanted: Iterable[str] = ()
+        self._asking = 0
+        self._asked_s = 0.0
 
     @property
     def master_id(self) -> str:
@@ -59,6 +75,47 @@ class Lookout:
 
         Raises LogtwinError if one error concerns all of them.
         """
+        with self._noting:
+            self._asking += 1
+            self._asked_s = time.monotonic()
+            self._wanted = wanted.keys()
+        try:
+            found = self._look(wanted)
+        finally:
+            with self._noting:
+                self._asking -= 1
+        now_s = time.monotonic()
+        with self._noting:
+            for log_id, one in found.items():
+                if isinstance(one, LookResult):
+                    turn = wanted[log_id].place.turn if log_id in wanted else UNLISTED
+                    self._seen[log_id] = (self._noted(log_id, one.held, turn), now_s)
+        return found
+
+    def _noted(self, log_id: str, held: OffsetRange, turn: int) -> Sighting:
+        """Return the sighting, the same object as before if it is the same: then what is told is compared at once."""
+        before = self._seen.get(log_id)
+        if before is not None and before[0].turn == turn and before[0].held == held:
+            return before[0]
+        return Sighting(held, turn)
+
+    def seen_since(self, then_s: float) -> dict[str, Sighting]:
+        """Return what was seen since `then_s` of `time.monotonic`."""
+        with self._noting:
+            return {log_id: one for log_id, (one, at_s) in self._seen.items() if at_s >= then_s}
+
+    def due(self, now_s: float, places: Mapping[str, ReadingPlace]) -> dict[str, LookRequest]:
+        """Return what to look for again, at `places`: nothing if somebody is looking, or was not long ago."""
+        with self._noting:
+            if self._asking or now_s - self._asked_s < LOOK_AFTER_S:
+                return {}
+            return {
+                log_id: LookRequest(places[log_id], self._seen[log_id][0].held.end if log_id in self._seen else None)
+                for log_id in self._wanted
+                if log_id in places
+            }
+
+    def _look(self, wanted: Mapping[str, LookRequest]) -> Found:
         asked = {
             LogId.parse(log_id): LogQuery(one.place.identity, one.place.position, one.known)
             for log_id, one in wanted.items()

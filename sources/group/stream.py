@@ -36,9 +36,10 @@ from sources.errors import ConfigurationError, across_processes
 from sources.group.lookout import Lookout
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.seen import Teller
+from sources.group.teller import Teller
 from sources.group.watch import GroupWatch, Pace
-from sources.options import ReadOptions, parse_options
+from sources.master import Master
+from sources.options import ReadOptions, StartingOffset, parse_options
 from sources.record_source import RecordSource
 from sources.registry import FollowedOptions, open_master
 
@@ -75,9 +76,13 @@ class GroupOptions(BaseModel):
         )
 
 
-def _lookouts(masters: Iterable[FollowedOptions]) -> list[Lookout]:
-    """Return a lookout of each master. Raises ConfigurationError; connects to nothing."""
-    return [Lookout(open_master(one), one.starting_offset) for one in masters]
+_Opened = tuple[Master, StartingOffset]
+"""A master, and where to begin to read its logs."""
+
+
+def _opened(masters: Iterable[FollowedOptions]) -> list[_Opened]:
+    """Open each master. Raises ConfigurationError; connects to nothing."""
+    return [(open_master(one), one.starting_offset) for one in masters]
 
 
 def group_source(given: Mapping[str, str]) -> RecordSource:
@@ -87,7 +92,7 @@ def group_source(given: Mapping[str, str]) -> RecordSource:
     masters = file.added()
     if not masters:
         raise ConfigurationError("there is nothing to read", expected="a master", found="none")
-    reader = partial(GroupReader, file, _lookouts(masters), options.pace(masters), options.standing)
+    reader = partial(GroupReader, file, _opened(masters), options.pace(masters), options.standing)
     return RecordSource(NO_ROWS, _no_batches, reader)
 
 
@@ -100,10 +105,10 @@ def _no_batches() -> DataSourceReader:
 class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of ``spark.readStream``. Offsets are those of `GroupOffset.to_json`. Picklable until its first use."""
 
-    def __init__(self, masters: MastersFile, lookouts: Sequence[Lookout], pace: Pace, standing: Path) -> None:
-        """`lookouts` are those of what was taken from `masters` so far."""
+    def __init__(self, masters: MastersFile, first: Sequence[_Opened], pace: Pace, standing: Path) -> None:
+        """`first` are those that were taken from `masters` so far."""
         self._masters = masters
-        self._lookouts = lookouts
+        self._first = first
         self._pace = pace
         self._standing = standing
         self._watch: GroupWatch | None = None
@@ -135,12 +140,20 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _watching(self) -> GroupWatch:
         if self._watch is None:
-            teller = self._teller = Teller(self._lookouts, self._standing)
-            teller.start()
-            self._watch = GroupWatch(
-                teller.lookouts, self._standing, self._pace, lambda: teller.add(_lookouts(self._masters.added()))
-            )
+            self._teller = Teller(self._standing)
+            self._watch = GroupWatch(self._lookouts(self._first), self._standing, self._pace, self._added)
+            self._teller.start()
         return self._watch
+
+    def _added(self) -> list[Lookout]:
+        return self._lookouts(_opened(self._masters.added()))
+
+    def _lookouts(self, masters: Iterable[_Opened]) -> list[Lookout]:
+        """Return a lookout of each master; the job is told what is seen through it."""
+        found = [Lookout(master, starting_offset) for master, starting_offset in masters]
+        if self._teller is not None:
+            self._teller.add(found)
+        return found
 
     def stop(self) -> None:
         if self._teller is not None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -238,11 +239,14 @@ def test_any_error_of_publishing_is_logged_once_and_passes(
     assert ["nobody thought of it" in one and LOG in one for one in said_by(publisher.__name__, caplog)] == [True]
 
 
+@pytest.mark.parametrize("defect", [False, True])
 def test_a_folder_that_takes_nothing_is_said_once_and_hinders_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, defect: bool
 ) -> None:
     monkeypatch.setattr(publisher, "PUBLISH_EVERY_S", 0.01)
     (tmp_path / "_runs").write_text("a file where a folder should be")
+    if defect:
+        monkeypatch.setattr(RunFile, "write", Mock(side_effect=TypeError("nobody thought of it")))
     asked = threading.Semaphore(0)
 
     class Counting(Job):

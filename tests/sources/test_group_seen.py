@@ -7,13 +7,14 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from sources.errors import BelowMinimum, LogtwinError, MasterUnreachable
+from sources.errors import LogtwinError, MasterUnreachable
 from sources.group import standing
-from sources.group.lookout import Found, Lookout, LookRequest, LookResult
-from sources.group.seen import FORGET_AFTER_S, LOOK_AFTER_S, TELL_EVERY_S, UNLISTED, Teller, file_at, path_beside
+from sources.group.lookout import LOOK_AFTER_S, Lookout, LookRequest
+from sources.group.seen import UNLISTED, file_at, path_beside
 from sources.group.standing import ReadingPlace, Standing
-from sources.master import MasterLog
-from sources.offsets import Offset
+from sources.group.teller import FORGET_AFTER_S, TELL_EVERY_S, Teller
+from sources.master import Holding, LogQuery
+from sources.offsets import LogId, Offset
 from sources.options import EARLIEST
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog
@@ -32,8 +33,9 @@ def requests(places: Mapping[str, ReadingPlace]) -> dict[str, LookRequest]:
     return {log_id: LookRequest(place, None) for log_id, place in places.items()}
 
 
-def teller_of(folder: Path, *logs: ScriptedLog) -> Teller:
-    return Teller([Lookout(log.master, EARLIEST) for log in logs], folder / "standing")
+def teller_of(folder: Path, *logs: ScriptedLog) -> tuple[Teller, list[Lookout]]:
+    lookouts = [Lookout(log.master, EARLIEST) for log in logs]
+    return Teller(folder / "standing", lookouts), lookouts
 
 
 def told(folder: Path) -> dict[str, tuple[int, int]]:
@@ -44,28 +46,28 @@ def told(folder: Path) -> dict[str, tuple[int, int]]:
 
 def test_what_the_planner_sees_is_told_once_a_second_if_it_is_new(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 10)
-    teller = teller_of(tmp_path, log)
+    teller, (lookout,) = teller_of(tmp_path, log)
     places = say(tmp_path, A, turn=3)
     begin_s = time.monotonic()
-    teller.lookouts[0].look(requests(places))
+    lookout.look(requests(places))
     teller.tick(begin_s)
     assert told(tmp_path) == {A: (10, 3)}
     log.grow(20)
-    teller.lookouts[0].look(requests(places))
+    lookout.look(requests(places))
     teller.tick(begin_s + TELL_EVERY_S / 2)
     assert told(tmp_path) == {A: (10, 3)}
     teller.tick(begin_s + TELL_EVERY_S)
     assert told(tmp_path) == {A: (20, 3)}
     path_beside(tmp_path / "standing").unlink()
-    teller.lookouts[0].look(requests(places))
+    lookout.look(requests(places))
     teller.tick(begin_s + 3 * TELL_EVERY_S)
     assert told(tmp_path) == {}  # as before: nothing was written
 
 
 def test_while_nobody_plans_it_looks_by_itself_where_the_job_says(tmp_path: Path) -> None:
     a, b = ScriptedLog(A, 0, 10), ScriptedLog(B, 0, 10)
-    teller = teller_of(tmp_path, a, b)
-    for lookout, log_id in zip(teller.lookouts, (A, B), strict=True):
+    teller, lookouts = teller_of(tmp_path, a, b)
+    for lookout, log_id in zip(lookouts, (A, B), strict=True):
         lookout.look(requests(say(tmp_path, log_id)))
     say(tmp_path, A, turn=2)  # b has left
     a.grow(30)
@@ -85,14 +87,14 @@ def test_while_nobody_plans_it_looks_by_itself_where_the_job_says(tmp_path: Path
 
 def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 10)
-    teller = teller_of(tmp_path, log)
+    teller, (lookout,) = teller_of(tmp_path, log)
     places = say(tmp_path, A)
-    teller.lookouts[0].look(requests(places))
+    lookout.look(requests(places))
     begin_s = time.monotonic()
     teller.tick(begin_s)
     assert told(tmp_path) == {A: (10, 1)}
     log.answers.clear()
-    planner = threading.Thread(target=teller.lookouts[0].look, args=(requests(places),))
+    planner = threading.Thread(target=lookout.look, args=(requests(places),))
     planner.start()
     wait_until(lambda: log.looks == 2, "the planner's look")
     teller.tick(begin_s + 2 * LOOK_AFTER_S)
@@ -105,37 +107,26 @@ def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Pa
 
 def test_a_job_that_stops_is_told_nothing(tmp_path: Path) -> None:
     log = ScriptedLog(A, 0, 10)
-    teller = teller_of(tmp_path, log)
+    teller, (lookout,) = teller_of(tmp_path, log)
     places = say(tmp_path, A)
-    teller.lookouts[0].look(requests(places))
+    lookout.look(requests(places))
     standing.write(tmp_path / "standing", Standing(places, 10**9, is_stopping=True))
     teller.tick(time.monotonic() + 2 * LOOK_AFTER_S)
     assert (told(tmp_path), log.looks) == ({}, 1)
 
 
-class Several(Lookout):
-    """A lookout of a master with two logs and a third that nobody asks about; of the first it tells an `error`."""
+class Several(ScriptedLog):
+    """A master with two logs; nobody asks about the second."""
 
-    master_id = "rocketmq"
-    may_begin_later = True
-
-    def __init__(self, error: LogtwinError) -> None:
-        self.error = error
-
-    def log(self, log_id: str) -> MasterLog | None:
-        return None
-
-    def look(self, wanted: Mapping[str, LookRequest]) -> Found:
-        return {A: self.error, B: LookResult(span(0, 5), Offset(0)), "rocketmq/c": LookResult(span(0, 1), Offset(0))}
-
-    def is_waited_for(self) -> bool:
-        return False
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+        return {LogId.parse(B): Holding(span(0, 5)), LogId.parse("rocketmq/c"): Holding(span(0, 1))}
 
 
 def test_an_error_is_not_told_and_a_log_that_the_job_does_not_know_is(tmp_path: Path) -> None:
-    teller = Teller([Several(BelowMinimum("gone"))], tmp_path / "standing")
-    found = teller.lookouts[0].look(requests(say(tmp_path, A, B)))
-    assert set(found) == {A, B, "rocketmq/c"}
+    lookout = Lookout(Several(A).master, EARLIEST)
+    teller = Teller(tmp_path / "standing", [lookout])
+    found = lookout.look(requests(say(tmp_path, A, B)))
+    assert isinstance(found[A], LogtwinError)  # there is no such log
     teller.tick(time.monotonic())
     assert told(tmp_path) == {B: (5, 1), "rocketmq/c": (1, UNLISTED)}
 
@@ -145,11 +136,11 @@ def test_a_file_that_cannot_be_written_is_said_once_and_tried_again(tmp_path: Pa
     log.error = MasterUnreachable("away")
     path = path_beside(tmp_path / "standing")
     path.mkdir()
-    teller = teller_of(tmp_path, log)
+    teller, (lookout,) = teller_of(tmp_path, log)
     teller.start()
     try:
         log.error = None
-        teller.lookouts[0].look(requests(say(tmp_path, A)))
+        lookout.look(requests(say(tmp_path, A)))
         wait_until(lambda: bool(getattr(caplog, "messages", [])), "a warning")
         path.rmdir()
         wait_until(lambda: told(tmp_path) == {A: (10, 1)}, "the sighting")

@@ -1,0 +1,123 @@
+"""Several jobs in one warehouse, as ``logtwin status`` tells them: each log by the job that has it, or had it last."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.inspect import asked_topics
+from pipeline.monitoring.progress import PartitionProgress, Phase, Progress
+from pipeline.monitoring.publisher import Publisher
+from sinks.state.fence import this_writer
+from sources.offsets import Offset
+from tests.patience import eventually
+from tests.pipeline.operator_at_work import Operator
+from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
+
+TOPIC = TOPIC_PROGRESS.log_id
+NOWHERE = "127.0.0.1:9"
+
+
+class Job:
+    """A job that has said that it runs, and replicates nothing."""
+
+    def __init__(self, lake: Path, *logs: Progress, shard: str | None = None) -> None:
+        self.writer = this_writer()
+        self.publisher = Publisher(str(lake), self.writer, shard)
+        self.logs = {one.log_id: one for one in logs}
+        for log_id in self.logs:
+            tell = partial(self.logs.__getitem__, log_id)
+            self.publisher.enter(log_id, tell, take_over=shard is not None)
+
+    def end(self) -> None:
+        self.logs |= {log_id: replace(one, phase=Phase.STOPPED) for log_id, one in self.logs.items()}
+        self.publisher.close()
+
+
+def on(broker: str) -> Progress:
+    return replace(PROGRESS, log_id=f"rocketmq/{broker}")
+
+
+KILLED = """
+import os, signal, sys
+from dataclasses import replace
+from pipeline.monitoring.publisher import Publisher
+from sinks.state.fence import this_writer
+from tests.pipeline.sample_progress import PROGRESS
+publisher = Publisher(sys.argv[1], replace(this_writer(), run="killed"))
+for log_id in ("rocketmq/b", "rocketmq/c"):
+    publisher.enter(log_id, lambda: PROGRESS, take_over=False)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+    return Operator(tmp_path, capsys)
+
+
+@pytest.fixture
+def jobs() -> Iterator[list[Job]]:
+    found: list[Job] = []
+    yield found
+    for one in found:
+        one.end()
+
+
+def told(operator: Operator) -> dict[str, dict[str, Any]]:
+    return {one["id"]: one for one in json.loads(operator.must("status", "--json").out)["logs"]}
+
+
+def test_each_log_is_told_by_the_job_that_has_it(operator: Operator, jobs: list[Job]) -> None:
+    nowhere = f'master = "{NOWHERE}"\nremoting = "{NOWHERE}"\n'
+    logs = "".join(f'[[logs]]\nid = "rocketmq/{at}"\n{nowhere}' for at in "abc")
+    operator.job.write_text(f'warehouse = "{operator.lake}"\n{logs}')
+    jobs.append(Job(operator.lake, on("a")))
+    child = subprocess.run([sys.executable, "-c", KILLED, operator.lake], check=False, timeout=60)
+    assert child.returncode < 0
+    a, b, c = told(operator).values()
+    assert (a["running"], a["phase"], a["run"], a["pid"]) == (True, "running", jobs[0].writer.run, os.getpid())
+    for one in (b, c):
+        assert (one["running"], one["phase"], one["run"]) == (False, "running", "killed")
+
+    jobs.append(Job(operator.lake, on("b")))  # nobody has to wait: that process is gone
+    assert {at: (one["running"], one["run"]) for at, one in told(operator).items()} == {
+        "rocketmq/a": (True, jobs[0].writer.run),
+        "rocketmq/b": (True, jobs[1].writer.run),
+        "rocketmq/c": (False, "killed"),
+    }
+    jobs[0].end()
+    a, b, _ = told(operator).values()
+    assert (a["running"], a["phase"], b["running"]) == (False, "stopped", True)
+
+    jobs.append(Job(operator.lake, on("a"), on("c")))
+    files = {f"{one.writer.run}.json" for one in jobs[1:]}
+    assert eventually(lambda: {path.name for path in (operator.lake / "_runs").glob("[!.]*")} == files)
+    assert [one["running"] for one in told(operator).values()] == [True] * 3
+
+
+def test_a_topic_of_two_jobs_is_told_partition_by_partition(
+    operator: Operator, jobs: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked_topics, "_PATIENCE_MS", 0)
+    operator.job.write_text(
+        f'warehouse = "{operator.lake}"\n[[topics]]\nid = "{TOPIC}"\nservers = "{NOWHERE}"\ngroup = "g"\n'
+    )
+    parts = {at: PartitionProgress(acknowledged=Offset(10 + at), position=Offset(10 + at)) for at in range(2)}
+    for number, part in parts.items():
+        one = replace(TOPIC_PROGRESS, partitions={number: part}, acknowledged=part.acknowledged)
+        jobs.append(Job(operator.lake, one, shard=f"{number + 1}/2"))
+    (said,) = told(operator).values()
+    assert (said["running"], said["acknowledged"], said["reconnects"]) == (True, 10 + 11, 2 * 2)
+    jobs[0].end()
+    (said,) = told(operator).values()
+    assert (said["running"], said["phase"], said["run"]) == (False, "stopped", jobs[0].writer.run)
