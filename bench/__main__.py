@@ -37,6 +37,7 @@ class Work(StrEnum):
     MEMORY = auto()
     MANY_LOGS = auto()
     MANY_PARTITIONS = auto()
+    JOINS = auto()
     WAITING = auto()
     CLUSTER = auto()
 

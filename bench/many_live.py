@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
@@ -161,21 +162,24 @@ class Running(ABC):
 
 
 class RunningJob(Running):
-    """A job of logtwin, in another thread."""
+    """A job of logtwin, in another thread. `begun` is set once there is a commit: to look at the progress of many logs
+    all the time would slow the job down.
+    """
 
-    def __init__(self, job: Job, end: Future[None]) -> None:
+    def __init__(self, job: Job, end: Future[None], begun: threading.Event) -> None:
         self._job = job
         self._end = end
+        self._begun = begun
 
     def check(self) -> None:
         if self._end.done():
             self._end.result()
-        failed = [str(one.error) for one in self.progress() if one.phase is Phase.FAILED]
+        failed = [str(one.error) for one in self._job.logs if one.phase is Phase.FAILED]
         if failed:
             raise SystemExit(failed[0])
 
     def has_begun(self) -> bool:
-        return any(one.commits for one in self.progress())
+        return self._begun.is_set()
 
     def have_all_begun(self) -> bool:
         return all(
@@ -209,12 +213,20 @@ def running(
     spark: SparkSession, config: Config, on_step: Callable[[BatchStep], None] | None = None
 ) -> Iterator[RunningJob]:
     """Run the job of `config` in the `with` block; it stops between two batches. `on_step` is as in `Job`."""
-    job = Job(spark, config, available_now=False, on_step=on_step)
+    begun = threading.Event()
+
+    def stepped(step: BatchStep) -> None:
+        if step is BatchStep.COMMIT:
+            begun.set()
+        if on_step is not None:
+            on_step(step)
+
+    job = Job(spark, config, available_now=False, on_step=stepped)
     job.start()
     with ThreadPoolExecutor(1) as pool:
         end = pool.submit(job.run)
         try:
-            yield RunningJob(job, end)
+            yield RunningJob(job, end, begun)
         finally:
             job.request_stop()
             end.result(_STOP_WITHIN_S)

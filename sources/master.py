@@ -26,6 +26,7 @@ from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
 from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
+from sources.packed import packed
 from sources.retention import MasterRetention
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from sources.reading import LogReader
 
 
+@packed
 @dataclass(frozen=True, slots=True)
 class PlannedSplit:
     """One task reads the records of `log_id` that start in `owned`, a part of `batch`."""
@@ -53,6 +55,7 @@ class PlanFailed:
 Planned = PlannedSplit | PlanFailed
 
 
+@packed
 @dataclass(frozen=True, slots=True)
 class Known:
     """What a replica knows of the log it follows, so that the master can be checked (`MasterLog.continuing`).

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal, NewType, get_args
+
+from sources.packed import packed
 
 Offset = NewType("Offset", int)
 """The next thing to read, at or above 0. RocketMQ: a byte of the commit log; dister: an entry id; Kafka: an offset."""
@@ -28,6 +31,7 @@ _PART = r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]*"
 _LOG_ID = re.compile(rf"(?P<kind>[a-z]+)/(?P<name>{_PART}(/{_PART})*)")
 
 
+@packed
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
     """Half-open range ``[start, end)`` of one log. Raises ValueError unless ``0 <= start <= end``."""
@@ -131,10 +135,13 @@ class Position:
         return f"logtwin/{self.log_id}@{self.epoch}"
 
 
+@lru_cache(maxsize=1 << 16)
 def partition_log(topic: LogId, number: int) -> LogId:
+    """Return the id of a topic's partition. Asked for again and again, and checked once."""
     return LogId(topic.kind, f"{topic.name}/{number}")
 
 
+@lru_cache(maxsize=1 << 16)
 def topic_and_number(partition: LogId) -> tuple[LogId, int]:
     """Return a partition's topic and number: the inverse of `partition_log`."""
     topic, _, number = partition.name.rpartition("/")

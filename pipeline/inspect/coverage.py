@@ -23,10 +23,9 @@ from sinks.books.ledger import app_id, fill_app_id
 from sinks.delta.delta_log import LoggedVersion, newest
 from sinks.proof.completeness import Accounts, Completeness, Missing, Reason, Stretch
 from sinks.proof.whole_ledger import Owed, read_ledgers
-from sinks.state.fence import state_at
+from sinks.state.fence import holes_at, state_at
 from sinks.state.holes import Holes
 from sinks.state.log_state import LogState
-from sinks.state.position import holes_at
 from sinks.tables import log_table
 from sinks.values.incident import IncidentRow
 from sinks.warehouse import absolute

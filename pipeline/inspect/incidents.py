@@ -20,8 +20,7 @@ from pipeline.monitoring.display import extent, number
 from sinks.books.incidents import IncidentsTable, incidents_of, logs_with_incidents
 from sinks.books.quarantine_reader import Quarantined, quarantined
 from sinks.delta.delta_log import newest
-from sinks.state.fence import state_at
-from sinks.state.position import holes_at
+from sinks.state.fence import holes_at, state_at
 from sinks.tables import log_table
 from sinks.values.incident import IncidentRow, State
 from sinks.warehouse import absolute

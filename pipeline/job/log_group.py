@@ -32,8 +32,7 @@ from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
 from sources.group import masters, seen, standing
-from sources.group.offsets import GroupOffset
-from sources.group.plan import planned
+from sources.group.offsets import GroupOffset, planned
 from sources.group.seen import Seen
 from sources.group.standing import Standing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -133,6 +134,7 @@ class Job:
             self._raise_first()
         if not self._stop.is_set():
             self._poll_groups()
+            gc.freeze()  # what stays: the collector would walk through all of it, every few batches of many logs
             if not self.available_now:
                 self.tables.start()
                 self._catalog.start()

@@ -21,13 +21,12 @@ from pyspark.sql import SparkSession
 from sinks.batch.coverage import one_batch
 from sinks.batch.handshake import Replay, decide
 from sinks.batch.landing import Landing, Moving
-from sinks.batch.proof import ProvenBatch
+from sinks.batch.proof import ProvenBatch, SplitReport
 from sinks.batch.reading_turns import entered, leave
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
-from sinks.batch.split_job import discard_files, run_splits
-from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import discard_files, run_splits
 from sinks.delta.kernel import Snapshot
 from sinks.state.positions import Move
 from sinks.tables import LOG, TableSpec

@@ -1,4 +1,7 @@
-"""Prove what the tasks report of one batch, and prepare it for the commit. Pure.
+"""What the tasks report of one batch; prove it, and prepare it for the commit. Pure.
+
+A report says of one split what was covered, the files written, what was found damaged. It is picklable; an error
+travels in it as a value, and the driver raises it again as what it was.
 
 Records and damage together have to cover the batch exactly: no byte is skipped silently. Damage becomes holes in the
 replica, and one incident for each stretch of the same condition.
@@ -12,7 +15,6 @@ from dataclasses import dataclass
 from sinks.batch.coverage import Covered, one_batch, prove
 from sinks.batch.handshake import Replay, decide
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.delta.data_file import DataFile
 from sinks.state.holes import joined
 from sinks.state.log_state import LogState
@@ -20,8 +22,65 @@ from sinks.values.continuity import Link
 from sinks.values.incident import Action, Incident
 from sinks.values.ledger_row import STREAM, LedgerRow
 from sources.epochs import Epochs
-from sources.loss import leaves_what_is_before
+from sources.errors import LogtwinError
+from sources.loss import Condition, leaves_what_is_before
 from sources.offsets import Offset, OffsetRange
+from sources.packed import packed
+
+
+@packed
+@dataclass(frozen=True, slots=True)
+class WrittenStretch:
+    """A stretch of records, read and written: what it covers, number and checksum of its records and bytes.
+
+    `link` is the last record where records join, `mark` and `epochs` are those of the chunk which ends it. Times are
+    microseconds since 1970, UTC; None without a message. `file` holds the records, and maybe others'; None without any.
+    """
+
+    covered: Covered
+    checksum: str
+    bytes: int
+    records: int
+    link: Link | None
+    mark: int | None
+    first_store_us: int | None
+    last_store_us: int | None
+    file: DataFile | None
+    epochs: Epochs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A stretch that is no sound record; `is_kept` says that its bytes are in the quarantine file."""
+
+    range: OffsetRange
+    condition: Condition
+    cause: str
+    is_kept: bool
+
+
+@packed
+@dataclass(frozen=True, slots=True)
+class SplitReport:
+    """One split of `batch` of a log. Nothing is set where no record starts in it; only `error` where it failed.
+
+    `until` is where it ends short of its own end, because no more had come when its time was up or, with an `error`,
+    because that is where the log is damaged.
+    """
+
+    log_id: str
+    split: OffsetRange
+    batch: OffsetRange
+    written: tuple[WrittenStretch, ...] = ()
+    damaged: tuple[Damaged, ...] = ()
+    quarantined: DataFile | None = None
+    error: LogtwinError | None = None
+    until: Offset | None = None
+
+    @property
+    def files(self) -> set[str]:
+        """By name the files of the table of records that hold some of it."""
+        return {piece.file.name for piece in self.written if piece.file is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,20 +19,22 @@ from typing import Final
 import pyarrow as pa
 
 from sinks.batch.handshake import Append, clip, decide
+from sinks.batch.proof import SplitReport
 from sinks.batch.shared_file import SharedFile
 from sinks.batch.split_files import Pending, SplitFiles
-from sinks.batch.split_report import SplitReport
 from sinks.tables import log_table
 from sinks.values.continuity import Link, behind, nothing_of
 from sources.errors import BelowMinimum, LogtwinError, MasterSilent, of_log
 from sources.loss import leaves_what_is_before
 from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
+from sources.packed import packed
 from sources.reading import Come, Ended, LogReader, WantedSplit
 
 NOTHING: Final = OffsetRange(Offset(0), Offset(0))
 
 
+@packed
 @dataclass(frozen=True, slots=True)
 class LogWriter:
     """What a task needs to read and write one log.

@@ -16,18 +16,16 @@ from pyspark.sql import SparkSession
 
 from sinks.batch.landing import Landing, acknowledge
 from sinks.batch.master_proof import prove_master
-from sinks.batch.proof import ProvenBatch, prove_batch
+from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
-from sinks.batch.split_job import discard_files
-from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import discard_files
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelConflict
 from sinks.delta.retries import doubled_s, retrying
 from sinks.history.keyed_state import KeyedStateFollower
-from sinks.state.fence import this_writer
+from sinks.state.fence import refuse_repair, this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.position import LogTable
 from sinks.state.positions import Move, owned_by, refused
 from sinks.storage.errors import failed_by
 from sinks.tables import log_table
@@ -63,7 +61,6 @@ class Replica:
         self.master = master
         self.session = session  # another one from when the replica went back
         self._writer = writer or this_writer()
-        self._table = LogTable(spark, log_table(master.log_id).path(self._warehouse), master.log_id)
         self._keyed_state = KeyedStateFollower(spark, self._warehouse, master)
         self._state: LogState | None = None
         self._received: Offset | None = None
@@ -90,7 +87,7 @@ class Replica:
         if incident.start != mine.offset:
             raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
         state = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
-        self._landing.land_alone(self, Move(self._table, mine, state, lost=(incident.range,)))
+        self._landing.land_alone(self, Move(self.log_id, mine, state, lost=(incident.range,)))
 
     def report(self, incident: Incident) -> None:
         """Put on record what was found and is not passed. Raises ReplicaError."""
@@ -179,7 +176,7 @@ class Replica:
             incidents=proven.incidents(now_us),
             quarantined=proven.quarantined,
         )
-        return Move(self._table, mine, state, proven.files, proven.lost)
+        return Move(self.log_id, mine, state, proven.files, proven.lost)
 
     def moved(self, move: Move) -> None:
         """`move` has landed."""
@@ -229,13 +226,12 @@ def open_together(replicas: Sequence[Replica]) -> None:
     """
     first = replicas[0]
     ensure_tables(first._spark, first._warehouse, log_table(first.log_id))
-    tables = {one.log_id: one._table for one in replicas}
-    positions, books, logs = first._landing.positions, first._landing.books, [*tables]
+    positions, books, logs = first._landing.positions, first._landing.books, [one.log_id for one in replicas]
     on = positions.newest()
-    _refuse_repairs(tables, positions.found(on, logs))
+    _refuse_repairs(positions.found(on, logs))
     take = positions.held_by if first.is_open else positions.claim
     states = take(on, logs, first._writer)
-    _refuse_repairs(tables, states)
+    _refuse_repairs(states)
     books.check(states)
     restored = books.settle(states)
     for one in replicas:
@@ -258,7 +254,6 @@ def begin_together(fresh: Sequence[Replica], starts: Mapping[LogId, Offset], ide
     ours = {one.log_id: one for one in fresh}
     first = fresh[0]
     positions, writer = first._landing.positions, first._writer
-    path = log_table(first.log_id).path(first._warehouse)
     gained: list[LogId] = []
     for attempt in retrying(partial(refused, first.log_id)):
         with attempt:
@@ -273,13 +268,13 @@ def begin_together(fresh: Sequence[Replica], starts: Mapping[LogId, Offset], ide
                 if mine.offset is None:
                     at = Offset(0) if is_begun else starts[log_id]
                     to = replace(mine.moved_to(at, first=at, ledger=()), identity=identity)
-                    moves.append(Move(LogTable(first._spark, path, log_id), mine, to))
+                    moves.append(Move(log_id, mine, to))
             if moves and positions.commit(on, moves):
                 raise KernelConflict("another job has claimed or begun some of the logs")
             for move in moves:
-                if move.log.log_id in ours:
-                    ours[move.log.log_id].moved(move)
-            gained = [move.log.log_id for move in moves] if is_begun else []
+                if move.log_id in ours:
+                    ours[move.log_id].moved(move)
+            gained = [move.log_id for move in moves] if is_begun else []
     return gained
 
 
@@ -293,6 +288,6 @@ def lost_by(replicas: Iterable[Replica]) -> dict[LogId, TakenOver]:
     return {log_id: error for log_id, error in found.items() if isinstance(error, TakenOver)}
 
 
-def _refuse_repairs(tables: Mapping[LogId, LogTable], states: Mapping[LogId, LogState | None]) -> None:
+def _refuse_repairs(states: Mapping[LogId, LogState | None]) -> None:
     for log_id, state in states.items():
-        tables[log_id].refuse_repair(state)
+        refuse_repair(log_id, state)

@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import Final
 
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
+from sinks.batch.proof import Damaged, SplitReport, WrittenStretch
 from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
-from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
 from sinks.books.quarantine import cause_of, open_quarantine, quarantine_row
 from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange

@@ -1,4 +1,4 @@
-"""What a task does with its splits: read, write files, report. Runs in Spark's Python workers (`spark_jobs`).
+"""The Spark job of one batch: its tasks read splits, write files and report, in Spark's Python workers (`spark_jobs`).
 
 A task gets planned splits, and returns a small report of each: the range covered, the files, their statistics, the
 checksums of the master's bytes. Rows of the log never pass through the JVM.
@@ -9,28 +9,83 @@ one log each are read side by side, a few at a time. Either way the bytes that a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
 
+from pyspark.sql import SparkSession
+
+from sinks.batch.proof import SplitReport
 from sinks.batch.receiver import LogWriter, Receiver, receive
 from sinks.batch.shared_file import SharedFile
-from sinks.batch.split_report import SplitReport
+from sinks.delta.files import discard
+from sinks.delta.spark_jobs import JobFacts, run_shares
+from sinks.tables import QUARANTINE, log_table
 from sources.errors import across_processes
 from sources.master import PlannedSplit
+from sources.offsets import LogId
 from sources.reading import LogReader
-from sources.splits import WORTH_A_TASK_BYTES
+from sources.splits import WORTH_A_TASK_BYTES, longest
 
 READ_AT_ONCE: Final = 8
 """How many masters one task reads at once, at most; and how many times what is worth a task: the memory adds up."""
 
 AT_ONCE_BYTES: Final = READ_AT_ONCE * WORTH_A_TASK_BYTES
 
+TASK_BYTES: Final = longest(256 * 1024 * 1024)
+"""What a task reads at most of several splits; a single one may be longer."""
 
 Given = tuple[PlannedSplit, LogWriter]
 """A split, and what reads and writes it."""
+
+
+def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mapping[str, LogWriter]) -> list[SplitReport]:
+    """Read and write `splits`, each by that of `logs` that has its id. Raises what Spark says where it ends the job.
+
+    A task is sent what it needs for its own splits, not for those of others.
+    """
+    facts = JobFacts(
+        problem="the Spark job that writes the batch failed",
+        log=", ".join(logs),
+        hint="Nothing was committed; the batch is done again at the next start.",
+    )
+    sized = [(split, logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
+    shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
+    given = [[pickle.dumps([(split, logs[split.log_id]) for split in share])] for share in shares]
+    told = run_shares(spark, _told, given, facts)
+    return [report for of_task in told for report in pickle.loads(of_task)]  # noqa: S301 - our own task's
+
+
+def _told(given: Iterable[bytes]) -> Iterator[bytes]:
+    """The reports of a task, by pickle itself: Spark's own way of pickling takes three times as long."""
+    for share in given:
+        yield pickle.dumps(list(write_splits(pickle.loads(share))))  # noqa: S301 - the driver's
+
+
+def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:
+    """What each task is given of `splits`, which come with their bytes, 0 where nobody knows: about the same.
+
+    As many tasks as cores, and more only where one would read for long: each costs 50 ms beside its bytes.
+    """
+    total_bytes = sum(size_bytes for _, size_bytes in splits)
+    rounds = max(1, -(-total_bytes // (cores * TASK_BYTES)))
+    tasks = [_Task() for _ in range(min(len(splits), rounds * cores))]
+    for split, size_bytes in sorted(splits, key=lambda one: one[1], reverse=True):
+        min(tasks, key=lambda task: (task.bytes, len(task.splits))).add(split, size_bytes)
+    return [task.splits for task in tasks]
+
+
+@dataclass(slots=True)
+class _Task:
+    bytes: int = 0
+    splits: list[PlannedSplit] = field(default_factory=list)
+
+    def add(self, split: PlannedSplit, size_bytes: int) -> None:
+        self.bytes += size_bytes
+        self.splits.append(split)
 
 
 def write_splits(given: Iterable[Given]) -> Iterator[SplitReport]:
@@ -86,3 +141,17 @@ def _at_once(turns: Sequence[_Turn]) -> int:
     """How many turns are read side by side."""
     largest = max((turn.bytes for turn in turns), default=0)
     return max(1, min(len(turns), READ_AT_ONCE, AT_ONCE_BYTES // max(largest, 1)))
+
+
+def discard_files(warehouse: str, reports: Iterable[SplitReport]) -> None:
+    """Remove what the tasks wrote: no commit will name it."""
+    for report in reports:
+        discard(log_table(LogId.parse(report.log_id)).path(warehouse), report.files)
+        discard_quarantined(warehouse, [report])
+
+
+def discard_quarantined(warehouse: str, reports: Iterable[SplitReport]) -> None:
+    """Remove what the tasks kept of damage."""
+    kept = [one.quarantined.name for one in reports if one.quarantined is not None]
+    if kept:
+        discard(QUARANTINE.path(warehouse), kept)

@@ -20,14 +20,14 @@ from enum import Enum
 
 from pyspark.sql import SparkSession
 
-from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
+from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch, raise_first_error
 from sinks.batch.receiver import LogWriter
-from sinks.batch.split_job import discard_files, discard_quarantined, run_splits
-from sinks.batch.split_report import SplitReport
+from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
 from sinks.healing.neighbours import SOURCE_HINT
 from sinks.healing.owed import settle_holes
+from sinks.state.fence import refuse_repair
 from sinks.state.holes import joined
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, log_table
@@ -86,7 +86,7 @@ class HoleFiller:
     def look(self) -> Held:
         """Read the log's state, and bring the ledger in line with its holes. Raises RepairPending, ReplicaError."""
         held = self._table.read()
-        self._table.refuse_repair(held.state)
+        refuse_repair(self._log_id, held.state)
         self._settle(held)
         return held
 

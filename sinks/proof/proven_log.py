@@ -14,6 +14,7 @@ from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
 from sinks.proof.proven import proven_ranges
 from sinks.proof.stored import Part, parts, read
+from sinks.state.fence import refuse_repair
 from sinks.state.holes import Holes, joined
 from sinks.state.position import LogTable
 from sinks.tables import log_table
@@ -98,7 +99,7 @@ def _look(
         return None
     log = LogTable(spark, folder, log_id)
     held = log.read() if version is None else log.read_at(version)
-    log.refuse_repair(held.state)
+    refuse_repair(log_id, held.state)
     state = held.state
     if state is None or state.offset is None:
         return None

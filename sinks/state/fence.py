@@ -18,8 +18,10 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from sinks.delta.delta_log import Version
+from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import DOMAIN, RUN_DOMAIN, LogState, Writer, new_id, run_of
-from sources.errors import ReplicaError, TakenOver
+from sources.errors import RepairPending, ReplicaError, TakenOver, WayBackPending
+from sources.loss import Condition
 from sources.offsets import LogId, Offset, Position
 
 TAKEN_OVER_HINT = (
@@ -97,6 +99,30 @@ def said_at(version: Version, log_id: LogId, domain: str, parse: Callable[[str],
         return None if text is None else parse(text)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(log_id, domain) from error
+
+
+def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
+    """What a log whose state is `state` lacks at that version. Raises ReplicaError for what no one wrote."""
+    holes = said_at(version, log_id, f"{HOLES_DOMAIN}{log_id}", Holes.from_json)
+    if holes is not None:
+        return holes
+    first = None if state is None else state.first
+    return Holes() if first is None else Holes.before(first)
+
+
+def refuse_repair(log_id: LogId, state: LogState | None) -> None:
+    """Raises RepairPending where a repair was begun and not brought to its end."""
+    if state is not None and state.repair is not None:
+        found = state.repair.found
+        is_failed_over = found is not None and found.condition is Condition.FAILED_OVER
+        raise (WayBackPending if is_failed_over else RepairPending)(
+            "a repair of this log was begun and is not done",
+            log=log_id,
+            offset=state.repair.to,
+            expected="a log without a pending repair",
+            found=f"one that goes back to {state.repair.to}, where epoch {state.repair.epoch} begins",
+            hint="logtwin repair takes it to its end.",
+        )
 
 
 def taken_over(log_id: LogId, mine: Writer, found: LogState | None) -> TakenOver:

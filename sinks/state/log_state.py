@@ -38,6 +38,8 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from operator import attrgetter
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, with_config
@@ -133,9 +135,8 @@ class LogState:
         """
         found = {f"{DOMAIN}{log_id}": _MOVING.text_of(_part(_Moving, self, run=self.writer.run))}
         is_there = before is not None and bool(before.commit) and not before.is_in_one_piece
-        was = _part(_Standing, before) if before is not None and is_there else _Standing()
-        if (standing := _part(_Standing, self)) != was:
-            found[f"{STANDING_DOMAIN}{log_id}"] = _STANDING.text_of(standing)
+        if _STANDS(self) != _STANDS(before if is_there else _Standing()):
+            found[f"{STANDING_DOMAIN}{log_id}"] = _STANDING.text_of(_part(_Standing, self))
         if before is None or not is_there or before.writer != self.writer:
             found |= self.writer.domain()
         return found
@@ -275,10 +276,16 @@ def run_of(moving: str) -> str | None:
 
 def _part(kind: type[_T], of: Any, **more: Any) -> _T:
     """The `kind` whose fields are those of the same names of `of`, besides `more`."""
-    names = {one.name for one in fields(kind)} - more.keys()  # type: ignore[arg-type] # they are dataclasses
-    return kind(**{name: getattr(of, name) for name in names}, **more)
+    names = _names(kind)  # type: ignore[arg-type] # a class can be hashed
+    return kind(**{name: getattr(of, name) for name in names if name not in more}, **more)
 
 
+@cache
+def _names(kind: Any) -> list[str]:
+    return [one.name for one in fields(kind)]
+
+
+_STANDS: Final = attrgetter(*_names(_Standing))
 _MOVING: Final = StoredJson(_Moving)
 _STANDING: Final = StoredJson(_Standing)
 _IN_ONE_PIECE: Final = StoredJson(_InOnePiece)

@@ -16,18 +16,17 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
-from sinks.delta.delta_log import StoredFile, Version
+from sinks.delta.delta_log import StoredFile
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.retries import retrying
-from sinks.state.fence import contradiction, said_at, state_at, taken_over
+from sinks.state.fence import contradiction, holes_at, refuse_repair, state_at, taken_over
 from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
 from sinks.state.log_state import LogState, Writer
 from sinks.state.positions import Positions, owned_by, refused
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
 from sinks.tables import log_table
 from sinks.values.ledger_row import LedgerRow
-from sources.errors import RepairPending, ReplicaError, WayBackPending
-from sources.loss import Condition
+from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 
@@ -51,15 +50,6 @@ class Held:
     @property
     def is_in_repair(self) -> bool:
         return self.state is not None and self.state.repair is not None
-
-
-def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
-    """What a log whose state is `state` lacks at that version. Raises ReplicaError for what no one wrote."""
-    holes = said_at(version, log_id, f"{HOLES_DOMAIN}{log_id}", Holes.from_json)
-    if holes is not None:
-        return holes
-    first = None if state is None else state.first
-    return Holes() if first is None else Holes.before(first)
 
 
 class LogTable:
@@ -96,14 +86,6 @@ class LogTable:
     def found_in(self, snapshot: Snapshot) -> LogState | None:
         """What that version says of the log. Raises ReplicaError where it contradicts itself."""
         return state_at(snapshot, self.log_id)
-
-    def holes_with(
-        self, snapshot: Snapshot, mine: LogState, to: LogState, lost: Sequence[OffsetRange]
-    ) -> dict[str, str]:
-        """The holes' metadata once `lost` is passed on the way from `mine` to `to`."""
-        begins = to.first if mine.first is None else None
-        holes = self._holes(snapshot, mine) if begins is None else Holes.before(begins)
-        return {self._holes_domain: holes.with_lost(lost).as_json()}
 
     def mark(self, held: Held, state: LogState) -> None:
         """Say `state`, at the same position, instead of what `held` says.
@@ -148,7 +130,7 @@ class LogTable:
         Raises RepairPending, ReplicaError.
         """
         held = self.held_in(on)
-        self.refuse_repair(held.state)
+        refuse_repair(self.log_id, held.state)
         if held.epoch != taken.epoch:
             problem = "the log went back while its damage was looked at"
             raise contradiction(self.log_id, problem, f"epoch {taken.epoch}", held.epoch)
@@ -239,20 +221,6 @@ class LogTable:
                         return None
                     raise
         return holes
-
-    def refuse_repair(self, state: LogState | None) -> None:
-        """Raises RepairPending where a repair was begun and not brought to its end."""
-        if state is not None and state.repair is not None:
-            found = state.repair.found
-            is_failed_over = found is not None and found.condition is Condition.FAILED_OVER
-            raise (WayBackPending if is_failed_over else RepairPending)(
-                "a repair of this log was begun and is not done",
-                log=self.log_id,
-                offset=state.repair.to,
-                expected="a log without a pending repair",
-                found=f"one that goes back to {state.repair.to}, where epoch {state.repair.epoch} begins",
-                hint="logtwin repair takes it to its end.",
-            )
 
     def position_of(self, state: LogState) -> Position | None:
         return None if state.offset is None else Position(self.log_id, state.epoch, state.offset)

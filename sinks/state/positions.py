@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
 from sinks.delta.retries import retrying
-from sinks.state.fence import checked, contradiction, ended_runs, position_app, state_in, taken_over
+from sinks.state.fence import checked, contradiction, ended_runs, holes_at, position_app, state_in, taken_over
+from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState, Writer
 from sources.errors import LogtwinError, ReplicaError
-from sources.offsets import LogId, OffsetRange
-
-if TYPE_CHECKING:
-    from sinks.state.position import LogTable
+from sources.offsets import LogId, OffsetRange, Position
 
 _Said = LogState | None | ReplicaError
 
@@ -32,7 +29,7 @@ _Said = LogState | None | ReplicaError
 class Move:
     """What a commit of data does to one log: from `mine` it goes to `to`, with `files`, past what is `lost`."""
 
-    log: LogTable
+    log_id: LogId
     mine: LogState
     to: LogState
     files: Sequence[DataFile] = ()
@@ -41,17 +38,20 @@ class Move:
     @property
     def transaction(self) -> tuple[str, int]:
         """The application whose transaction version says the same, and that version."""
-        position = self.log.position_of(self.to)
-        if position is None:
+        if self.to.offset is None:
             raise ValueError("a commit of data needs an offset")
-        return position.app_id, position.offset
+        return Position(self.log_id, self.to.epoch, self.to.offset).app_id, self.to.offset
 
     def domains_on(self, snapshot: Snapshot) -> dict[str, str]:
         """The metadata that a commit on `snapshot` has to write. The holes only where they change: a backfill may be
         writing them.
         """
-        holes = self.log.holes_with(snapshot, self.mine, self.to, self.lost) if self.lost else {}
-        return {**self.to.domains(self.log.log_id, self.mine), **holes}
+        domains = self.to.domains(self.log_id, self.mine)
+        if self.lost:
+            begins = self.to.first if self.mine.first is None else None
+            holes = holes_at(snapshot, self.log_id, self.mine) if begins is None else Holes.before(begins)
+            domains[f"{HOLES_DOMAIN}{self.log_id}"] = holes.with_lost(self.lost).as_json()
+        return domains
 
 
 class Positions:
@@ -121,16 +121,16 @@ class Positions:
         Returns which of them are `lost` since then, to other runs; nothing of any is in the table then. Raises
         ReplicaError.
         """
-        for attempt in retrying(moves[0].log.refused):
+        for attempt in retrying(partial(refused, moves[0].log_id)):
             with attempt:
                 try:
                     self._attempt(on, moves)
                 except KernelConflict:
                     on = self.newest()
-                    found = _said(on, [move.log.log_id for move in moves])
-                    if any(found[move.log.log_id] == move.to for move in moves):  # then all of it has landed
+                    found = _said(on, [move.log_id for move in moves])
+                    if any(found[move.log_id] == move.to for move in moves):  # then all of it has landed
                         break
-                    if lost := self.lost(on, {move.log.log_id: move.mine for move in moves}):
+                    if lost := self.lost(on, {move.log_id: move.mine for move in moves}):
                         return lost
                     raise
         return {}
@@ -145,7 +145,7 @@ class Positions:
             transactions=dict(move.transaction for move in moves),
             domains={name: text for move in moves for name, text in move.domains_on(on).items()},
         )
-        self._chain.committed(on.version, version, {move.log.log_id: move.to for move in moves})
+        self._chain.committed(on.version, version, {move.log_id: move.to for move in moves})
 
 
 def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:

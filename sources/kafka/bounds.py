@@ -13,7 +13,7 @@ from typing import Any, Final
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
 
 from sources.errors import LogtwinError, MasterRefused
-from sources.kafka.cluster.codes import NONE, check_code, refusal
+from sources.kafka.cluster.client_errors import NONE, check_code, refusal
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd

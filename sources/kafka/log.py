@@ -23,6 +23,7 @@ from sources.kafka.options import RECORD_BYTES
 from sources.kafka.reader import KafkaReader
 from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, Traits
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
+from sources.packed import packed
 from sources.reading import WantedSplit, alone
 from sources.sole_log import PlainLog
 
@@ -41,7 +42,8 @@ TRAITS: Final = Traits(
 """Those of topics. Reading may begin at any offset. A compacted topic is a map, too, but of any bytes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@packed
+@dataclass(frozen=True, slots=True)
 class KafkaLog(PlainLog):
     """Partition `number` of `topic`. For `patience_s` see `MasterLog.hurried`."""
 

@@ -31,8 +31,7 @@ from typing import Final
 from sources.bounds import check_within
 from sources.errors import CorruptRecord, LogtwinError, MasterRefused, MasterSilent, ProtocolViolation, UnprovenEnd
 from sources.kafka.bounds import bounds_of
-from sources.kafka.cluster.connection import Cluster
-from sources.kafka.cluster.connection_cache import kept
+from sources.kafka.cluster.connection import Cluster, kept
 from sources.kafka.cluster.fetch import Fetched, FetchedBatches, FetchQuestion, fetch, fetch_one, in_order
 from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings

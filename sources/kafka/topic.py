@@ -1,6 +1,6 @@
 """A topic of a cluster as a master: what it holds now, its partitions as logs, and the group that shows its progress.
 
-Picklable. Connections stay open between calls, but in `sources.kafka.cluster.connection_cache`, not here; a session
+Picklable. Connections stay open between calls, but in `sources.kafka.cluster.connection`, not here; a session
 has a connection of its own.
 """
 
@@ -9,18 +9,16 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final, TypeVar
 
 from sources.errors import NobodyListens, naming
 from sources.kafka.bounds import bounds, epoch_ends
-from sources.kafka.cluster.cleanup import is_compacted
-from sources.kafka.cluster.connection import Cluster
-from sources.kafka.cluster.connection_cache import has_answered, kept
+from sources.kafka.cluster.connection import Cluster, has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, topics_named
+from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
 from sources.kafka.epochs import check_history
 from sources.kafka.isolation import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
@@ -155,15 +153,7 @@ class KafkaTopic:
 
     def reader(self, patience_s: float | None = None) -> KafkaReader:
         """Return what reads its partitions, together with those of all topics that are read in the same way."""
-        here = self if patience_s is None else self.hurried(patience_s)
-        return KafkaReader(
-            settings=here.settings,
-            isolation=here.isolation,
-            chunk_bytes=here.chunk_bytes,
-            patience_ms=here.patience_ms,
-            past_damage=here.past_damage,
-            patience_s=patience_s,
-        )
+        return _reader(self, patience_s)
 
     def _ask(self, question: Callable[[Cluster], T]) -> T:
         """Return the answer to `question`, asking again over new connections if a retry can help."""
@@ -206,6 +196,19 @@ class KafkaTopic:
         if known is not None:
             check_same(topic, known)
         return topic
+
+
+@lru_cache(maxsize=8)
+def _reader(topic: KafkaTopic, patience_s: float | None) -> KafkaReader:
+    here = topic if patience_s is None else topic.hurried(patience_s)
+    return KafkaReader(
+        settings=here.settings,
+        isolation=here.isolation,
+        chunk_bytes=here.chunk_bytes,
+        patience_ms=here.patience_ms,
+        past_damage=here.past_damage,
+        patience_s=patience_s,
+    )
 
 
 def _topic_id(logs: Mapping[LogId, LogQuery | Known]) -> uuid.UUID | None:

@@ -14,9 +14,8 @@ from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.repair import repair_logs
 from pipeline.verify.run import Scope, verify_log
-from sinks.batch.proof import ProvenBatch
+from sinks.batch.proof import ProvenBatch, SplitReport
 from sinks.batch.replica import Replica
-from sinks.batch.split_report import SplitReport
 from sources.errors import MasterUnreachable
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import eventually

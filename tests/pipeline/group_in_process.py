@@ -110,7 +110,7 @@ def use(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on jobs run like this."""
     plain = cast(SparkSession, PlainSession())
     monkeypatch.setattr("pipeline.job.log_group.Stream", InProcess)
-    monkeypatch.setattr("sinks.batch.split_job.run_shares", lambda _, *given: run_shares(plain, *given))
+    monkeypatch.setattr("sinks.batch.tasks.run_shares", lambda _, *given: run_shares(plain, *given))
 
 
 def use_plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:

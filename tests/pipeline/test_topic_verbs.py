@@ -69,7 +69,7 @@ class Topic:
 
     def _goes_to(self, number: int, to: LogState, settled: bool = True, lost: Sequence[OffsetRange] = ()) -> None:
         log = self._logs[number]
-        self._positions.commit(self._positions.newest(), [Move(log, self._state(number), to, lost=lost)])
+        self._positions.commit(self._positions.newest(), [Move(log.log_id, self._state(number), to, lost=lost)])
         self.states = {**self.states, log.log_id: to}
         if settled:
             self._books.settle({log.log_id: to})

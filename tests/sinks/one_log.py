@@ -17,5 +17,7 @@ class OneLog(LogTable):
     ) -> None:
         """Move it from `held` to `state`. Raises TakenOver."""
         mine = held.state or LogState.fresh(state.writer)
-        for error in Positions(self._table).commit(held.snapshot, [Move(self, mine, state, files, lost)]).values():
+        for error in (
+            Positions(self._table).commit(held.snapshot, [Move(self.log_id, mine, state, files, lost)]).values()
+        ):
             raise error

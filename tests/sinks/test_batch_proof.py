@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sinks.batch.coverage import Covered
-from sinks.batch.proof import ProvenBatch, prove_batch, raise_first_error
-from sinks.batch.split_report import Damaged, SplitReport, WrittenStretch
+from sinks.batch.proof import Damaged, ProvenBatch, SplitReport, WrittenStretch, prove_batch, raise_first_error
 from sinks.delta.data_file import DataFile
 from sinks.values.continuity import Link
 from sinks.values.incident import Action

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.batch.proof import prove_batch
+from sinks.batch.proof import SplitReport, WrittenStretch, prove_batch
 from sinks.batch.receiver import LogWriter
-from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import write_splits
 from sinks.values.continuity import checksum_of
 from sources.errors import CoverageError, Gap, LogtwinError, Recreated, Rewritten

@@ -1,4 +1,4 @@
-"""sinks.batch.split_job.in_tasks: which split which task has."""
+"""sinks.batch.tasks.in_tasks: which split which task has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sinks.batch.split_job import TASK_BYTES, in_tasks
+from sinks.batch.tasks import TASK_BYTES, in_tasks
 from sources.master import PlannedSplit
 from sources.offsets import Offset, OffsetRange
 

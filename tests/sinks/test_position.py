@@ -14,10 +14,10 @@ from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.state.fence import this_writer
+from sinks.state.fence import holes_at, this_writer
 from sinks.state.holes import Holes, TakenOut
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held, holes_at
+from sinks.state.position import Held
 from sinks.state.positions import Move, Positions
 from sinks.tables import LOG
 from sinks.values.continuity import Link
@@ -352,7 +352,7 @@ class Moving:
 
     def _move(self, table: OneLog, mine: LogState, lost: tuple[OffsetRange, ...] = ()) -> Move:
         to = mine.moved_to(Offset(500), first=Offset(0), ledger=[])
-        return Move(table, mine, to, [file_of(self.path, 0, 5)], lost)
+        return Move(table.log_id, mine, to, [file_of(self.path, 0, 5)], lost)
 
     def losing(self, name: str, lost: OffsetRange) -> None:
         self.moves[name] = self._move(self.tables[name], self.moves[name].mine, (lost,))

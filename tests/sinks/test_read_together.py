@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sinks.batch.tasks
+from sinks.batch.proof import SplitReport
 from sinks.batch.receiver import LogWriter
-from sinks.batch.split_report import SplitReport
 from sinks.batch.tasks import write_splits
 from sinks.values.continuity import Link
 from sources.errors import ChecksumMismatch, CoverageError, LogtwinError, MasterUnreachable, Rewritten

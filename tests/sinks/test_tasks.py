@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import sinks.batch.shared_file
+from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.receiver import LogWriter
-from sinks.batch.split_report import SplitReport, WrittenStretch
 from sinks.batch.tasks import write_splits
 from sinks.values.continuity import Link
 from sources.errors import (

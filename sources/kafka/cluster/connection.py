@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final
 
 from kafka.net.connection import KafkaConnection
@@ -18,6 +18,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from sources.access.kept_connections import KeptConnections
 from sources.access.tls import tls_context
 from sources.errors import LogtwinError, MasterRefused, NobodyListens
 from sources.kafka.cluster.client_errors import ASKING, CONNECTING, is_nobody, meaning
@@ -43,10 +44,26 @@ def connected(settings: KafkaSettings) -> Iterator[Cluster]:
     net = NetworkSelector(client_id=settings.client_id)
     manager = _Connections(net, **options)
     try:
-        yield Cluster(settings, net, manager)
+        cluster = Cluster(settings, net, manager)
+        _answered.add(settings.servers)
+        yield cluster
     finally:
         manager.close()
         net.close()
+
+
+def kept(settings: KafkaSettings) -> AbstractContextManager[Cluster]:
+    """Like `connected`, but leave the connection open for the next use, unless what is done inside fails."""
+    return _kept.kept(settings)
+
+
+def has_answered(settings: KafkaSettings) -> bool:
+    """Whether this process has ever reached one of these servers."""
+    return settings.servers in _answered
+
+
+_answered: set[tuple[str, ...]] = set()
+_kept: Final = KeptConnections["KafkaSettings", "Cluster"](lambda settings: connected(settings))
 
 
 class Cluster:

@@ -21,7 +21,7 @@ from kafka.protocol.consumer import FetchRequest
 from sources.bounds import check_within
 from sources.errors import LogtwinError, MasterRefused
 from sources.kafka.bounds import bounds_at, epoch_end
-from sources.kafka.cluster.codes import check_code
+from sources.kafka.cluster.client_errors import check_code
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history

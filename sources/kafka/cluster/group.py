@@ -17,7 +17,7 @@ from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from sources.errors import MasterRefused
-from sources.kafka.cluster.codes import check_code
+from sources.kafka.cluster.client_errors import check_code
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.membership import check_unused, described
 from sources.kafka.cluster.retries import ask_again

@@ -13,7 +13,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 
 from sources.errors import ConfigurationError
-from sources.kafka.cluster.codes import check_code
+from sources.kafka.cluster.client_errors import check_code
 from sources.kafka.cluster.connection import Cluster
 
 CONSUMER: Final = "consumer"

@@ -1,4 +1,4 @@
-"""Topics in a cluster's metadata: their ids, their partitions, and the broker that leads each.
+"""Topics in a cluster's metadata: their ids, their partitions, the broker that leads each, their cleanup.policy.
 
 A topic is identified by its id (KIP-516): deleted and created again, it has the same name but another id.
 """
@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused, NoSuchTopic, Recreated
-from sources.kafka.cluster.codes import NONE, check_code
+from sources.kafka.cluster.client_errors import NONE, check_code
 from sources.kafka.cluster.connection import Cluster
 
 WITH_IDS: Final = 10
 """The first version of the metadata request whose answer includes topic ids."""
 
 _NO_NODE: Final = -1
+_OF_TOPIC: Final = 2
+"""The resource type of a topic (ConfigResource.java)."""
+_CLEANUP: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -167,3 +172,16 @@ def _leader(partition: Any) -> Leader | None:
     if partition.leader_id == _NO_NODE:
         return None
     return Leader(partition.leader_id, partition.leader_epoch)
+
+
+def is_compacted(cluster: Cluster, topic: str) -> bool:
+    """Whether newer records of a key replace older ones, perhaps besides deletion by age or size.
+
+    Raises ConfigurationError (not allowed), MasterRefused, ProtocolViolation, and as `Cluster.call` does.
+    """
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    asked = resource(resource_type=_OF_TOPIC, resource_name=topic, configuration_keys=[_CLEANUP])
+    (found,) = cluster.call(DescribeConfigsRequest(resources=[asked])).results
+    check_code(found.error_code, f"for the {_CLEANUP} of topic {topic}")
+    values = (one.value or "" for one in found.configs if one.name == _CLEANUP)
+    return any(_COMPACT in value.split(",") for value in values)

@@ -34,8 +34,6 @@ BATCH_BYTES: Final = 1_000_000
 MAX_DELTA: Final = 2**31 - 1
 """The largest distance of an offset from that of its batch, and of a batch from the beginning of its segment."""
 
-_ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())
-
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
@@ -131,7 +129,7 @@ def _records(records: pa.RecordBatch, columns: _Columns, starts: list[int]) -> p
     first = np.repeat(starts[:-1], np.diff(starts))
     key, value, headers = (records.column(name) for name in ("key", "value", "headers"))
     bodies = joined(
-        _ATTRIBUTES,
+        pa.scalar(b"\0", pa.binary()),  # attributes; not made at import, because pyarrow imports pandas for it
         varints(columns.times_ms - columns.times_ms[first]),
         varints(columns.offsets - columns.offsets[first]),
         *_counted(key),

@@ -27,7 +27,9 @@ def lengths(texts: pa.Array) -> pa.Array:
 
 def sizes(texts: pa.Array) -> npt.NDArray[np.int64]:
     """Return the length of each text; 0 for a null."""
-    at = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset) if len(texts) else np.zeros(1)
+    if texts.null_count == len(texts):
+        return np.zeros(len(texts), np.int64)
+    at = np.frombuffer(texts.buffers()[1], np.int32, len(texts) + 1, 4 * texts.offset)
     found = np.diff(at).astype(np.int64)
     if texts.null_count:
         found[texts.is_null().to_numpy(zero_copy_only=False)] = 0

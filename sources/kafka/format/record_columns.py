@@ -19,7 +19,9 @@ from sources.kafka.format.time_columns import time_columns
 from sources.offsets import Offset
 from sources.records import HEADER
 
-NO_RECORDS: Final = pa.RecordBatch.from_pylist([], UNLOCATED_SCHEMA)
+NO_RECORDS: Final = pa.RecordBatch.from_arrays(
+    [pa.nulls(0, one.type) for one in UNLOCATED_SCHEMA], schema=UNLOCATED_SCHEMA
+)
 
 _OF_BATCH: Final = np.dtype(
     [

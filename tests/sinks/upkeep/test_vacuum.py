@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.split_report import Damaged
+from sinks.batch.proof import Damaged
 from sinks.books.quarantine import open_quarantine, quarantine_row
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer

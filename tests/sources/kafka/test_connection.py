@@ -22,7 +22,8 @@ from sources.errors import (
     NobodyListens,
     ProtocolViolation,
 )
-from sources.kafka.cluster.connection import connected
+from sources.kafka.cluster import connection as module
+from sources.kafka.cluster.connection import connected, has_answered, kept
 from sources.kafka.cluster.settings import KafkaSettings, Security
 from sources.kafka.topic import KafkaTopic
 from tests.deaf_port import deaf_port
@@ -180,3 +181,16 @@ def test_who_asks_a_topic_hears_at_once_that_nobody_listens() -> None:
     topic = KafkaTopic(settings=KafkaSettings(servers=(server,)), cluster="c", topic="t", patience_ms=3_600_000)
     with pytest.raises(NobodyListens, match=server):
         topic.bounds()
+
+
+ONE, OTHER = KafkaSettings(servers=("one.invalid:9092",)), KafkaSettings(servers=("other.invalid:9092",))
+
+
+def test_who_has_answered_once_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then that nobody listens may be a restart, which is waited out."""
+
+    monkeypatch.setattr(module, "Cluster", lambda *_: object())
+    monkeypatch.setattr(module, "_answered", set())
+    with pytest.raises(LookupError), kept(ONE):  # so that it is not kept
+        raise LookupError
+    assert (has_answered(ONE), has_answered(OTHER)) == (True, False)
