@@ -99,7 +99,7 @@ class Metrics(Collector):
     """
 
     def __init__(self) -> None:
-        self._shown: tuple[Sequence[Progress], Sequence[TableProgress]] = ((), ())
+        self._shown: tuple[Sequence[Progress], Sequence[TableProgress]] | None = None
         self._looked_at_s = time.monotonic()
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._registry = CollectorRegistry()
@@ -114,7 +114,7 @@ class Metrics(Collector):
     def collect(self) -> Iterator[Sampled]:
         """Yield all metrics; the registry calls it at each scrape."""
         yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": own_version()})
-        logs, tables = self._shown
+        logs, tables = self._shown or ((), ())
         yield from (one.of(logs) for one in _OF_LOGS)
         yield from (one.of(tables) for one in _OF_TABLES)
 
@@ -137,7 +137,7 @@ class Metrics(Collector):
         return "{}:{}".format(*server.server_address)
 
     def _seen(self) -> LastLook:
-        return LastLook(self._shown[0], time.monotonic() - self._looked_at_s)
+        return LastLook(None if self._shown is None else self._shown[0], time.monotonic() - self._looked_at_s)
 
     def stop(self) -> None:
         """Free the port. Idempotent."""

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from pipeline.monitoring.progress import Phase, Progress
+from sources.errors import HeldElsewhere
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -23,25 +24,31 @@ _THERE: Final = (Phase.RUNNING, Phase.DONE)
 
 @dataclass(frozen=True, slots=True)
 class LastLook:
-    """The logs of a job at its last poll, `age_s` ago; none before the first."""
+    """The logs of a job at its last poll, `age_s` ago; None before the first. A shard may have none."""
 
-    logs: Sequence[Progress] = ()
+    logs: Sequence[Progress] | None = None
     age_s: float = 0.0
 
 
 def unhealthy(seen: LastLook) -> list[str]:
     """Why the job is unhealthy: logs that failed for good, or a job that hangs. Empty if all is well."""
-    failed = [f"{one.log_id}: failed: {one.error}" for one in seen.logs if one.phase is Phase.FAILED]
-    if seen.logs and seen.age_s > SILENT_S:  # a start may take longer: the first one on a machine downloads jars
+    failed = [f"{one.log_id}: failed: {one.error}" for one in seen.logs or () if one.phase is Phase.FAILED]
+    if (
+        seen.logs is not None and seen.age_s > SILENT_S
+    ):  # a start may take longer: the first one on a machine downloads jars
         failed.append(f"the job has not looked at its logs for {seen.age_s:.0f} s")
     return failed
 
 
 def not_ready(seen: LastLook) -> list[str]:
-    """The logs that are not replicated at this moment. Empty if all are."""
-    if not seen.logs:
+    """The logs that are not replicated at this moment. Empty if all are.
+
+    What a shard waits for is replicated by another job, which may itself be restarted only when this one is ready.
+    """
+    if seen.logs is None:
         return ["the job starts"]
-    late = (one for one in seen.logs if one.phase not in _THERE and one.phase is not Phase.FAILED)
+    absent = (one for one in seen.logs if one.phase not in _THERE and one.phase is not Phase.FAILED)
+    late = (one for one in absent if not isinstance(one.error, HeldElsewhere))
     return [*unhealthy(seen), *(f"{one.log_id}: {one.phase}{_because(one)}" for one in late)]
 
 

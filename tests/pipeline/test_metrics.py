@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.metrics import Metrics, serving
-from pipeline.monitoring.probes import LastLook, unhealthy
+from pipeline.monitoring.probes import LastLook, not_ready, unhealthy
 from pipeline.monitoring.progress import Phase, Progress, TableProgress
 from sinks.batch.result import BatchStep
-from sources.errors import ConfigurationError, MasterUnreachable
+from sources.errors import ConfigurationError, HeldElsewhere, MasterUnreachable
 from tests.pipeline.operator_at_work import Operator, run
 from tests.pipeline.sample_progress import TOPIC_PROGRESS
 from tests.pipeline.scraping import IN_IDS, KNOWN, TABLE, UNKNOWN, Endpoint, probed, scrape, values
@@ -191,9 +191,10 @@ def test_the_endpoint_listens_on_the_loopback_until_the_job_ends(caplog: pytest.
 @pytest.mark.parametrize(
     ("logs", "health", "ready"),
     [
-        ([], (200, "ok"), (503, "the job starts")),
         ([KNOWN], (200, "ok"), (200, "ok")),
         ([KNOWN, dataclasses.replace(KNOWN, phase=Phase.DONE)], (200, "ok"), (200, "ok")),
+        ([], (200, "ok"), (200, "ok")),  # a shard without logs
+        ([dataclasses.replace(KNOWN, phase=Phase.WAITING, error=HeldElsewhere("held"))], (200, "ok"), (200, "ok")),
         ([KNOWN, UNKNOWN], (200, "ok"), (503, "rocketmq/b: starting")),
         (
             [dataclasses.replace(KNOWN, phase=Phase.WAITING, error=MasterUnreachable("the master is away"))],
@@ -218,7 +219,8 @@ def test_probes_tell_the_truth(
 
 def test_a_job_that_looks_no_more_is_not_well() -> None:
     assert unhealthy(LastLook([KNOWN], 59)) == []
-    assert unhealthy(LastLook([], 600)) == []  # it starts
+    assert (unhealthy(LastLook(age_s=600)), not_ready(LastLook(age_s=600))) == ([], ["the job starts"])
+    assert unhealthy(LastLook([], 61)) == ["the job has not looked at its logs for 61 s"]
     assert unhealthy(LastLook([KNOWN], 61)) == ["the job has not looked at its logs for 61 s"]
 
 

@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.config.configuration import Config, load
+from pipeline.config.configuration import Config, load, parse
 from pipeline.inspect.coverage import coverages
+from pipeline.job.catalog import Catalogued
 from pipeline.job.replicate import Job
+from pipeline.job.typed_tables import TypedTables
 from sinks.delta.delta_log import newest
 from sinks.state.fence import logs_in, state_in
 from sources.errors import HeldElsewhere, LogtwinError
@@ -65,6 +67,9 @@ class Thread(threading.Thread):
 class Site:
     """Masters of files, `logs` of them, and the jobs that replicate them, by shard."""
 
+    interval_s: ClassVar[float] = 0.5
+    patience_s: ClassVar[float] = 120.0
+
     folder: Path
     logs: int
     jobs: dict[str, Any] = field(default_factory=dict)
@@ -75,7 +80,8 @@ class Site:
         self.lake, self.config_file = self.folder / "lake", self.folder / "job.toml"
         tables = [f'[[logs]]\nid = "{log_id}"\npath = "{one.path}"\n' for log_id, one in self.masters.items()]
         self.config_file.write_text(
-            f'warehouse = "{self.lake}"\ntrigger_interval_s = 0.5\nmetadata.enabled = false\n' + "".join(tables)
+            f'warehouse = "{self.lake}"\ntrigger_interval_s = {self.interval_s}\nmetadata.enabled = false\n'
+            + "".join(tables)
         )
         self.write()
 
@@ -122,7 +128,10 @@ class Site:
             at = self.at()
             return {log_id: end for log_id, end in ends.items() if at.get(log_id) != end}
 
-        wait_until(lambda: not missing(), lambda: f"{missing()}; {[*map(self.said, self.jobs)]}", look_every_s=0.5)
+        def told() -> str:
+            return f"{missing()}; {[*map(self.said, self.jobs)]}"
+
+        wait_until(lambda: not missing(), told, self.patience_s, look_every_s=1.0)
 
     def jobs_told(self, capsys: pytest.CaptureFixture[str], shards: set[str]) -> dict[str, Any]:
         """The jobs as status tells them from outside, once it is these, and each log has one of them."""
@@ -134,7 +143,7 @@ class Site:
             found.update({one["shard"]: one for one in told["jobs"]})
             return found.keys() == shards and {one["running"] for one in told["logs"]} == {True}
 
-        wait_until(is_settled, lambda: str(found), look_every_s=0.5)
+        wait_until(is_settled, lambda: str(found), self.patience_s, look_every_s=1.0)
         return found
 
     def check_whole(self) -> None:
@@ -151,6 +160,9 @@ class Site:
 
 class Processes(Site):
     """Jobs in processes of their own."""
+
+    interval_s = 3.0  # the stand-in for Kernel has no checkpoints: few commits
+    patience_s = 600.0
 
     def start(self, shard: str) -> None:
         command = [sys.executable, "-m", "tests.pipeline.shard_process", str(self.config_file), shard]
@@ -195,7 +207,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.mark.parametrize(
     ("site", "before", "after"),
-    [((Site, 15), 2, 3), pytest.param((Processes, 300), 3, 4, marks=pytest.mark.nightly)],
+    [((Site, 15), 2, 3), pytest.param((Processes, 300), 3, 4, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])],
     indirect=["site"],
 )
 def test_shards_end_and_are_killed_and_more_are_started_beside_the_old(
@@ -248,3 +260,14 @@ def test_a_run_that_ends_tells_what_another_job_has(site: Site, plain_jobs: Spar
         job.start()
         job.run()
     site.check_whole()
+
+
+def test_what_has_no_log_of_its_own_is_one_shards(tmp_path: Path, plain_jobs: SparkSession) -> None:
+    tables = [{"name": f"t{at}", "from": ["orders"]} for at in range(9)]
+    given = {"warehouse": str(tmp_path), "tables": tables, "catalog": {"schema": "s"}}
+    shards = [parse(given, where="test").in_shard(f"{number}/3") for number in (1, 2, 3)]
+    made = [[one.table for one in TypedTables(plain_jobs, config).progress()] for config in shards]
+    assert sorted(name for names in made for name in names) == [str(one["name"]) for one in tables]
+    assert min(map(len, made)) > 0
+    assert sum(Catalogued(plain_jobs, config)._schema is not None for config in shards) == 1
+    assert sum(config.serves("kafka/c/orders") for config in shards) == 1  # whose metadata it fetches

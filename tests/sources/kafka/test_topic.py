@@ -15,6 +15,7 @@ from sources.kafka.session import GroupSession
 from sources.kafka.topic import KafkaTopic
 from sources.master import Committed, Known
 from sources.offsets import LogId, Offset
+from sources.shards import Shard
 from sources.silent_session import SilentSession
 from tests.sources.kafka.group_answers import ALICE, committed, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
@@ -82,6 +83,19 @@ def test_what_is_no_longer_the_history_names_the_partition_s_log(
         a_topic().check_history(positions)
     assert type(raised.value) is kind
     assert raised.value.log == log
+
+
+def test_of_a_share_no_other_partitions_are_asked_for(play: Play) -> None:
+    six = metadata(topic(leaders=[(1, 4)] * 6))
+    of_each = {1: [2, 4], 2: [0, 1, 3, 5]}
+    for number, ours in of_each.items():
+        cluster = play(six, offsets(*[0] * 6), offsets(*[9] * 6))
+        held = a_topic(shard=Shard(number, 2)).held({})
+        assert [log_id.name for log_id in held] == [f"c/t/{at}" for at in ours]
+        asked = [[one.partition_index for one in request.topics[0].partitions] for request, _ in cluster.asked[1:]]
+        assert asked == [ours, ours]
+    play(metadata(topic(leaders=[(1, 4)])))
+    assert a_topic(shard=Shard(1, 2)).held({}) == {}
 
 
 def test_what_breaks_is_asked_again_from_the_start(play: Play) -> None:
