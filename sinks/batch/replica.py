@@ -33,13 +33,16 @@ from sinks.values.incident import Incident
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
-from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
+from sources.errors import LogtwinError, MasterError, MasterSilent, ReplicaError, TakenOver, naming
 from sources.master import Committed, MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
 MOST_PATIENCE_S = 30.0
 """How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
+
+MOST_IN_GROUP_S = 8.0
+"""The same for a log that cannot be read alone, and holds up its group meanwhile: up from the group's own patience."""
 
 _log = logging.getLogger(__name__)
 
@@ -112,8 +115,12 @@ class Replica:
         return self._received
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
-        """What a task needs to read and write a part of this log; its master has `patience_s`."""
+        """What a task needs to read and write a part of this log; its master has `patience_s`, or longer if it was
+        silent that long and the log is not read alone (`bring`): it would never get on.
+        """
         mine = self.opened()
+        if patience_s is not None and self.master.traits.gains_logs:
+            patience_s = doubled_s(patience_s, self._fruitless, max(patience_s, MOST_IN_GROUP_S))
         master = self.session.reader_of(self.master.continuing(mine.known))
         return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
 
@@ -154,7 +161,8 @@ class Replica:
 
     def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
         """What the tasks report, proven; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
-        errors = [one.error for one in reports if isinstance(one.error, MasterError) and one.error.is_transient]
+        kind = MasterSilent if self.master.traits.gains_logs else MasterError
+        errors = [one.error for one in reports if isinstance(one.error, kind) and one.error.is_transient]
         self._fruitless = self._fruitless + 1 if errors else 0
         with naming(self.log_id):
             proven = prove_batch(reports, self.position())
