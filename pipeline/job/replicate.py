@@ -22,7 +22,7 @@ from pipeline.job.roll_call import News, RollCall
 from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.system.open_file_limit import prepare_for_many_files
-from sinks.batch.opening import Opening
+from sinks.batch.replica import Opening
 from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
 from sources.discovery import matched

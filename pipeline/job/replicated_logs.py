@@ -22,8 +22,7 @@ from pipeline.job.loss_record import LossRecord
 from pipeline.job.master_watch import MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from sinks.batch.landing import acknowledge
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica, begin_together
+from sinks.batch.replica import Opening, Replica, begin_together
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState

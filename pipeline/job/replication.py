@@ -34,8 +34,7 @@ from pipeline.job.replicated_logs import ReplicatedLogs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.run_state import Publisher, RunFile
 from pipeline.monitoring.single_connection import check_alone
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Opening, Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
 from sources.errors import LogtwinError, NoSuchTopic, WorkerLost

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.job import replicated_logs
 from pipeline.job.replicated_logs import ReplicatedLogs
 from sinks.batch.landing import acknowledge
-from sinks.batch.opening import Opening
+from sinks.batch.replica import Opening
 from sinks.books.topic_states import topics_held
 from sources.errors import BelowMinimum, MasterUnreachable, Recreated, RepairPending, Rewritten
 from sources.group.seen import UNLISTED, Sighting
