@@ -23,7 +23,7 @@ from pipeline.job.typed_tables import TypedTables
 from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.system.open_file_limit import prepare_for_many_files
-from sinks.batch.opening import Opening
+from sinks.batch.replica import Opening
 from sinks.batch.result import BatchStep, no_step
 from sinks.tables import TableSpec, log_table
 from sources.discovery import matched
@@ -134,7 +134,7 @@ class Job:
             self._raise_first()
         if not self._stop.is_set():
             self._poll_groups()
-            gc.freeze()  # what stays: the collector would walk through all of it, every few batches of many logs
+            gc.freeze()  # until `close`: of many logs much stays, and the collector would walk through it all the time
             if not self.available_now:
                 self.tables.start()
                 self._catalog.start()
@@ -283,6 +283,7 @@ class Job:
     def close(self) -> None:
         """End every query and session, whatever any of them raises. Idempotent. Raises what the last of them raised."""
         self._stop.set()
+        gc.unfreeze()
         with ExitStack() as ending:  # from the last line to the first
             ending.callback(self._pool.shutdown, wait=False, cancel_futures=True)
             ending.callback(self._publisher.close)

@@ -19,7 +19,7 @@ from pipeline.job.log_group import LogGroup
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.publisher import Publisher
-from sinks.batch.opening import Opening
+from sinks.batch.replica import Opening
 from sinks.batch.result import BatchResult
 from sinks.state.fence import this_writer
 from sinks.tables import LOG
