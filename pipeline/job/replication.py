@@ -30,7 +30,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
-from pipeline.job.neighbours import Neighbours
+from pipeline.job.other_jobs import OtherJobs
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.publisher import Publisher
@@ -101,8 +101,8 @@ class Replication:
         self.is_unlisted = False  # no server lists it any more, as far as the job knows
         self._writer = opening.writer
         self._is_shard = config.shard is not None
-        self._neighbours = Neighbours(publisher, options.log_id, is_shard=self._is_shard)
-        self._logs = ReplicatedLogs(spark, config, options, opening, self._neighbours.holding)
+        self._other_jobs = OtherJobs(publisher, options.log_id, is_shard=self._is_shard)
+        self._logs = ReplicatedLogs(spark, config, options, opening, self._other_jobs.holding)
         self._publisher = publisher
         self._before: Sequence[RunState] = ()  # what runs said that had the log before
         self._metadata: MetadataSync | None = None
@@ -181,7 +181,7 @@ class Replication:
     def start(self) -> None:
         """Claim the log and have it read from now on. Raises LogtwinError; then nothing was started."""
         if not self._is_open:
-            self._before = self._neighbours.enter(self.progress, take_over=self._take_over)
+            self._before = self._other_jobs.enter(self.progress, take_over=self._take_over)
             self._take_over = False  # only once: a job that takes the log back keeps it
         with self.in_use:
             self._check_master()
@@ -191,7 +191,7 @@ class Replication:
                 self._first = position
             brought = self._logs.resume()
             self.took([] if brought is None else [brought])
-            self._neighbours.tell(self._logs.elsewhere)
+            self._other_jobs.tell(self._logs.elsewhere)
         self._noted = self._error = None
         self.turn += 1
         if self._go_to(Phase.RUNNING):
@@ -247,7 +247,7 @@ class Replication:
             return
         try:
             self._logs.add()
-            self._neighbours.tell(self._logs.elsewhere)
+            self._other_jobs.tell(self._logs.elsewhere)
         except LogtwinError as error:
             self.note(error)
         finally:
@@ -285,7 +285,7 @@ class Replication:
         """End it. The session ends, too: a log that is not read must not count as a replica."""
         self._logs.session.close()
         if self._available_now and self._logs.elsewhere:
-            self._error = self._neighbours.waited_for(self._logs.elsewhere)
+            self._error = self._other_jobs.waited_for(self._logs.elsewhere)
         self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
 
     def stop(self, last_fetch_by_s: float) -> None:
@@ -368,7 +368,7 @@ class Replication:
             self._wait(0.0)
             return True
         self._is_open = False
-        self._neighbours.leave()
+        self._other_jobs.leave()
         self._wait(FRESH_S)  # if nobody sees that run, the two do not take it in turn all the time
         return True
 

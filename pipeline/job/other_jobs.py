@@ -18,7 +18,7 @@ from sources.offsets import LogId
 _MOST_NAMED = 10
 
 
-class Neighbours:
+class OtherJobs:
     """The other jobs, as a job sees them that publishes what it has of `master` through `publisher`."""
 
     def __init__(self, publisher: Publisher, master: LogId, *, is_shard: bool) -> None:
