@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby, islice
 
 from sources.dister.embedded.leader import EmbeddedLeader
@@ -18,11 +18,8 @@ class OddLog(LeaderLog):
 
     _torn: tuple[Entry, bytes] | None = None
 
-    def set_many(self, many: Iterable[Mapping[str, str]]) -> int:
-        """Many `set`, one after the other, but faster. Return the last id."""
-        return self.write_many(many)
-
     def write_many(self, changes: Iterable[Change]) -> int:
+        """Many, one after the other, but faster than by `set`. Return the last id."""
         upcoming = iter(changes)
         while part := [(act_of(change), change) for change in islice(upcoming, _ENTRIES_A_TURN)]:
             with self._turn():

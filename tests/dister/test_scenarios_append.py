@@ -70,7 +70,7 @@ def test_scenario_05_a_crash_between_the_tables_doubles_and_loses_nothing(twin: 
         in_map = len(twin.kv())
         append_log(twin.folder, leader(7, first=written + 1))
         with pytest.raises(Killed):
-            twin.take(0, on_step=dying_after(step))
+            twin.take(0, on_step=dying_after(1, step))
         assert len(twin.ids()) == (written if step is BatchStep.FILES else written + 7)
         assert len(twin.kv()) == (in_map + 7 if step is BatchStep.LEDGER else in_map)
         twin.take(0)

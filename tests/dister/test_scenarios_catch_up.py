@@ -47,7 +47,7 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(t
     ids = leader(250)
     write_log(twin.folder, ids)
     with pytest.raises(Killed):
-        twin.replicate(dying_after(BatchStep.COMMIT, times=2), max_entries_per_trigger=100)
+        twin.replicate(dying_after(2, BatchStep.COMMIT), max_entries_per_trigger=100)
     assert twin.position == ids[199] + 1
     twin.replicate()
     assert twin.batches() == [100, 100, 50]

@@ -82,7 +82,7 @@ def test_scenario_40_a_crash_after_any_step_of_the_fix(twin: Twin, step: RepairS
     dirty_replica(twin, leader(30) + dirty(31, 5, 5))
     write_log(twin.folder, leader(60))
     with pytest.raises(Killed):
-        twin.repair(dying_after(step))
+        twin.repair(dying_after(1, step))
     if step is not RepairStep.FINISH:
         with pytest.raises(RepairPending):
             twin.open()

@@ -18,7 +18,7 @@ def test_scenario_50_killed_at_any_step_the_table_alone_tells(twin: Twin) -> Non
         append_log(twin.folder, leader(5, first=written + 1))
         written += 5
         with pytest.raises(Killed):
-            twin.replicate(dying_after(step), max_entries_per_trigger=3)
+            twin.replicate(dying_after(1, step), max_entries_per_trigger=3)
     twin.replicate()
     assert twin.ids() == leader(written)
     twin.assert_equal()

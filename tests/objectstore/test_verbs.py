@@ -24,8 +24,6 @@ from pipeline.inspect.status import statuses
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
-from pipeline.verify import plan
-from pipeline.verify import run as verify
 from sinks.healing.repair import Repair
 from sinks.proof.verdicts import Verdict
 from sinks.storage.hadoop import reach
@@ -100,26 +98,6 @@ def test_every_byte_is_the_masters(twin: Healed) -> None:
         summary = twin.verify()
     assert (summary.problem, summary.bytes) == (None, twin.log.end)
     assert len(asked) <= VERIFY_BESIDE + VERIFY_A_BATCH * BATCHES, asked.table()
-
-
-@pytest.mark.nightly
-def test_a_killed_verification_goes_on(twin: Healed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "SECTION_BYTES", 1)
-    monkeypatch.setattr(plan, "LARGEST_SECTION_BYTES", 1)
-    monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
-    proven: list[int] = []
-
-    def die(done_bytes: int, all_bytes: int) -> None:
-        proven.append(done_bytes)
-        if len(proven) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        twin.verify(die)
-    summary = twin.verify()
-    assert 0 < proven[-1] < twin.log.end
-    assert (summary.earlier_bytes, summary.bytes, summary.problem) == (proven[-1], twin.log.end - proven[-1], None)
-    assert twin.verify().earlier_bytes == 0
 
 
 @pytest.mark.nightly

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
@@ -36,6 +35,7 @@ from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
 from tests.peers.kafka_twin import config_of, state_of, table
+from tests.pipeline.edited_rows import edit_rows
 from tests.pipeline.running import replicate_now
 from tests.sources.kafka.batches import decode
 from tests.sources.kafka.test_batch_encoding import records, row
@@ -268,22 +268,16 @@ def copied(replica: Replica, tmp_path: Path) -> Replica:
 
 def test_a_changed_row_stops_it_and_names_the_offset(spark: SparkSession, copied: Replica, tmp_path: Path) -> None:
     log_id = copied.log(1)
-    damaged = next(
-        path
-        for path in sorted((copied.lake / "kafka_log").glob("*.parquet"))
-        if str(log_id) in pq.read_table(path, partitioning=None)["log_id"].to_pylist()
+    at = stored_rows(copied, log_id)["offset"][-1].as_py()
+    edit_rows(
+        copied.lake / "kafka_log",
+        {at: lambda row: [row | {"value": b"another"} if row["log_id"] == str(log_id) else row]},
     )
-    found = pq.read_table(damaged, partitioning=None)
-    at = found["log_id"].to_pylist().index(str(log_id))
-    values = found["value"].to_pylist()
-    values[at] = b"another"
-    field = found.schema.get_field_index("value")
-    pq.write_table(found.set_column(field, found.schema.field(field), pa.array(values, pa.binary())), damaged)
     with pytest.raises(Divergent, match="do not give the bytes") as caught:
         rebuild(spark, copied.lake, copied.config, tmp_path / "logs")
     assert caught.value.log == str(log_id)
     assert caught.value.offset is not None
-    assert caught.value.offset <= found["offset"][at].as_py()
+    assert caught.value.offset <= at
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
 
 

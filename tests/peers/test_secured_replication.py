@@ -28,7 +28,8 @@ from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
-from tests.pipeline.running import assert_complete, run_until
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.running import run_until
 
 LOUD = """
 import logging
@@ -110,7 +111,7 @@ def test_a_log_and_its_metadata_come_over_and_no_secret_stays(spark: SparkSessio
         "spark.eventLog.compress": "false",
     }
     said = replicate_loudly(site.config(tmp_path / "lake", site.broker.user), loud, tmp_path)
-    assert_complete(spark, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log, "rocketmq/b1")
 
     texts = [said, *(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())]
     assert b"DEBUG:py4j" in said
@@ -158,7 +159,7 @@ def test_a_user_whose_rights_end_ends_the_log_and_says_why(spark: SparkSession, 
     assert f"localhost:{site.broker.port}" in caught.value.problem
     assert user.options["access_key"] in caught.value.problem
     assert not [secret for secret in (user.name, user.key) if secret in str(caught.value)]
-    assert_complete(spark, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log, "rocketmq/b1")
 
 
 def _has_topics(job: Job, warehouse: Path) -> bool:

@@ -61,11 +61,6 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
-    return Operator(tmp_path, capsys)
-
-
-@pytest.fixture
 def jobs() -> Iterator[list[Job]]:
     found: list[Job] = []
     yield found

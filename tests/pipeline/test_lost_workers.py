@@ -20,7 +20,8 @@ from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.python_workers import daemons, workers
-from tests.pipeline.running import assert_complete, job_config, run_until
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.running import job_config, run_until
 
 DID_NOT_START = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.api…"
 
@@ -114,4 +115,4 @@ def test_a_running_job_outlives_its_workers_and_a_run_to_the_end_does_not_give_u
         done = job.progress()[0]
         assert (done.phase, done.position, set(done.failures)) == (Phase.DONE, master.end, {"WorkerLost"})
         log = master.log()
-    assert_complete(session, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log)

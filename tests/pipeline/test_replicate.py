@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
@@ -13,21 +12,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.status import statuses
 from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.monitoring.run_file import runs_of
 from sinks.batch.result import BatchStep
 from sources.datasource import register
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.offsets import Offset
 from sources.rocketmq.producer.workload import send_workload, workload
-from tests.patience import PATIENCE_S, eventually
+from tests.patience import PATIENCE_S
 from tests.pipeline import group_in_process
 from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, job_config, run_until
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.running import job_config, run_until
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.truth import Fixture
 
@@ -89,29 +86,16 @@ def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path
         assert last.phase is Phase.STOPPED
         assert last.error is None
         assert last.failures["MasterUnreachable"] >= 1
+        assert list(last.stage_s) == list(BatchStep)
+        assert all(spent_s > 0 for spent_s in last.stage_s.values())
         assert last.last_error is not None  # healed, and not forgotten
         files = sorted((settings.store / "commitlog").iterdir())
         log = b"".join(file.read_bytes() for file in files)[: job.progress()[0].position]
-    assert_complete(spark, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log)
 
 
 def is_caught_up(progress: Progress) -> bool:
     return progress.lag == 0 and (progress.position or 0) > 0
-
-
-def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
-    register(spark)
-    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        config = job_config(tmp_path / "lake", **master.options, max_bytes_per_trigger=500_000)
-        job = Job(spark, config, available_now=False)
-        job.start()
-        job.run(lambda logs: logs[0].batches < 2, poll_interval_s=0.01)
-        stopped = job.progress()[0]
-    assert stopped.phase is Phase.STOPPED
-    assert stopped.error is None
-    position = stopped.position
-    assert position is not None
-    assert_complete(spark, tmp_path / "lake", fixture_550.log[:position])
 
 
 def two_logs(lake: Path, log: Path) -> Config:
@@ -175,32 +159,3 @@ def test_a_stop_while_logs_start_ends_all_of_them(
     job.run(stop)
     assert [one.phase for one in job.progress()] == [Phase.STOPPED, Phase.STOPPED]
     assert not spark.streams.active
-
-
-def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: Path) -> None:
-    register(spark)
-    with embedded_master(tmp_path / "store") as master:
-        send_workload(master.master.address, workload(3), count=50)
-        job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False)
-        job.start()
-        run_until(job, lambda now: now.batches > 0 and now.connected_since is not None)
-        caught_up = run_until(job, lambda now: is_caught_up(now) and now.acknowledged == now.position)
-        end = master.end
-        lake = str(tmp_path / "lake")
-        assert eventually(lambda: [run.logs["rocketmq/test"].get("acknowledged") for run in runs_of(lake)] == [end])
-        (told,) = statuses(job_config(tmp_path / "lake", **master.options))
-        job.close()
-    assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])
-    assert caught_up.master_role == "ASYNC_MASTER"
-    assert (caught_up.started_at, caught_up.received, caught_up.position) == (0, end, end)
-    assert (caught_up.master_minimum, caught_up.master_maximum) == (0, end)
-    assert (caught_up.acknowledged, caught_up.reconnects) == (end, 0)
-    assert caught_up.until_loss_bytes is None  # nothing is missing
-    assert caught_up.bytes == end
-    assert list(caught_up.stage_s) == list(BatchStep)
-    assert all(spent_s > 0 for spent_s in caught_up.stage_s.values())
-    assert (caught_up.incidents, caught_up.failures, caught_up.last_error) == ({}, {}, None)
-    # and what others are told is the same
-    assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
-    assert (told.received, told.position, told.acknowledged) == (end, end, end)
-    assert (told.lag, told.lag_s, told.until_loss_bytes) == (0, 0, None)

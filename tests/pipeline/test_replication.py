@@ -213,6 +213,17 @@ def test_a_log_of_a_shard_that_another_job_has_is_waited_for(
     assert ([*said.logs], said.waits_for) == (["another"], {})
 
 
+def test_a_log_with_a_noted_error_is_not_read(one: Replicated) -> None:
+    """In between it would be listed in the turn that has failed, and its error could come a second time."""
+    seen: list[bool] = []
+    one._logs.meet = lambda error: bool(seen.append(one.is_read))  # type: ignore[func-returns-value,method-assign]
+    one.start()
+    one.note(MasterSilent("away"))
+    for _ in range(2):  # met once
+        assert one.poll(0.0) is Phase.WAITING
+        assert seen == [False]
+
+
 def test_a_run_that_ends_says_what_another_job_has(one: Replicated) -> None:
     one._available_now = True
     one.start()
