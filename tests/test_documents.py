@@ -48,6 +48,7 @@ NOT_RUN: Final = {
     "docs/kafka.md": ["from logtwin import"],
     "docs/metrics.md": ["scrape_configs"],
     "docs/object-stores.md": ["aws=", '{"packages"'],
+    "docs/scaling.md": ["logtwin replicate"],
     "docs/security.md": ["accounts:", "mqadmin createUser", "mqadmin createAcl"],
     "docs/soak.md": ["python -m tests.fuzz"],
 }  # fmt: skip

@@ -21,12 +21,11 @@ from pipeline.config.configuration import Config
 from pipeline.job.auto_repair import mend
 from pipeline.job.loss_policy import explained
 from pipeline.job.loss_record import LossRecord
-from pipeline.job.master_watch import MasterWatch
+from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.landing import acknowledge
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica, begin_together, lost_by
+from sinks.batch.replica import Opening, Replica, begin_together, lost_by
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
@@ -160,7 +159,7 @@ class ReplicatedLogs:
         for log_id, who in self.elsewhere.items():
             if before.get(log_id) != who:
                 log.warning("%s is held by %s, and is waited for", log_id, who)
-        self._look_again_at_s = now_s + LOOK_AGAIN_S
+        self._look_again_at_s = now_s + (LOOK_AGAIN_S if self.elsewhere else VIEW_EVERY_S)
         self._numbers = max((topic_and_number(one)[1] + 1 for one in held), default=self._numbers)
         return {log_id: one for log_id, one in held.items() if log_id not in self.elsewhere}
 

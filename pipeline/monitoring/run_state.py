@@ -159,7 +159,7 @@ def tellers(runs: Iterable[Run], log_id: str, now: datetime) -> list[RunState]:
         if one.run.shard is None:
             break  # it has all of the topic
         seen |= one.partitions
-    return told
+    return [one for one in told if one.partitions] or told[:1]  # a shard may have none of the topic
 
 
 def superseded(runs: Sequence[Run], now: datetime) -> list[Run]:

@@ -6,10 +6,12 @@ After a crash at any point a new Replica goes on at the table's position, and th
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import groupby
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -33,13 +35,16 @@ from sinks.values.incident import Incident
 from sinks.values.ledger_row import LedgerRow
 from sinks.warehouse import absolute, ensure_tables
 from sources.epochs import seen
-from sources.errors import LogtwinError, MasterError, ReplicaError, TakenOver, naming
+from sources.errors import LogtwinError, MasterError, MasterSilent, ReplicaError, TakenOver, naming
 from sources.master import Committed, MasterLog, PlannedSplit, Session
 from sources.offsets import LogId, Offset, OffsetRange
 
 FIRST_PATIENCE_S = 2.0
 MOST_PATIENCE_S = 30.0
 """How long is waited for a record of one log alone: twice as long each time that none came, up to this."""
+
+MOST_IN_GROUP_S = 8.0
+"""The same for a log that cannot be read alone, and holds up its group meanwhile: up from the group's own patience."""
 
 _log = logging.getLogger(__name__)
 
@@ -112,8 +117,12 @@ class Replica:
         return self._received
 
     def log_writer(self, patience_s: float | None = None) -> LogWriter:
-        """What a task needs to read and write a part of this log; its master has `patience_s`."""
+        """What a task needs to read and write a part of this log; its master has `patience_s`, or longer if it was
+        silent that long and the log is not read alone (`bring`): it would never get on.
+        """
         mine = self.opened()
+        if patience_s is not None and self.master.traits.gains_logs:
+            patience_s = doubled_s(patience_s, self._fruitless, max(patience_s, MOST_IN_GROUP_S))
         master = self.session.reader_of(self.master.continuing(mine.known))
         return LogWriter(master, mine.epoch, mine.offset, mine.link, self._warehouse, patience_s)
 
@@ -154,7 +163,8 @@ class Replica:
 
     def proven(self, reports: Sequence[SplitReport]) -> ProvenBatch | None:
         """What the tasks report, proven; None where nothing of it is new. Raises a task's error, Gap, CoverageError."""
-        errors = [one.error for one in reports if isinstance(one.error, MasterError) and one.error.is_transient]
+        kind = MasterSilent if self.master.traits.gains_logs else MasterError
+        errors = [one.error for one in reports if isinstance(one.error, kind) and one.error.is_transient]
         self._fruitless = self._fruitless + 1 if errors else 0
         with naming(self.log_id):
             proven = prove_batch(reports, self.position())
@@ -291,3 +301,61 @@ def lost_by(replicas: Iterable[Replica]) -> dict[LogId, TakenOver]:
 def _refuse_repairs(states: Mapping[LogId, LogState | None]) -> None:
     for log_id, state in states.items():
         refuse_repair(log_id, state)
+
+
+@dataclass(eq=False, slots=True)
+class _Wish:
+    """A request to open replicas, all or none."""
+
+    replicas: Sequence[Replica]
+    is_done: bool = False
+    failure: Exception | None = None
+
+
+class Opening:
+    """Opens the logs of one run, which share its `writer`: many in one commit. From any thread.
+
+    Each log is started by a thread of its own, once its master has answered. A replica that comes while others are
+    being opened waits, and is opened with all that wait by then; without those that cannot be opened.
+    """
+
+    def __init__(self) -> None:
+        self.writer = this_writer()
+        self._turn = threading.Lock()
+        self._waiting: list[_Wish] = []  # changed only by calls that are atomic between threads
+
+    def open(self, *replicas: Replica) -> None:
+        """Open `replicas`, all of one table, as `open_together` does. If it raises, none of them is opened."""
+        mine = _Wish(replicas)
+        self._waiting.append(mine)
+        with self._turn:
+            if not mine.is_done:
+                _open_all(taken := list(self._waiting))
+                for wish in taken:
+                    self._waiting.remove(wish)
+        if mine.failure is not None:
+            raise mine.failure
+
+
+def _open_all(wishes: Sequence[_Wish]) -> None:
+    for _, alike in groupby(sorted(wishes, key=_kind), _kind):
+        found = list(alike)
+        _open(found)
+        if len(found) > 1 and found[0].failure is not None:
+            for wish in found:
+                _open([wish])
+
+
+def _kind(wish: _Wish) -> tuple[str, bool]:
+    first = wish.replicas[0]
+    return log_table(first.log_id).name, first.is_open
+
+
+def _open(wishes: Sequence[_Wish]) -> None:
+    failure: Exception | None = None
+    try:
+        open_together([one for wish in wishes for one in wish.replicas])
+    except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+        failure = error
+    for wish in wishes:
+        wish.is_done, wish.failure = True, failure

@@ -23,9 +23,8 @@ from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import TakenOut, joined
-from sinks.state.owners import offsets_of, others_in
 from sinks.state.position import Held, LogTable
-from sinks.state.rewrite import RowSelection, rows_of
+from sinks.state.rewrite import RowSelection, offsets_of, others_in, rows_of
 from sinks.tables import LOG_ID, log_table
 from sinks.values.ledger_row import LedgerRow
 from sources.errors import RepairPending, ReplicaError, StorageUnreachable

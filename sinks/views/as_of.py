@@ -45,6 +45,8 @@ from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Offset
 
+_Rule = Callable[[DataFrame, AsOf], DataFrame]
+
 
 def as_it_was(spec: TableSpec, frame: DataFrame, as_of: AsOf) -> DataFrame:
     """The rows of `frame`, which is table `spec`, that were there as of `as_of`; with its columns and comments."""
@@ -82,12 +84,8 @@ def _below(rows: DataFrame, as_of: AsOf) -> DataFrame:
     return rows.where(sql.col("offset") < as_of.offset)
 
 
-def _removed(rows: DataFrame, as_of: AsOf) -> DataFrame:
-    return rows.where(sql.col("removed_at") <= as_of.committed_at)
-
-
-def _epochs(rows: DataFrame, as_of: AsOf) -> DataFrame:
-    return rows.where(sql.col("since") <= as_of.committed_at)
+def _until(column: str) -> _Rule:
+    return lambda rows, as_of: rows.where(sql.col(column) <= as_of.committed_at)
 
 
 def _key_values(rows: DataFrame, as_of: AsOf) -> DataFrame:
@@ -102,17 +100,17 @@ def _metadata(rows: DataFrame, as_of: AsOf) -> DataFrame:
     return then.withColumns({VALID_TO.name: sql.lit(None), IS_CURRENT.name: sql.lit(True)})
 
 
-_RULES: Final[dict[str, Callable[[DataFrame, AsOf], DataFrame]]] = {
+_RULES: Final[dict[str, _Rule]] = {
     LOG.name: _log,
     KAFKA_LOG.name: _below,
     LEDGER.name: _ledger,
     INCIDENTS.name: _incidents,
     QUARANTINE.name: _below,
-    REMOVED.name: _removed,
-    KAFKA_REMOVED.name: _removed,
-    EPOCHS.name: _epochs,
+    REMOVED.name: _until("removed_at"),
+    KAFKA_REMOVED.name: _until("removed_at"),
+    EPOCHS.name: _until("since"),
     KEY_VALUES.name: _key_values,
-    SCHEMA_CHANGES.name: lambda rows, as_of: rows.where(sql.col("changed_at") <= as_of.committed_at),
+    SCHEMA_CHANGES.name: _until("changed_at"),
     UNFIT.name: _below,
 }
 """The rule for each table; all other tables are metadata."""

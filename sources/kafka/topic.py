@@ -198,7 +198,7 @@ class KafkaTopic:
         return topic
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=1024)
 def _reader(topic: KafkaTopic, patience_s: float | None) -> KafkaReader:
     here = topic if patience_s is None else topic.hurried(patience_s)
     return KafkaReader(

@@ -11,6 +11,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from sources.bounds import check_within
@@ -36,7 +37,7 @@ AT_ONCE: Final = 8
 """How many brokers a reader of small splits waits for at the same time."""
 
 TOGETHER: Final = 256
-"""How many small splits are decoded together, at most: their bytes wait in memory."""
+"""How many small splits are decoded together, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,15 +167,18 @@ class SmallSplits:
     """The reader of small splits of any brokers (`sources.reading.LogReader`)."""
 
     def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
-        with ThreadPoolExecutor(min(len(wanted), AT_ONCE), "receives a split") as pool:
-            for first in range(0, len(wanted), TOGETHER):
-                some = wanted[first : first + TOGETHER]
-                readers = [_reader_of(one) for one in some]
-                received = [*pool.map(lambda reader, one: reader.received(one.owned, one.committed), readers, some)]
-                for number, (one, reader, come, decoded) in enumerate(
-                    zip(some, readers, received, _decoded(readers, some, received), strict=True), first
-                ):
-                    yield from ((number, piece) for piece in _pieces(reader, one, come, decoded))
+        pool = ThreadPoolExecutor(min(len(wanted), AT_ONCE), "receives a split")
+        try:
+            readers = [_reader_of(one) for one in wanted]
+            coming = pool.map(lambda reader, one: reader.received(one.owned, one.committed), readers, wanted)
+            all_of = zip(readers, wanted, coming, strict=True)
+            first = 0
+            while some := [*islice(all_of, TOGETHER)]:  # others are received meanwhile
+                for number, (one, decoded) in enumerate(zip(some, _decoded(some), strict=True), first):
+                    yield from ((number, piece) for piece in _pieces(*one, decoded))
+                first += len(some)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _reader_of(wanted: WantedSplit) -> OverHA:
@@ -183,18 +187,15 @@ def _reader_of(wanted: WantedSplit) -> OverHA:
     return wanted.log.over_ha()  # type: ignore[attr-defined, no-any-return] # of a log that has this reader
 
 
-def _decoded(
-    readers: Sequence[OverHA], wanted: Sequence[WantedSplit], received: Sequence[Received]
-) -> list[DecodedRecords | None]:
+def _decoded(some: Sequence[tuple[OverHA, WantedSplit, Received]]) -> list[DecodedRecords | None]:
     """What could be decoded together with the others; None for the rest."""
-    whole = [at for at, one in enumerate(wanted) if received[at].error is None and one.boundary]
-    parts = [
-        LogPart(
-            received[at].data, wanted[at].owned.start, wanted[at].owned.end, readers[at].limits(received[at].opened)
-        )
-        for at in whole
-    ]
-    return [*map(dict(zip(whole, decode_together(parts), strict=True)).get, range(len(wanted)))]
+    parts = {
+        at: LogPart(come.data, one.owned.start, one.owned.end, reader.limits(come.opened))
+        for at, (reader, one, come) in enumerate(some)
+        if come.error is None and one.boundary
+    }
+    found = dict(zip(parts, decode_together([*parts.values()]), strict=True))
+    return [found.get(at) for at in range(len(some))]
 
 
 def _pieces(

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from sinks.books.topic_states import topics_held
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
 from tests.patience import wait_until
@@ -51,12 +52,18 @@ class Shared:
                 for number in ends:
                     send(through, name, [Record(b"%d" % at) for at in range(count)], number)
 
-    def await_group(self) -> None:
-        """Until the group is at the ends: then all of it is committed, too."""
-        wait_until(
-            lambda: {name: group_offsets(self.broker, name) for name in TOPICS} == self._ends(),
-            lambda: str([one.error for one in self.jobs.values()]),
-        )
+    def await_ends(self) -> None:
+        """Until all is committed, and the group knows."""
+        wait_until(lambda: self._committed() == self._ends(), lambda: str([one.error for one in self.jobs.values()]))
+        wait_until(lambda: self._told() == self._ends(), lambda: str(self._told()))
+
+    def _committed(self) -> dict[str, Mapping[int, Offset | None]]:
+        held = topics_held(self.config.warehouse)
+        found = {one.topic: held.get(one.log_id, {}) for one in self.config.named_topics}
+        return {name: {number: one.offset for number, one in states.items()} for name, states in found.items()}
+
+    def _told(self) -> dict[str, dict[int, int]]:
+        return {name: group_offsets(self.broker, name) for name in TOPICS}
 
     def _ends(self) -> dict[str, Mapping[int, Offset]]:
         return {one.topic: open_topic(one).bounds().latest.next for one in self.config.named_topics}
@@ -73,15 +80,15 @@ def test_partitions_of_topics_move_between_shards_while_they_grow(
     shared.write(20)
     try:
         shared.start("1/2", "2/2")
-        shared.await_group()
+        shared.await_ends()
         shared.end("2/2")
         shared.start("1/3", "2/3", "3/3")
         add_partitions(newest_kafka, TOPICS[0], PARTITIONS + 4)
         shared.write(20)
-        shared.await_group()
+        shared.await_ends()
         shared.end("1/2")
         shared.write(20)
-        shared.await_group()
+        shared.await_ends()
     finally:
         shared.end(*shared.jobs)
     assert assert_replicated(tmp_path, newest_kafka, *TOPICS) == 60 * PARTITIONS * len(TOPICS) + 40 * 4

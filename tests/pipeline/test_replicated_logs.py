@@ -13,10 +13,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.job import replicated_logs
+from pipeline.job.master_watch import VIEW_EVERY_S
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.landing import acknowledge
-from sinks.batch.opening import Opening
+from sinks.batch.replica import Opening
 from sinks.books.topic_states import topics_held
 from sources.errors import BelowMinimum, MasterUnreachable, Recreated, RepairPending, Rewritten
 from sources.group.seen import UNLISTED, Sighting
@@ -187,7 +188,7 @@ def test_a_partition_that_comes_into_a_share_of_none_is_begun_at_its_first_recor
     logs = begun(opened, master, starting_offset="latest", shard="1/2")
     assert (positions(logs), logs.has_news) == ({}, False)
     master.partitions[1] = MemoryPartition(1, tuple(range(7)), 7)
-    clock.sleep(LOOK_AGAIN_S)
+    clock.sleep(VIEW_EVERY_S)
     assert logs.has_news
     logs.add()
     assert positions(logs) == {"1": 0}

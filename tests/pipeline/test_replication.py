@@ -22,8 +22,7 @@ from pipeline.monitoring import publisher as publishing
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_file import RunFile
-from sinks.batch.opening import Opening
-from sinks.batch.replica import Replica
+from sinks.batch.replica import Opening, Replica
 from sinks.state.fence import this_writer
 from sources.errors import (
     ConfigurationError,

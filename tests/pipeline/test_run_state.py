@@ -163,6 +163,8 @@ def dealt(name: str, *numbers: int, shard: str | None = "1/2", **said: Any) -> R
         ([dealt("a", 0, 2), dealt("b", 0, 1), dealt("c", 2, 3)], TOPIC, "abc"),
         ([dealt("a", 0, 9, age_s=DEAD_S), dealt("b", 0, 1, shard=None)], TOPIC, "b"),  # 9 is no more
         ([dealt("a", 0), dealt("b", 1, shard=None, begun=1, age_s=DEAD_S)], TOPIC, "ab"),
+        ([dealt("a", 0, 1), dealt("b", begun=1)], TOPIC, "a"),  # b has none of the topic
+        ([dealt("b", begun=1), dealt("a")], TOPIC, "b"),
     ],
 )
 def test_who_tells_a_log(runs: list[Run], log_id: str, told: str) -> None:

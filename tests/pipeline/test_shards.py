@@ -111,8 +111,9 @@ class Site:
     def close(self) -> None:
         self.end_all()
 
-    def said(self, shard: str) -> str:
-        return str(self.jobs[shard].error)
+    def told(self) -> str:
+        """What became of the jobs, for whoever waits in vain."""
+        return str({shard: job.error for shard, job in self.jobs.items()})
 
     def at(self) -> dict[str, int | None]:
         version = newest(str(self.lake / "log"))
@@ -128,10 +129,7 @@ class Site:
             at = self.at()
             return {log_id: end for log_id, end in ends.items() if at.get(log_id) != end}
 
-        def told() -> str:
-            return f"{missing()}; {[*map(self.said, self.jobs)]}"
-
-        wait_until(lambda: not missing(), told, self.patience_s, look_every_s=1.0)
+        wait_until(lambda: not missing(), lambda: f"{missing()}; {self.told()}", self.patience_s, look_every_s=1.0)
 
     def jobs_told(self, capsys: pytest.CaptureFixture[str], shards: set[str]) -> dict[str, Any]:
         """The jobs as status tells them from outside, once it is these, and each log has one of them."""
@@ -143,7 +141,7 @@ class Site:
             found.update({one["shard"]: one for one in told["jobs"]})
             return found.keys() == shards and {one["running"] for one in told["logs"]} == {True}
 
-        wait_until(is_settled, lambda: str(found), self.patience_s, look_every_s=1.0)
+        wait_until(is_settled, lambda: f"{[*found]}; {self.told()}", self.patience_s, look_every_s=1.0)
         return found
 
     def check_whole(self) -> None:
@@ -178,15 +176,15 @@ class Processes(Site):
     def _end(self, shard: str, by: signal.Signals, returns: int) -> None:
         job = self.jobs.pop(shard)
         job.send_signal(by)
-        assert job.wait(60) == returns, self.said(shard)
+        assert job.wait(60) == returns, self._log(shard).read_text()[-3000:]
 
     def close(self) -> None:
         for job in self.jobs.values():
             job.kill()
             job.wait()
 
-    def said(self, shard: str) -> str:
-        return self._log(shard).read_text()
+    def told(self) -> str:
+        return str({shard: (job.poll(), self._log(shard).read_text()[-500:]) for shard, job in self.jobs.items()})
 
     def _log(self, shard: str) -> Path:
         return self.folder / f"{shard.replace('/', '-')}.log"

@@ -14,7 +14,7 @@ from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
-from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, Recreated, TakenOver
+from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterSilent, Recreated, TakenOver
 from sources.master import Committed
 from sources.offsets import Offset, partition_log
 from tests.sinks.killed import Killed, killed
@@ -54,6 +54,20 @@ def errors(outcomes: dict[int, BatchResult | LogtwinError]) -> dict[int, tuple[t
 
 
 # --- together
+
+
+def test_a_partition_whose_leader_is_too_slow_for_a_group_gets_more_time(plain: SparkSession, tmp_path: Path) -> None:
+    """It is never read alone, so the time of a group would never be enough."""
+    silent = FailingPartition.like(FULL[0], error=MasterSilent("the leader does not answer"))
+    twin = Twin(plain, tmp_path, {0: silent, 1: FULL[1]}).opened()
+    given = []
+    for _ in range(5):
+        given.append([one.log_writer(1.0).patience_s for one in twin.replicas.values()])
+        twin.takes({0: (0, 10), 1: (0, 10)})
+    assert given == [[1.0, 1.0], [2.0, 1.0], [4.0, 1.0], [8.0, 1.0], [8.0, 1.0]]
+    twin.replicas[0].master = FULL[0]
+    twin.takes({0: (0, 10)})
+    assert twin.replicas[0].log_writer(1.0).patience_s == 1.0
 
 
 def test_batches_of_several_partitions_are_one_commit_each(plain: SparkSession, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,3 +92,10 @@ def test_what_is_no_log_id_is_refused(text: str) -> None:
 def test_the_application_id_of_a_position_names_log_and_epoch() -> None:
     position = Position(LogId.parse("rocketmq/broker-a"), 2, Offset(77))
     assert position.app_id == "logtwin/rocketmq/broker-a@2"
+
+
+def test_a_range_that_comes_from_another_process_is_checked_again() -> None:
+    sent = pickle.dumps(span(3, 5), protocol=0)
+    assert pickle.loads(sent) == span(3, 5)  # noqa: S301 - ours
+    with pytest.raises(ValueError, match="not a range"):
+        pickle.loads(sent.replace(b"I5", b"I1"))  # noqa: S301 - ours

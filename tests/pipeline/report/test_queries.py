@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Facts, Flaw
 from pipeline.report.finding.queries import _Questions, read_facts
+from pipeline.report.finding.ranges import width_s
 from pipeline.report.page import page
-from pipeline.report.time_buckets import width_s
 from sinks.tables import EPOCHS, INCIDENTS, KAFKA_LOG, LEDGER, LOG
 from sinks.views.definition import VIEWS, view
 from sources.offsets import LogId
