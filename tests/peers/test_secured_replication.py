@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
-from pipeline.system.folders import cache_folder
 from sources.datasource import register
 from sources.errors import AccessDenied
 from sources.registry import open_log
@@ -29,7 +28,7 @@ from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
 from tests.pipeline.read_back import assert_whole
-from tests.pipeline.running import run_until
+from tests.pipeline.running import own_cache, run_until
 
 LOUD = """
 import logging
@@ -132,10 +131,7 @@ def replicate_loudly(config: Config, spark_properties: dict[str, str], folder: P
     lines += [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in spark_properties.items()]
     job.write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-c", LOUD, "replicate", "--config", str(job), "--available-now"]
-    cache = folder / "cache"  # where what the JVM says goes
-    cache.mkdir()
-    (cache / "jars").symlink_to(cache_folder() / "jars")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "LOGTWIN_CACHE": str(cache)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "LOGTWIN_CACHE": str(own_cache(folder))}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr

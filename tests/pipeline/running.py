@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Progress
+from pipeline.system.folders import cache_folder
 from sinks.batch.result import BatchStep
 from sources.datasource import register as register  # whoever goes without Spark exchanges it here
 from sources.records import RECORD_SCHEMA
@@ -45,6 +46,14 @@ def run_until(job: Job, reached: Callable[[Progress], bool]) -> Progress:
             return progress
         pause.wait(0.05)
     raise AssertionError(f"not reached: {progress}")
+
+
+def own_cache(folder: Path) -> Path:
+    """A cache folder in `folder`: where what a JVM says goes."""
+    cache = folder / "cache"
+    cache.mkdir()
+    (cache / "jars").symlink_to(cache_folder() / "jars")
+    return cache
 
 
 def encoded(log: pa.Table) -> bytes:

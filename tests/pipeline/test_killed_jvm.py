@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.system.folders import cache_folder
 from tests.patience import PATIENCE_S
+from tests.pipeline.running import own_cache
 from tests.truth import Fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(240)]
@@ -20,9 +20,7 @@ PROJECT = Path(__file__).parents[2]
 
 
 def test_the_last_line_is_a_named_error(fixture_550: Fixture, tmp_path: Path) -> None:
-    cache = tmp_path / "cache"
-    cache.mkdir()
-    (cache / "jars").symlink_to(cache_folder() / "jars")
+    cache = own_cache(tmp_path)
     (cache / "spark.log").touch(mode=0o644)
     job = tmp_path / "job.toml"
     path = fixture_550.commitlog_path
