@@ -32,7 +32,7 @@ def test_scenario_17_behind_by_so_many_entries_it_takes_so_many_batches(
     assert found == batches
 
 
-@pytest.mark.nightly  # the job in three batches is below, two files in test_scenarios_files.py
+@pytest.mark.nightly  # the job in three batches is below, two files in test_scenarios_append.py
 def test_scenario_17_eleven_batches_over_two_files(twin: Twin) -> None:
     """DI-59: by the job."""
     write_log(twin.folder, leader(100_001))

@@ -8,18 +8,21 @@ import random
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from pipeline.monitoring.run_file import RunFile
 from pipeline.operate import repair as repairing
+from sinks.healing.repair_steps import RepairStep
 from sinks.values.incident import State
-from sources.errors import AlreadyRunning, ConfigurationError, Recreated
+from sources.errors import AlreadyRunning, ConfigurationError, Recreated, RepairPending
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
-from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
+from tests.pipeline.repair_bench import OTHER, TEST, Bench, outcome, rewrite_the_second_record
 from tests.pipeline.test_run_state import run_of
+from tests.sinks.killed import Killed, dying_after
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -125,3 +128,28 @@ def test_several_masters_are_not_accepted_at_once(bench: Bench) -> None:
     config = bench.config.model_copy(update={"logs": (log, log.model_copy(update={"id": str(OTHER)}))})
     with pytest.raises(ConfigurationError, match="--accept-master"):
         list(repairing.repair_logs(config, "job.toml", accept_master=True, take_over=False, dry_run=False))
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
+)
+def test_killed_after_any_step_it_ends_the_same(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, step: RepairStep
+) -> None:
+    common = bench.log.rewrite_from_the_middle()
+    for number in range(3):  # other incidents, one of them below the common point
+        bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
+    folder = shutil.copytree(bench.folder, tmp_path_factory.mktemp(step.value), dirs_exist_ok=True)
+    killed = Bench(bench.spark, Path(folder))
+    bench.repair()
+    expected = outcome(bench)
+    assert [state for *_, state in expected["incidents"]].count(State.OPEN) == 1
+    with pytest.raises(Killed):
+        killed.repair(dying_after(step))
+    if step is not RepairStep.FINISH:
+        with pytest.raises(RepairPending):
+            killed.replicate()
+        assert killed.look().resumed is not None
+        assert killed.repair().resumed is not None
+    assert killed.repair().back is None
+    assert outcome(killed) == expected
