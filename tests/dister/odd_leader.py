@@ -57,10 +57,10 @@ class OddLog(LeaderLog):
                 (entry, rest), self._torn = self._torn, None
                 self._append([(entry.id, rest)])
 
-    def append_act(self, act: int, items_json: bytes, *, rnd: int | None = None) -> int:
+    def append_act(self, act: int, items_json: bytes) -> int:
         """Append an entry of any act with any items, unchecked, as another version or a faulty client would."""
         with self._turn():
-            entry_id = self._next_id(rnd)
+            entry_id = self._next_id(None)
             self._append([(entry_id, canonical_head(entry_id, act) + items_json + b"\n")])
             return entry_id
 
