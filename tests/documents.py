@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).parents[1]
+PAGES: Final = sorted(
+    [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), *(PROJECT / "airflow_dags").glob("*.md")]
+)
+"""All documents."""
 
 _BLOCK: Final = re.compile(r"((?:^<!-- not run: [^\n]* -->\n)*)^```(\w+)\n(.*?)^```$", re.M | re.S)
 _MARK: Final = re.compile(r"<!-- not run: (?:`(.+?)`: )?(.+) -->")

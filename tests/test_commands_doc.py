@@ -14,15 +14,10 @@ import typer
 from pipeline.cli.app import app
 from pipeline.config.configuration import load
 from sources.errors import ConfigurationError
+from tests import documents
+from tests.documents import PROJECT
 
-PROJECT = Path(__file__).parents[1]
-PAGES = sorted(
-    [
-        *(page for page in PROJECT.glob("*.md") if page.name != "CHANGELOG.md"),
-        *(PROJECT / "docs").rglob("*.md"),
-        *(PROJECT / "airflow_dags").glob("*.md"),
-    ]
-)
+PAGES = [page for page in documents.PAGES if page.name != "CHANGELOG.md"]
 _BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 _SPAN = re.compile(r"`([^`]+)`")
 _COMMAND = re.compile(r"^(?:[$#] )?(?:\S+/)?logtwin (.*)$", re.MULTILINE)

@@ -6,17 +6,12 @@ import re
 from functools import cache
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[1]
+from tests import documents
+from tests.documents import PROJECT
+
 DOCS = PROJECT / "docs"
 DECISIONS = DOCS / "decisions"
-PAGES = sorted(
-    [
-        *PROJECT.glob("*.md"),
-        *DOCS.rglob("*.md"),
-        *(PROJECT / "airflow_dags").glob("*.md"),
-        *(PROJECT / "bench" / "results").glob("[a-z]*.md"),
-    ]
-)
+PAGES = [*documents.PAGES, *sorted((PROJECT / "bench" / "results").glob("[a-z]*.md"))]
 
 OTHERS = ("conf/plain_acl.yml",)  # RocketMQ's
 

@@ -25,7 +25,7 @@ from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake
 from tests.objectstore.s3_requests import Kind
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import assert_complete, replicate_now
+from tests.pipeline.running import assert_covered, encoded, replicate_now
 
 pytestmark = [
     pytest.mark.airflow,
@@ -117,7 +117,9 @@ def test_a_backfill_closes_a_hole_by_conditional_writes(
         assert filling.ended(WITHIN_S) == "success", filling.log("holes")
     assert filling.tasks()["fill"][0]["rendered_map_index"] == f"0 – {twin.middle}"
     assert twin.served.end == twin.end
-    assert_complete(spark, twin.warehouse, twin.served.log())
+    log, ledger = (spark.read.format("delta").load(f"{twin.warehouse}/{name}").toArrow() for name in ("log", "ledger"))
+    assert encoded(log.sort_by("offset")) == twin.served.log()
+    assert_covered(ledger.sort_by("start").to_pylist(), twin.served.log())
     [told] = filling.result("coverage")["logs"]
     assert [(one["start"], one["end"]) for one in told["whole"]] == [(0, twin.end)]
     written = asked.of(Kind.PUT, key=VERSION)

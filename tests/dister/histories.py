@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sources.dister.embedded.leader_log import Change
 from sources.errors import LogtwinError
 from tests.dister.odd_leader import OddLeader
-from tests.dister.twin import Killed, Twin
+from tests.dister.twin import Killed, Twin, dying_after
 
 KEYS: Final = ("a", "b", "c", "d", "e")
 STEPS: Final = (
@@ -109,16 +109,8 @@ class History:
 
     def _die(self, chance: int) -> None:
         """A job is killed after one of its steps."""
-        left = 1 + chance % 6
-
-        def die(_step: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                raise Killed("killed")
-
         with suppress(Killed):
-            self._twin().replicate(die, max_entries_per_trigger=5)
+            self._twin().replicate(dying_after(1 + chance % 6), max_entries_per_trigger=5)
 
     def _twin(self) -> Twin:
         return replace(self.twin, folder=self.leading.folder)

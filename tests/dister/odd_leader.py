@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import groupby, islice
 
 from sources.dister.embedded.leader import EmbeddedLeader
@@ -18,11 +18,8 @@ class OddLog(LeaderLog):
 
     _torn: tuple[Entry, bytes] | None = None
 
-    def set_many(self, many: Iterable[Mapping[str, str]]) -> int:
-        """Many `set`, one after the other, but faster. Return the last id."""
-        return self.write_many(many)
-
     def write_many(self, changes: Iterable[Change]) -> int:
+        """Many, one after the other, but faster than by `set`. Return the last id."""
         upcoming = iter(changes)
         while part := [(act_of(change), change) for change in islice(upcoming, _ENTRIES_A_TURN)]:
             with self._turn():
@@ -60,10 +57,10 @@ class OddLog(LeaderLog):
                 (entry, rest), self._torn = self._torn, None
                 self._append([(entry.id, rest)])
 
-    def append_act(self, act: int, items_json: bytes, *, rnd: int | None = None) -> int:
+    def append_act(self, act: int, items_json: bytes) -> int:
         """Append an entry of any act with any items, unchecked, as another version or a faulty client would."""
         with self._turn():
-            entry_id = self._next_id(rnd)
+            entry_id = self._next_id(None)
             self._append([(entry_id, canonical_head(entry_id, act) + items_json + b"\n")])
             return entry_id
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 def test_a_killed_job_goes_on_and_follows_a_leader_that_overrules(spark_twin: Twin) -> None:
     write_log(spark_twin.folder, leader(30) + dirty(31, 5, 20))
     with pytest.raises(Killed):
-        spark_twin.replicate(dying_after(BatchStep.COMMIT, times=2), max_entries_per_trigger=20)
+        spark_twin.replicate(dying_after(2, BatchStep.COMMIT), max_entries_per_trigger=20)
     assert spark_twin.position == dirty(40, 5)[-1] + 1
     write_log(spark_twin.folder, leader(60))
     spark_twin.replicate()

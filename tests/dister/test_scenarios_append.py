@@ -1,4 +1,8 @@
-"""Scenarios 1 to 10: what an entry does to the replica, in which order, and once."""
+"""Scenarios 1 to 10: what an entry does to the replica, in which order, and once; and 14, a log of several files.
+
+11, 12, 13 and 15, lines that are torn, glued or short and files that are missing, are the reader's:
+tests/sources/dister/test_log.py.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import pytest
 
 from sinks.batch.result import BatchStep
 from sources.dister.embedded.leader_log import entries_of
+from sources.dister.files.layout import ENTRY_LOG
 from sources.dister.format.entries import ACT_REMOVE, ACT_SET
 from sources.errors import CorruptRecord, Gap
 from tests.dister.twin import Killed, Twin, dying_after
@@ -70,7 +75,7 @@ def test_scenario_05_a_crash_between_the_tables_doubles_and_loses_nothing(twin: 
         in_map = len(twin.kv())
         append_log(twin.folder, leader(7, first=written + 1))
         with pytest.raises(Killed):
-            twin.take(0, on_step=dying_after(step))
+            twin.take(0, on_step=dying_after(1, step))
         assert len(twin.ids()) == (written if step is BatchStep.FILES else written + 7)
         assert len(twin.kv()) == (in_map + 7 if step is BatchStep.LEDGER else in_map)
         twin.take(0)
@@ -159,3 +164,15 @@ def test_scenario_10_values_of_any_size_and_any_text(twin: Twin) -> None:
     twin.take()
     twin.assert_equal()
     assert twin.kv() == values | texts
+
+
+@pytest.mark.parametrize(("first", "files"), [(99_998, ["0/0", "0/1"]), (9_999_998, ["0/99", "1/100"])])
+def test_scenario_14_the_log_goes_on_in_the_next_file(twin: Twin, first: int, files: list[str]) -> None:
+    """DI-41: at index 100,000, and in another folder after a hundred files."""
+    ids = leader(5, first=first)
+    write_log(twin.folder, ids)
+    entry_log = twin.folder / ENTRY_LOG
+    assert sorted(str(path.relative_to(entry_log)) for path in entry_log.glob("*/*")) == files
+    twin.take()
+    assert twin.ids() == ids
+    twin.assert_equal()

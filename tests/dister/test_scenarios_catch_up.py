@@ -32,7 +32,7 @@ def test_scenario_17_behind_by_so_many_entries_it_takes_so_many_batches(
     assert found == batches
 
 
-@pytest.mark.nightly  # the job in three batches is below, two files in test_scenarios_files.py
+@pytest.mark.nightly  # the job in three batches is below, two files in test_scenarios_append.py
 def test_scenario_17_eleven_batches_over_two_files(twin: Twin) -> None:
     """DI-59: by the job."""
     write_log(twin.folder, leader(100_001))
@@ -47,7 +47,7 @@ def test_scenario_17_killed_after_the_second_of_three_batches_it_goes_on_there(t
     ids = leader(250)
     write_log(twin.folder, ids)
     with pytest.raises(Killed):
-        twin.replicate(dying_after(BatchStep.COMMIT, times=2), max_entries_per_trigger=100)
+        twin.replicate(dying_after(2, BatchStep.COMMIT), max_entries_per_trigger=100)
     assert twin.position == ids[199] + 1
     twin.replicate()
     assert twin.batches() == [100, 100, 50]

@@ -1,4 +1,5 @@
-"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix.
+"""Scenarios 36 to 44: a replica that is ahead, files, crashes in a fix, other leaders, and the map after a fix; and
+50 and 51, what a restart goes by: the table's own position, and nothing that may be lost beside it.
 
 41, where the walk back ends, is in tests/sources/dister/test_check_and_fix.py; 43, a log that is rewritten under a
 running job, in tests/pipeline/test_check_and_fix.py.
@@ -7,10 +8,12 @@ running job, in tests/pipeline/test_check_and_fix.py.
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Sequence
 
 import pytest
 
+from sinks.batch.result import BatchStep
 from sinks.healing.repair_steps import RepairStep
 from sinks.history.keyed_state import KeyedStateFollower
 from sources.errors import AboveMaximum, RepairPending
@@ -78,11 +81,11 @@ def test_scenario_39_the_point_itself_is_kept_in_later_files_too(twin: Twin, kep
 
 @pytest.mark.parametrize("step", [RepairStep.MARK, RepairStep.CUT, RepairStep.FINISH])
 def test_scenario_40_a_crash_after_any_step_of_the_fix(twin: Twin, step: RepairStep) -> None:
-    """DI-91, D-24: whoever comes next takes it to the same end. `test_repair_killed.py` has every step."""
+    """DI-91, D-24: whoever comes next takes it to the same end. `test_repair.py` has every step."""
     dirty_replica(twin, leader(30) + dirty(31, 5, 5))
     write_log(twin.folder, leader(60))
     with pytest.raises(Killed):
-        twin.repair(dying_after(step))
+        twin.repair(dying_after(1, step))
     if step is not RepairStep.FINISH:
         with pytest.raises(RepairPending):
             twin.open()
@@ -131,3 +134,34 @@ def test_scenario_44_the_map_after_a_fix(twin: Twin) -> None:
     twin.replicate()
     assert twin.kv() == {"removed": "back", "overwritten": "old", "untouched": "same"}
     twin.assert_equal()
+
+
+def test_scenario_50_killed_at_any_step_the_table_alone_tells(twin: Twin) -> None:
+    """DI-34: the position in the table alone keeps every entry from coming in twice, or not at all."""
+    written = 0
+    for step in BatchStep:
+        append_log(twin.folder, leader(5, first=written + 1))
+        written += 5
+        with pytest.raises(Killed):
+            twin.replicate(dying_after(1, step), max_entries_per_trigger=3)
+    twin.replicate()
+    assert twin.ids() == leader(written)
+    twin.assert_equal()
+
+
+def test_scenario_51_all_that_stands_beside_the_table_log_is_lost(twin: Twin) -> None:
+    """Position and link are in the table log itself. The map is made anew from it."""
+    write_log(twin.folder, leader(8))
+    lake = twin.lake / "only-the-log"
+    alone = Twin(twin.spark, twin.folder, lake, twin.group)
+    alone.take()
+    position = alone.position
+    for kept in (path for path in lake.iterdir() if path.name not in ("log", "ledger")):
+        shutil.rmtree(kept)
+    assert alone.position == position
+    alone.open()
+    alone.assert_equal()
+    append_log(twin.folder, leader(4, first=9))
+    alone.replicate()
+    alone.assert_equal()
+    assert alone.went_back_to is None

@@ -31,20 +31,8 @@ from sources.records import RECORD_SCHEMA
 from tests.dister.odd_leader import OddLeader, replay
 from tests.pipeline.running import job_config, replicate_now
 from tests.pipeline.schedules import Killed as Killed  # one of that name: errors come back by it
+from tests.pipeline.schedules import dying_after as dying_after
 from tests.sinks.batches import no_step, opened, ranges
-
-
-def dying_after(step: object, times: int = 1) -> Callable[[object], None]:
-    """For `on_step`: the end of the run when it does `step` for the given time."""
-    left = times
-
-    def die(done: object) -> None:
-        nonlocal left
-        left -= done is step
-        if not left:
-            raise Killed("killed")
-
-    return die
 
 
 @dataclass

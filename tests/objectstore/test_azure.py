@@ -34,14 +34,11 @@ def twin(spark: SparkSession, azure: Azurite, tmp_path_factory: pytest.TempPathF
         yield made
 
 
-def test_every_byte_is_there(twin: Twin) -> None:
+def test_every_byte_is_there_tidied_up_and_continued(twin: Twin) -> None:
     (status,) = statuses(twin.config())
     assert (status.position, status.lag, status.phase) == (twin.log.end, 0, "done")
     summary = twin.verify()
     assert (summary.problem, summary.bytes) == (None, twin.log.end)
-
-
-def test_tidied_up_whole_and_continued(twin: Twin) -> None:
     done = twin.maintain()
     assert done["log", "merge"].files_after == 1 < done["log", "merge"].files_before
     assert done["log", "vacuum"].files_before > done["log", "vacuum"].files_after

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,14 +10,12 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import load
 from pipeline.demo.s3_server import S3Server
-from sources.records import RECORD_SCHEMA
-from sources.rocketmq.columns import codec
 from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.lake import Lake
 from tests.objectstore.server import KEY_VARIABLE, PlainClient
 from tests.pipeline.killed_driver import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import replicate_now
+from tests.pipeline.running import assert_covered, encoded, replicate_now
 from tests.truth import Fixture
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
@@ -68,12 +65,6 @@ def test_a_restart_gives_exactly_one_copy(
     assert b"_checkpoints" not in PlainClient.of(s3)("GET", "?list-type=2&prefix=lake/").body
     replicate_now(spark, load(job))
     table = lake.table("log").to_pyarrow_table().sort_by("offset")
-    records = table.select(RECORD_SCHEMA.names).cast(RECORD_SCHEMA).combine_chunks()
-    assert b"".join(codec.encode(batch) for batch in records.to_batches()) == fixture_550.log
+    assert encoded(table) == fixture_550.log
     assert lake.position("test") == len(fixture_550.log)
-    at = 0
-    for entry in sorted(lake.rows("ledger", "test"), key=lambda row: int(row["start"])):
-        assert entry["start"] == at
-        at = entry["end"]
-        assert entry["checksum"] == f"sha256:{hashlib.sha256(fixture_550.log[entry['start'] : at]).hexdigest()}"
-    assert at == len(fixture_550.log)
+    assert_covered(sorted(lake.rows("ledger", "test"), key=lambda row: int(row["start"])), fixture_550.log)

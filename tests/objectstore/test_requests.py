@@ -10,9 +10,12 @@ from pipeline.monitoring import publisher
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_file import runs_of
 from sinks.state.fence import this_writer
+from sinks.storage.removal import remove_files
 from sinks.storage.settings import VARIABLE
 from tests.objectstore.fault_proxy import FaultProxy
-from tests.objectstore.server import at
+from tests.objectstore.faults import ACCESS_DENIED
+from tests.objectstore.s3_requests import Kind, which
+from tests.objectstore.server import PlainClient, at
 from tests.patience import eventually
 from tests.pipeline.sample_progress import PROGRESS
 from tests.sinks.groups import Members, sound
@@ -52,3 +55,33 @@ def test_a_job_says_that_it_lives_in_one_request_whatever_it_replicates(
     with s3_link.counted() as seen:
         assert len(runs_of(lake)[0].logs) == 20
     assert len(seen) == 3, seen.table()
+
+
+NAMES = [f"part-{number}.parquet" for number in range(300)]
+REQUESTS = 2  # of 250 names at most
+
+
+@pytest.mark.spark
+def test_many_objects_of_a_folder_are_removed_in_a_request(
+    spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str
+) -> None:
+    client = PlainClient.of(s3)
+    for name in (*NAMES[1:], "other"):
+        assert client("PUT", f"lake/log/{name}", b"1").status == 200
+    with s3_link.counted() as seen:
+        remove_files(spark, f"{lake}/log", NAMES)
+    assert seen.kinds() == {Kind.DELETE_MANY: REQUESTS}
+    assert [client("HEAD", f"lake/log/{name}").status for name in (NAMES[1], NAMES[-1], "other")] == [404, 404, 200]
+
+
+@pytest.mark.spark
+def test_a_refused_removal_is_an_error(spark: SparkSession, s3: S3Server, s3_link: FaultProxy, lake: str) -> None:
+    client = PlainClient.of(s3)
+    for name in (NAMES[0], NAMES[-1]):
+        assert client("PUT", f"lake/log/{name}", b"1").status == 200
+    with s3_link.faulty(ACCESS_DENIED, which(Kind.DELETE_MANY), times=1), pytest.raises(OSError, match="AccessDenied"):
+        remove_files(spark, f"{lake}/log", NAMES)
+    assert [client("HEAD", f"lake/log/{name}").status for name in (NAMES[0], NAMES[-1])] == [200, 200]
+    with s3_link.faulty(ACCESS_DENIED, which(Kind.DELETE_MANY), times=1):
+        remove_files(spark, f"{lake}/log", NAMES, past_what_resists=True)
+    assert [client("HEAD", f"lake/log/{name}").status for name in (NAMES[0], NAMES[-1])] == [200, 404]

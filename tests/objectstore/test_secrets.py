@@ -30,6 +30,7 @@ from sources.errors import ReplicaError
 from tests.objectstore.server import at
 from tests.peers.test_secured_replication import LOUD
 from tests.pipeline.faulty_log import FaultyLog
+from tests.pipeline.running import own_cache
 from tests.sinks.groups import Members, sound
 
 TOKEN = "FwoGZXIvYXdzEBYaDE-a-session-token-that-nobody-may-see"  # noqa: S105 - the server takes any
@@ -78,14 +79,6 @@ def logtwin(code: str, job: Path, keys: Keys, cache: Path) -> tuple[int, bytes]:
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=job.parent, env=environment, capture_output=True, check=False, timeout=180)
     return done.returncode, done.stdout + done.stderr
-
-
-def own_cache(folder: Path) -> Path:
-    """Where what the JVM says goes."""
-    cache = folder / "cache"
-    cache.mkdir()
-    (cache / "jars").symlink_to(cache_folder() / "jars")
-    return cache
 
 
 def objects(server: S3Server) -> dict[str, bytes]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-import psutil
 import pytest
 
 from pipeline.demo import s3_server
 from pipeline.demo.s3_server import S3Server, running_server
 from sources.errors import ConfigurationError
 from tests.objectstore.server import PlainClient
-from tests.patience import PATIENCE_S, wait_until
+from tests.patience import PATIENCE_S
 
 WRITERS = 8
 
@@ -55,21 +52,6 @@ def test_of_uploads_that_are_completed_at_once_one_is_the_first(s3: S3Server) ->
         return client("POST", f"big/{number}?uploadId={upload}", body, {"If-None-Match": "*"}).status
 
     assert race(20, write) == [Counter({200: 1, 412: WRITERS - 1})] * 20
-
-
-@pytest.mark.job
-def test_it_ends_with_who_started_it() -> None:
-    code = "import sys\nfrom pipeline.demo.s3_server import running_server\n"
-    code += "with running_server() as server:\n    print(server.pid, flush=True)\n    sys.stdin.read()\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as starter:
-        assert starter.stdout is not None
-        pid = int(starter.stdout.readline())
-        assert psutil.pid_exists(pid)
-        starter.kill()
-        starter.wait(PATIENCE_S)
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "its end")
 
 
 def test_without_moto_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Every verb beside the stream on one warehouse on S3: a hole, filled; damage, mended; another master; tidying up.
+"""Every verb beside the stream on one warehouse on S3: a hole, filled; another master; tidying up.
 
 What they ask of the store is bounded: docs/scaling.md.
 """
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow.fs as pafs
 import pytest
 from pyspark.sql import SparkSession
 
@@ -24,14 +23,10 @@ from pipeline.inspect.status import statuses
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild
-from pipeline.verify import plan
-from pipeline.verify import run as verify
 from sinks.healing.repair import Repair
-from sinks.proof.verdicts import Verdict
 from sinks.storage.hadoop import reach
-from sinks.storage.place import open_folder, placed
+from sinks.storage.place import placed
 from sinks.storage.settings import VARIABLE
-from sinks.values.incident import State
 from sources.options import ReadOptions
 from sources.registry import open_log
 from tests.objectstore.fault_proxy import FaultProxy
@@ -100,41 +95,6 @@ def test_every_byte_is_the_masters(twin: Healed) -> None:
         summary = twin.verify()
     assert (summary.problem, summary.bytes) == (None, twin.log.end)
     assert len(asked) <= VERIFY_BESIDE + VERIFY_A_BATCH * BATCHES, asked.table()
-
-
-@pytest.mark.nightly
-def test_a_killed_verification_goes_on(twin: Healed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "SECTION_BYTES", 1)
-    monkeypatch.setattr(plan, "LARGEST_SECTION_BYTES", 1)
-    monkeypatch.setattr(verify, "_SECTIONS_A_TASK", 1)
-    proven: list[int] = []
-
-    def die(done_bytes: int, all_bytes: int) -> None:
-        proven.append(done_bytes)
-        if len(proven) == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        twin.verify(die)
-    summary = twin.verify()
-    assert 0 < proven[-1] < twin.log.end
-    assert (summary.earlier_bytes, summary.bytes, summary.problem) == (proven[-1], twin.log.end - proven[-1], None)
-    assert twin.verify().earlier_bytes == 0
-
-
-@pytest.mark.nightly
-def test_a_damaged_object_is_found_until_it_is_whole(twin: Healed) -> None:
-    filesystem, folder = open_folder(f"{twin.config().warehouse}/log")
-    listed = filesystem.get_file_info(pafs.FileSelector(folder))
-    path = sorted(one.path for one in listed if one.is_file)[3]
-    with filesystem.open_input_file(path) as file:
-        whole = file.read()
-    for content, verdicts in ((whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :], 1), (whole, 0)):
-        with filesystem.open_output_stream(path) as file:
-            file.write(content)
-        summary = twin.verify()
-        assert [one.verdict for one in summary.differences] == [Verdict.UNREADABLE] * verdicts
-    assert [one.row.state for one in Incidents(twin.config(), "").all()].count(State.OPEN) <= 1
 
 
 @pytest.mark.nightly

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, parse
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.maintain import Maintenance, MaintenanceStep
-from pipeline.verify.run import OnProgress, Scope, verify_log
+from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import VerifySummary
 from tests.pipeline.faulty_log import FaultyLog
 
@@ -34,9 +34,9 @@ class Twin:
     def config(self, **maintain: float) -> Config:
         return parse(self._values(maintain), where="test")
 
-    def verify(self, on_progress: OnProgress = lambda done, of: None) -> VerifySummary:
+    def verify(self) -> VerifySummary:
         config = self.config()
-        return verify_log(self.spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope(), on_progress)
+        return verify_log(self.spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
 
     def maintain(self) -> dict[tuple[str, str], MaintenanceStep]:
         config = self.config(min_files=3, vacuum_hours=1e-4, log_hours=1e-4)

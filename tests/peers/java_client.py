@@ -65,10 +65,6 @@ class JavaClient:
         self._process = process
         self._output = output
 
-    @property
-    def is_running(self) -> bool:
-        return self._process.poll() is None
-
     def go_on(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")

@@ -18,7 +18,7 @@ from tests.patience import PATIENCE_S, wait_until
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sent
 from tests.peers.wire import Connection
-from tests.pipeline.running import assert_complete
+from tests.pipeline.read_back import assert_whole
 
 STOP_WITHIN_S = 120.0
 
@@ -99,6 +99,7 @@ def assert_holds(warehouse: Path, sent: list[Sent], topic: str) -> None:
     assert len(rows) == len({offset for offset, _ in found}) == len({key for _, key in found})
 
 
-def assert_same_as_files(spark: SparkSession, warehouse: Path, job: Job, broker: Broker) -> None:
+def assert_same_as_files(warehouse: Path, job: Job, broker: Broker) -> None:
     """The table of a job that has ended is the broker's log, byte for byte, once."""
-    assert_complete(spark, warehouse, broker.log_bytes(job.progress()[0].position or 0))
+    one = job.progress()[0]
+    assert_whole(warehouse, broker.log_bytes(one.position or 0), one.log_id)

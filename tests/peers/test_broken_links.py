@@ -132,4 +132,4 @@ def test_a_job_whose_connections_are_cut(spark: SparkSession, tmp_path: Path, ve
                     more.send(100, rate_per_s=1000)
                     wait_for_all(job, broker)
             assert proxy.cut_connections == cuts
-        assert_same_as_files(spark, tmp_path / "lake", job, broker)
+        assert_same_as_files(tmp_path / "lake", job, broker)

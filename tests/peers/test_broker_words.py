@@ -1,15 +1,22 @@
-"""What real brokers say of themselves is what logtwin makes of it."""
+"""What real brokers say of themselves is what logtwin makes of it; one whose log is a DLedger one is refused."""
 
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from pipeline.job.replicate import Job
+from sources.datasource import register
+from sources.errors import ConfigurationError
 from sources.offsets import Offset
 from sources.rocketmq.broker_words import counted_for_s, ha_address
 from sources.rocketmq.wire.client import RemotingClient
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import free_ports
+from tests.pipeline.running import job_config
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
 
@@ -31,3 +38,20 @@ def test_what_a_broker_says_of_itself_is_its_view(each_broker: Broker) -> None:
     assert min(most, least) * 0.99 <= (view.retention.room_bytes or 0) <= max(most, least) * 1.01
     assert view.retention.until_loss(view.bounds, view.bounds.end, age_s=0.0, growth_bytes_per_s=1.0) is None
     assert view.bounds.start == Offset(0)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("version", [pytest.param("4.9.7", marks=pytest.mark.nightly), "5.5.0"])
+def test_a_broker_in_dledger_mode_is_refused(spark: SparkSession, tmp_path: Path, version: str) -> None:
+    register(spark)
+    settings = {"enableDLegerCommitLog": "true", "dLegerGroup": "b1", "dLegerSelfId": "n0"}
+    peers = {"dLegerPeers": f"n0-127.0.0.1:{free_ports()[0]}"}
+    with Broker(version, tmp_path, settings | peers) as broker:
+        job = Job(spark, job_config(tmp_path / "lake", **broker.options), available_now=False)
+        with pytest.raises(ConfigurationError) as caught:
+            job.start()
+    assert not (tmp_path / "lake" / "log").exists()
+    error = caught.value
+    assert "DLedger mode" in error.problem
+    assert error.found == "enableDLegerCommitLog=true"
+    assert "controller mode" in (error.hint or "")

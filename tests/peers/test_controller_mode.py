@@ -81,7 +81,7 @@ def test_two_switches_are_followed_and_nobody_counts_the_replica(spark: SparkSes
                     masters[-1].kill()
                     masters.append(group.await_another_master(masters[-1]))
         epochs = epochs_of(masters[-1])
-        assert_same_as_files(spark, lake, job, masters[-1])
+        assert_same_as_files(lake, job, masters[-1])
         config = job_config(lake, id="rocketmq/b1", controllers=group.controllers)
         verified = verify_log(spark, config.warehouse, ConfiguredLog.alone(config.logs[0]), Scope())
         assert (verified.problem, verified.bytes) == (None, end_of(masters[-1]))
@@ -133,7 +133,7 @@ def test_what_nobody_confirmed_is_taken_where_it_was_asked_for_and_then_taken_ba
             wait_for_all(beyond, second)
         epochs = epochs_of(second)
         for warehouse, one in ((lake, beyond), (cautious, job)):
-            assert_same_as_files(spark, warehouse, one, second)
+            assert_same_as_files(warehouse, one, second)
             assert_holds(warehouse, shared, "shared")
             assert_holds(warehouse, later, "later")
         assert first.log_bytes(end_of(second)) == second.log_bytes(end_of(second))
@@ -176,6 +176,6 @@ def test_a_rebuilt_log_is_a_master_of_its_group_again(spark: SparkSession, tmp_p
         with replicating(spark, lake, broker, name_server=names) as job:
             later = sent_to(broker, "after")
             wait_for_all(job, broker)
-        assert_same_as_files(spark, lake, job, broker)
+        assert_same_as_files(lake, job, broker)
     assert_holds(lake, sent, "before")
     assert_holds(lake, later, "after")

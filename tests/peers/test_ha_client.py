@@ -1,8 +1,7 @@
-"""The HA reader and the acknowledging session against real brokers."""
+"""The acknowledging session against real brokers."""
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sources.master import Chunk
-from sources.offsets import LogId, OffsetRange
-from sources.rocketmq.log import RocketMQLog
+from sources.offsets import LogId
 from sources.rocketmq.session.ha_client import read_stream
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, Serialization
+from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode
 from sources.rocketmq.wire.send_header import SendHeader, encode_send_header
 from tests.patience import eventually
 from tests.peers.cluster import configured
 from tests.peers.rocketmq import Broker
-from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.sessions import up_to
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
@@ -35,7 +31,7 @@ def client_of(broker: Broker) -> RemotingClient:
     return RemotingClient(broker.address, call_timeout_ms=10_000)
 
 
-def send(client: RemotingClient, topic: str, body: bytes, serialization: Serialization = Serialization.JSON) -> Command:
+def send(client: RemotingClient, topic: str, body: bytes) -> Command:
     code = RequestCode.SEND_MESSAGE_V2
     header = SendHeader(
         producer_group="pg-ha",
@@ -44,42 +40,7 @@ def send(client: RemotingClient, topic: str, body: bytes, serialization: Seriali
         born_timestamp_ms=time.time_ns() // 1_000_000,
         properties="TAGS\x01ha\x02",
     )
-    return client.exchange(
-        Command(code, ext_fields=encode_send_header(header, code), body=body, serialization=serialization)
-    )
-
-
-def read_all(log: RocketMQLog, bounds: OffsetRange) -> list[Chunk]:
-    chunks = chunks_of(log.read(bounds, committed=bounds.start, boundary=True))
-    return [Chunk(chunk.covered, chunk.records, memoryview(bytes(chunk.raw))) for chunk in chunks]
-
-
-def bodies(chunks: list[Chunk], topic: str) -> list[bytes]:
-    rows = (row for chunk in chunks for row in chunk.records.select(["topic", "body"]).to_pylist())
-    return [row["body"] for row in rows if row["topic"] == topic]
-
-
-@pytest.mark.parametrize("serialization", list(Serialization))
-def test_what_was_sent_comes_back_over_ha_and_from_the_files(each_broker: Broker, serialization: Serialization) -> None:
-    chance = random.Random(5)
-    topic = f"ha-{serialization.name}"
-    sent = [chance.randbytes(chance.choice((1, 10, 1000, 60_000))) for _ in range(100)]
-    with client_of(each_broker) as client:
-        start = client.commit_log_bounds().end
-        answers = [send(client, topic, body, serialization) for body in sent]
-        assert {answer.code for answer in answers} == {ResponseCode.SUCCESS}
-        bounds = OffsetRange(start, client.commit_log_bounds().end)
-
-    by_ha = read_all(each_broker.opened(chunk_bytes=300_000), bounds)
-    by_path = read_all(RocketMQLog(log_id=LOG_ID, path=str(each_broker.commitlog)), bounds)
-
-    assert bodies(by_ha, topic) == sent
-    assert b"".join(chunk.raw for chunk in by_ha) == each_broker.log_bytes(bounds.end)[bounds.start :]
-    for chunks in (by_ha, by_path):
-        assert (chunks[0].covered.start, chunks[-1].covered.end) == (bounds.start, bounds.end)
-    assert [row for chunk in by_ha for row in chunk.records.to_pylist()] == [
-        row for chunk in by_path for row in chunk.records.to_pylist()
-    ]
+    return client.exchange(Command(code, ext_fields=encode_send_header(header, code), body=body))
 
 
 @pytest.fixture

@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from pipeline.config.configuration import load
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_groups import seen_by_tools
 from tests.peers.kafka_traffic import Record, create_topic, producer, send, transaction
-from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of
+from tests.peers.kafka_twin import assert_accounted, assert_replicated, state_of, table
 from tests.pipeline.killed_driver import STEPS, kill_after
-from tests.pipeline.running import ledger_table, replicate_now
+from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(600)]
 
@@ -63,8 +62,8 @@ def test_restarts_give_exactly_one_copy(
         state = state_of(spark, lake, "orders")
         reached = sum(one.offset for one in state.partitions.values())
         assert before < reached <= before + 3 * (BATCH + PARTITIONS)
-        in_ledger = ledger_table(spark, lake).groupBy("log_id").agg(f.max("end").alias("end"))
-        ends = {row["log_id"]: row["end"] for row in in_ledger.collect()}
+        in_ledger = table(lake, "ledger", "log_id", "end").sort_by("end").to_pylist()
+        ends = {row["log_id"]: row["end"] for row in in_ledger}
         positions = {f"kafka/test/orders/{number}": one.offset for number, one in state.partitions.items()}
         assert (ends != positions) == OWES_LEDGER[step]
         told = {number: offset for (_, number), (offset, _) in seen_by_tools(broker, group).items()}

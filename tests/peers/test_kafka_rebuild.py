@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
-from delta.tables import DeltaTable as SparkDeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.cli.app import main
@@ -21,8 +19,7 @@ from pipeline.config.configuration import Config
 from pipeline.inspect.selection import subjects
 from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
 from pipeline.spark.jars import java, resolve
-from sinks.delta.kernel import KernelTable
-from sinks.state.holes import Holes
+from sinks.books.ledger_rows import LedgerRows
 from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
@@ -36,6 +33,7 @@ from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_reading import consumed, partition_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
 from tests.peers.kafka_twin import config_of, state_of, table
+from tests.pipeline.edited_rows import edit_rows, make_hole
 from tests.pipeline.running import replicate_now
 from tests.sources.kafka.batches import decode
 from tests.sources.kafka.test_batch_encoding import records, row
@@ -268,43 +266,24 @@ def copied(replica: Replica, tmp_path: Path) -> Replica:
 
 def test_a_changed_row_stops_it_and_names_the_offset(spark: SparkSession, copied: Replica, tmp_path: Path) -> None:
     log_id = copied.log(1)
-    damaged = next(
-        path
-        for path in sorted((copied.lake / "kafka_log").glob("*.parquet"))
-        if str(log_id) in pq.read_table(path, partitioning=None)["log_id"].to_pylist()
+    at = stored_rows(copied, log_id)["offset"][-1].as_py()
+    edit_rows(
+        copied.lake / "kafka_log",
+        {at: lambda row: [row | {"value": b"another"} if row["log_id"] == str(log_id) else row]},
     )
-    found = pq.read_table(damaged, partitioning=None)
-    at = found["log_id"].to_pylist().index(str(log_id))
-    values = found["value"].to_pylist()
-    values[at] = b"another"
-    field = found.schema.get_field_index("value")
-    pq.write_table(found.set_column(field, found.schema.field(field), pa.array(values, pa.binary())), damaged)
     with pytest.raises(Divergent, match="do not give the bytes") as caught:
         rebuild(spark, copied.lake, copied.config, tmp_path / "logs")
     assert caught.value.log == str(log_id)
     assert caught.value.offset is not None
-    assert caught.value.offset <= found["offset"][at].as_py()
+    assert caught.value.offset <= at
     assert [path.name for path in tmp_path.iterdir()] == ["lake"]
-
-
-def make_hole(spark: SparkSession, lake: Path, log_id: LogId) -> OffsetRange:
-    """Take a range of the ledger out of the middle, and its rows; the table says that it is a hole."""
-    mine = f"log_id = '{log_id}'"
-    ledger = SparkDeltaTable.forPath(spark, f"{lake}/ledger")
-    middle = ledger.toDF().where(mine).orderBy("start").collect()[1]
-    hole = OffsetRange(Offset(middle["start"]), Offset(middle["end"]))
-    ledger.delete(f"{mine} AND start = {hole.start}")
-    inside = f"{mine} AND offset >= {hole.start} AND offset < {hole.end}"
-    SparkDeltaTable.forPath(spark, f"{lake}/kafka_log").delete(inside)
-    table = KernelTable(spark, f"{lake}/kafka_log")
-    table.commit(table.existing(), domains={f"logtwin.holes.{log_id}": Holes(ranges=(hole,)).as_json()})
-    return hole
 
 
 @pytest.mark.nightly
 def test_a_hole_is_refused_or_left_out(spark: SparkSession, copied: Replica, tmp_path: Path) -> None:
     log_id = copied.log(0)
-    hole = make_hole(spark, copied.lake, log_id)
+    of_the_log = LedgerRows(spark, str(copied.lake), log_id).overlapping(ALL)
+    hole = make_hole(spark, copied.lake, log_id, of_the_log[1:2], "kafka_log")
     source = TopicRebuild(spark, str(copied.lake), [log_id])
     with pytest.raises(ReplicaError, match="would have holes") as caught:
         source.write(tmp_path / "logs", None, zero_holes=False)

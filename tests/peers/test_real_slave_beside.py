@@ -84,4 +84,4 @@ def test_reading_from_a_real_slave_leaves_the_master_alone(
         wait_for_position(job, end)
     slave.kill()
     assert_holds(tmp_path / "lake", sent, sender.topic)
-    assert_same_as_files(spark, tmp_path / "lake", job, master)
+    assert_same_as_files(tmp_path / "lake", job, master)

@@ -20,7 +20,6 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.job.replicate import Job
-from pipeline.system.folders import cache_folder
 from sources.datasource import register
 from sources.errors import AccessDenied
 from sources.registry import open_log
@@ -28,7 +27,8 @@ from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
-from tests.pipeline.running import assert_complete, run_until
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.running import own_cache, run_until
 
 LOUD = """
 import logging
@@ -110,7 +110,7 @@ def test_a_log_and_its_metadata_come_over_and_no_secret_stays(spark: SparkSessio
         "spark.eventLog.compress": "false",
     }
     said = replicate_loudly(site.config(tmp_path / "lake", site.broker.user), loud, tmp_path)
-    assert_complete(spark, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log, "rocketmq/b1")
 
     texts = [said, *(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())]
     assert b"DEBUG:py4j" in said
@@ -131,10 +131,7 @@ def replicate_loudly(config: Config, spark_properties: dict[str, str], folder: P
     lines += [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in spark_properties.items()]
     job.write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-c", LOUD, "replicate", "--config", str(job), "--available-now"]
-    cache = folder / "cache"  # where what the JVM says goes
-    cache.mkdir()
-    (cache / "jars").symlink_to(cache_folder() / "jars")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "LOGTWIN_CACHE": str(cache)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "LOGTWIN_CACHE": str(own_cache(folder))}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr
@@ -158,7 +155,7 @@ def test_a_user_whose_rights_end_ends_the_log_and_says_why(spark: SparkSession, 
     assert f"localhost:{site.broker.port}" in caught.value.problem
     assert user.options["access_key"] in caught.value.problem
     assert not [secret for secret in (user.name, user.key) if secret in str(caught.value)]
-    assert_complete(spark, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log, "rocketmq/b1")
 
 
 def _has_topics(job: Job, warehouse: Path) -> bool:

@@ -93,6 +93,6 @@ def test_producers_wait_for_the_lakehouse_alone(
     assert set(codes) <= {OK, None, 11, 12}
     assert Counter(one.code for one in alone) == {IN_VAIN[master.version]: 20}
     assert_holds(tmp_path, sent + answered + around + alone, sender.topic)
-    assert_same_as_files(spark, tmp_path, job, master)
+    assert_same_as_files(tmp_path, job, master)
     p50_ms, p99_ms = np.percentile([one.latency_s * 1000 for one in answered], [50, 99])
     report(f"waiting send, {master.version}, logtwin with a trigger of 1 s: p50 {p50_ms:.1f} ms, p99 {p99_ms:.1f} ms")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
@@ -13,8 +12,6 @@ from sources.master import Session
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
-from sources.rocketmq.wire.connection import connect
-from sources.rocketmq.wire.ha import encode_report
 from sources.rocketmq.wire.remoting import ResponseCode
 from tests.patience import eventually, wait_until
 from tests.peers.cluster import configured, connections_of
@@ -70,21 +67,3 @@ def test_one_replica_is_counted_once(broker: Broker) -> None:
     assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * MESSAGES  # stored, and no replica but this one
     assert set(counts) == {0, 1}
     assert position == log.bounds().end
-
-
-def test_with_another_slave_beside_it_producers_are_answered_when_both_have_the_data(broker: Broker) -> None:
-    log = broker.opened()
-    start = log.bounds().end
-    with (
-        closing(log.open_session()) as session,
-        connect(broker.ha_address, timeout_ms=5000) as slave,
-        Producer(broker.address) as producer,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        answer = pool.submit(producer.send, OutgoingMessage("turns", b"both"))
-        assert eventually(lambda: log.bounds().end > start)
-        end = log.bounds().end
-        slave.sendall(encode_report(end))
-        assert not answer.done()
-        assert read_batch(log, session, start) == end
-        assert answer.result(20).code == ResponseCode.SUCCESS

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pipeline.config import configuration
 from pipeline.sql.reader import Reader
 from tests.pipeline import group_in_process
+from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.repair_bench import Bench
 from tests.pipeline.sql.small_replica import small_replica
 from tests.pipeline.standalone import build_wheel
@@ -30,6 +31,11 @@ def replicated(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
 def bench(spark: SparkSession, replicated: Path, tmp_path: Path) -> Bench:
     shutil.copytree(replicated, tmp_path, dirs_exist_ok=True)
     return Bench(spark, tmp_path)
+
+
+@pytest.fixture
+def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
+    return Operator(tmp_path, capsys)
 
 
 @pytest.fixture(scope="session")

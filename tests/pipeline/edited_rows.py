@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from sinks.delta.kernel import KernelTable
+from sinks.state.holes import Holes
+from sinks.values.ledger_row import LedgerRow
+from sources.offsets import LogId, OffsetRange
 
 Row = dict[str, Any]
 
@@ -34,3 +40,17 @@ def _tell_sizes(log: Path, edited: Mapping[str, int]) -> None:
         for add in (action["add"] for action in actions if "add" in action):
             add["size"] = edited.get(add["path"], add["size"])
         commit.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def make_hole(spark: SparkSession, lake: Path, log_id: LogId, ledger: Sequence[LedgerRow], table: str) -> OffsetRange:
+    """Take adjoining rows of the ledger out, and theirs of the table, which says that it is a hole; what that is."""
+    hole = OffsetRange(ledger[0].start, ledger[-1].end)
+
+    def without_this_log(row: Row) -> list[Row]:
+        return [] if row["log_id"] == str(log_id) else [row]
+
+    edit_rows(lake / "ledger", {row.start: without_this_log for row in ledger}, key="start")
+    edit_rows(lake / table, dict.fromkeys(range(hole.start, hole.end), without_this_log))
+    kernel = KernelTable(spark, str(lake / table))
+    kernel.commit(kernel.existing(), domains={f"logtwin.holes.{log_id}": Holes(ranges=(hole,)).as_json()})
+    return hole

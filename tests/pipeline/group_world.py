@@ -47,13 +47,13 @@ class Killed(ReplicaError):
     """The run that got this far gets no further."""
 
 
-def dying_after(steps: int) -> Callable[[object], None]:
-    """For `on_step`; 0: never."""
+def dying_after(steps: int, of: object = None) -> Callable[[object], None]:
+    """For `on_step`: the end of the run after so many steps, or so many `of` one kind; 0: never."""
     left = steps
 
-    def die(_step: object) -> None:
+    def die(step: object) -> None:
         nonlocal left
-        left -= 1
+        left -= of in (None, step)
         if not left:
             raise Killed("killed")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tests.pipeline.group_world import Killed as Killed
 from tests.pipeline.group_world import World
+from tests.pipeline.group_world import dying_after as dying_after
 
 
 @dataclass

@@ -71,7 +71,7 @@ def test_off_leaves_the_repair_to_a_person(twin: Twin) -> None:
     assert (twin.ids(), twin.epoch) == (mine, 0)
     log = open_log(twin.config(check_and_fix="off").logs[0])
     with pytest.raises(Killed):
-        Repair(twin.spark, str(twin.lake), log, on_step=dying_after(RepairStep.CUT)).run()
+        Repair(twin.spark, str(twin.lake), log, on_step=dying_after(1, RepairStep.CUT)).run()
     with pytest.raises(RepairPending):
         twin.replicate(check_and_fix="off")
     assert Repair(twin.spark, str(twin.lake), log).run().position == leader(10)[-1] + 1

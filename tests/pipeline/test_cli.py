@@ -92,11 +92,6 @@ def log_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return str(log["log"])
 
 
-@pytest.fixture
-def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
-    return Operator(tmp_path, capsys)
-
-
 @pytest.mark.spark
 def test_replicate_then_status(spark: SparkSession, operator: Operator, fixture_550: Fixture, tmp_path: Path) -> None:
     end = fixture_550.max_offset

@@ -51,14 +51,12 @@ def test_a_statement(said: Callable[..., Said], job: Path) -> None:
 
 
 @pytest.mark.usefixtures("opened")
-def test_a_file_of_statements(said: Callable[..., Said], job: Path, tmp_path: Path) -> None:
+def test_statements_from_a_file_and_from_standard_input(
+    said: Callable[..., Said], job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "queries.sql"
     file.write_text("SELECT 1 AS n;\nSELECT ';' AS end")
     assert said("sql", "--config", job, "-f", file, "--format", "csv")[:2] == (0, "n\n1\n\nend\n;\n")
-
-
-@pytest.mark.usefixtures("opened")
-def test_statements_from_standard_input(said: Callable[..., Said], job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT count(*) AS n FROM log;"))
     assert said("sql", "--config", job, "--format", "json")[:2] == (0, f'{{"n":{len(TEXTS)}}}\n')
 

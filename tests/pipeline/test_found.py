@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.config.found import found_for_job, found_now
@@ -22,10 +20,7 @@ from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sources.access.address import Address
 from sources.errors import ConfigurationError, LogtwinError, MasterUnreachable
 from sources.offsets import LogId, Offset
-from sources.rocketmq.producer.workload import send_workload, workload
-from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import run
-from tests.pipeline.running import log_table, replicate_now
 from tests.sinks.test_delta_log import written
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
 from tests.sources.rocketmq.name_servers import ScriptedNameServer
@@ -155,37 +150,6 @@ def test_a_log_that_cannot_be_verified_holds_up_no_other(
     found: list[Any] = list(verify_logs(asked, Scope(), None, failed.append))
     assert found == ["rocketmq/b"]
     assert [one.problem for one in failed] == ["it left"]
-
-
-@pytest.mark.spark
-def test_each_broker_that_is_listed_becomes_a_log_of_the_table(
-    spark: SparkSession, tmp_path: Path, name_server: ScriptedNameServer
-) -> None:
-    """A second run has those that came since; one that left is in no name server's list, and waits."""
-    lake = tmp_path / "lake"
-    asked = config(lake, cluster(name_server.address, exclude=["test-.*"]), metadata={"enabled": False})
-    with ExitStack() as stack:
-        masters = {
-            name: stack.enter_context(embedded_master(tmp_path / name, broker_name=name)).master.address
-            for name in ("a", "b", "c", "test-a")
-        }
-        for number, address in enumerate(masters.values(), 1):
-            send_workload(address, workload(number), count=10 * number)
-        first = {name: masters[name] for name in ("a", "b", "test-a")}
-        name_server.clusters["c1"] = first
-        replicate_now(spark, found_for_job(asked, available_now=True))
-        assert set(records_by_log(spark, lake)) == {"rocketmq/a", "rocketmq/b"}
-        name_server.clusters["c1"] = masters
-        named = found_for_job(asked, available_now=True)
-        replicate_now(spark, named)
-    del name_server.clusters["c1"]
-    assert ids(found_now(asked)) == ids(named) == ["rocketmq/a", "rocketmq/b", "rocketmq/c"]
-    found = records_by_log(spark, lake)
-    assert [found[one] >= count for one, count in zip(ids(named), (10, 20, 30), strict=True)] == [True] * 3
-
-
-def records_by_log(spark: SparkSession, lake: Path) -> dict[str, int]:
-    return {row["log_id"]: row["count"] for row in log_table(spark, lake).groupBy("log_id").count().collect()}
 
 
 def test_topics_of_a_pattern_are_found_likewise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,8 @@ The driver that dies is a process of its own, with Spark; the job that goes on r
 
 from __future__ import annotations
 
-import shutil
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -21,11 +22,11 @@ from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_file import runs_of
 from sinks.state.position import LogTable
 from sources.offsets import LogId
-from tests.patience import wait_until
+from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.killed_driver import STEPS, kill_after
 from tests.pipeline.masters import Served, embedded_master
 from tests.pipeline.read_back import assert_whole, count_of, table_of
-from tests.pipeline.running import replicate_now
+from tests.pipeline.running import own_cache, replicate_now
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.timeout(600)
@@ -110,14 +111,38 @@ def test_a_restart_gives_exactly_one_copy(
     assert_whole(lake, fixture_550.log)
 
 
-def test_the_table_alone_says_where_a_log_goes_on(
-    session: SparkSession, master: Served, fixture_550: Fixture, tmp_path: Path
-) -> None:
-    config = load(config_file(tmp_path, master))
-    lake = Path(config.warehouse)
-    replicate_now(session, config)
-    shutil.rmtree(lake / "log")
-    shutil.rmtree(lake / "ledger")
-    replicate_now(session, config)  # the table is empty again, whatever another query has read
-    assert_whole(lake, fixture_550.log)
-    assert not (lake / "_checkpoints").exists()
+@pytest.mark.spark
+@pytest.mark.nightly
+def test_the_last_line_of_a_job_whose_jvm_is_killed_is_a_named_error(fixture_550: Fixture, tmp_path: Path) -> None:
+    """And only its owner may read what the JVM has said."""
+    cache = own_cache(tmp_path)
+    (cache / "spark.log").touch(mode=0o644)
+    job = tmp_path / "job.toml"
+    path = fixture_550.commitlog_path
+    job.write_text(f'warehouse = "{tmp_path}/lake"\n[[logs]]\nid = "rocketmq/test"\npath = "{path}"\n')
+    command = [sys.executable, "-m", "pipeline", "replicate", "--config", str(job)]
+    environment = os.environ | {"LOGTWIN_CACHE": str(cache)}
+    with subprocess.Popen(
+        command, cwd=Path(__file__).parents[2], env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stderr is not None
+            said = ""
+            while "running" not in said:
+                line = process.stderr.readline()
+                assert line, said
+                said += line
+            os.kill(java_of(process.pid), signal.SIGKILL)
+            said += process.stderr.read()
+            assert process.wait(PATIENCE_S) in (5, 6), said
+        finally:
+            process.kill()
+    assert said.splitlines()[-1].startswith("error "), said
+    assert oct((cache / "spark.log").stat().st_mode & 0o777) == oct(0o600)
+
+
+def java_of(process: int) -> int:
+    for child in map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()):
+        if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+            return child
+    raise AssertionError("there is no Java")

@@ -14,14 +14,11 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.job import log_group, replicated_logs
+from pipeline.job import log_group
 from pipeline.job.log_group import LogGroup
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.publisher import Publisher
-from sinks.batch.replica import Opening
 from sinks.batch.result import BatchResult
-from sinks.state.fence import this_writer
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
 from sources.group import masters, standing
@@ -255,28 +252,6 @@ def test_a_batch_under_way_does_not_take_a_stop_back(tmp_path: Path, monkeypatch
     made.group.stop()
     assert seen == [True]
     assert not Path(path).exists()
-
-
-def test_a_log_with_a_noted_error_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In between it would be listed in the turn that has failed, and its error could come a second time."""
-    monkeypatch.setattr(replicated_logs, "Replica", lambda *_: SimpleNamespace(state=None))
-    config = job_config(tmp_path / "lake", path=str(tmp_path))
-    publisher = Publisher(config.warehouse, this_writer())
-    ways: dict[str, Any] = {"available_now": False, "opening": Opening(), "publisher": publisher}
-    one = Replication(cast(SparkSession, None), config, config.logs[0], **ways)
-    one._phase = Phase.RUNNING
-    seen: list[bool] = []
-
-    def meet(error: LogtwinError) -> bool:
-        seen.append(one.is_read)
-        return False
-
-    monkeypatch.setattr(one._logs, "meet", meet)
-    one.note(MasterSilent("away"))
-    assert one.poll(0.0) is Phase.WAITING
-    assert seen == [False]
-    assert one.poll(0.0) is Phase.WAITING  # met once
-    assert seen == [False]
 
 
 @pytest.mark.parametrize("available_now", [False, True])

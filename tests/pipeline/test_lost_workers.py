@@ -13,50 +13,38 @@ from pyspark.sql import SparkSession
 
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
-from sinks.delta.spark_jobs import JobFacts, job_failure, lost_worker, out_of_memory
+from sinks.delta.spark_jobs import JobFacts, job_failure, out_of_memory
 from sources.datasource import register
 from sources.errors import ReplicaError, WorkerLost
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import PATIENCE_S
 from tests.pipeline.masters import embedded_master
 from tests.pipeline.python_workers import daemons, workers
-from tests.pipeline.running import assert_complete, job_config, run_until
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.running import job_config, run_until
 
 DID_NOT_START = "org.apache.spark.SparkException: Python worker failed to connect back.\n\tat org.apache.spark.api…"
-
-
-def test_what_spark_says_of_a_worker_is_worth_a_retry() -> None:
-    error = lost_worker(DID_NOT_START, log="rocketmq/a", offset=7)
-    assert error is not None
-    assert (error.is_transient, error.log, error.offset) == (True, "rocketmq/a", 7)
-    assert lost_worker("org.apache.spark.SparkException: Task not serializable", log="rocketmq/a") is None
-
-
-def test_a_job_failure_is_that_of_its_worker() -> None:
-    died = Py4JError("Python worker exited unexpectedly (crashed)")
-    facts = JobFacts(problem="the job failed", log="rocketmq/a", hint="")
-    assert type(job_failure(died, facts)) is WorkerLost
-    assert type(job_failure(Py4JError("no space"), facts)) is ReplicaError
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
+        (DID_NOT_START, "failed to connect back"),
+        ("Python worker exited unexpectedly (crashed)", "exited unexpectedly"),
         ("Job aborted: Lost task 0.0: java.lang.OutOfMemoryError: Java heap space\n\tat x", "Java heap space"),
         ('Traceback:\n  File "x.py", line 1, in y\nMemoryError\n\n\tat x', "MemoryError"),
         ("Traceback:\npyarrow.lib.ArrowMemoryError: malloc of size 7 failed\n", "malloc of size 7"),
+        ("org.apache.spark.SparkException: Task not serializable", None),
+        ("no space", None),
+        ("Traceback:\nValueError: found 'MemoryError: no' in a body\n", None),  # which quotes it
     ],
 )
-def test_out_of_memory_is_a_lost_worker(text: str, found: str) -> None:
-    error = out_of_memory(Py4JError(text), JobFacts(problem="", log="rocketmq/a", offset=7, hint=""))
-    assert error is not None
+def test_what_spark_says_of_a_lost_worker_is_worth_a_retry(text: str, found: str | None) -> None:
+    facts = JobFacts(problem="the job failed", log="rocketmq/a", offset=7, hint="")
+    error = out_of_memory(Py4JError(text), facts) or job_failure(Py4JError(text), facts)
     assert (error.log, error.offset) == ("rocketmq/a", 7)
-    assert found in str(error)
-
-
-def test_a_quoted_memory_error_is_no_lost_worker() -> None:
-    text = "Traceback:\nValueError: found 'MemoryError: no' in a body\n"
-    assert out_of_memory(Py4JError(text), JobFacts(problem="", log=None, hint="")) is None
+    assert (type(error), error.is_transient) == ((ReplicaError, False) if found is None else (WorkerLost, True))
+    assert (found or "") in str(error)
 
 
 @pytest.fixture
@@ -114,4 +102,4 @@ def test_a_running_job_outlives_its_workers_and_a_run_to_the_end_does_not_give_u
         done = job.progress()[0]
         assert (done.phase, done.position, set(done.failures)) == (Phase.DONE, master.end, {"WorkerLost"})
         log = master.log()
-    assert_complete(session, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log)

@@ -18,8 +18,8 @@ from sinks.delta.kernel import KernelTable
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
 from tests.pipeline.operator_at_work import Operator
+from tests.pipeline.read_back import rebuilt
 from tests.pipeline.repair_bench import Bench
-from tests.pipeline.running import bytes_of
 
 LOG_ID = LogId("rocketmq", "test")
 LOG_CLEANUP = "delta.enableExpiredLogCleanup"
@@ -101,7 +101,7 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -
     assert hole.start == 0
     assert len(log) - hole.end >= len(log) // 2
     assert done["log", "retain"]["bytes_after"] == len(log) - hole.end
-    assert bytes_of(bench.spark, lake) == log[hole.end :]
+    assert rebuilt(lake) == log[hole.end :]
     rows = bench.rows("ledger")
     assert [row["deleted_at"] is not None for row in rows] == [row["end"] <= hole.end for row in rows]
     assert [row["start"] for row in rows][1:] == [row["end"] for row in rows][:-1]

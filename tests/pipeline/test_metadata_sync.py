@@ -74,9 +74,6 @@ class Tables:
 
         return Table()
 
-    def times(self) -> list[float]:
-        return [at for _, at in self.recorded]
-
 
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
@@ -128,19 +125,12 @@ def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """MS-14, MS-15."""
-    assert_recorded(tables, monkeypatch, rhythm(0.3, 0.2), at_s=(0.3, 0.5, 0.7))
-
-
-def assert_recorded(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, config: Config, *, at_s: tuple[float, float, float]
-) -> None:
-    """The first three fetches are recorded so long after the start, on a clock of their own."""
     tables.time = clock = WaitingClock()
     monkeypatch.setattr(metadata_sync, "time", clock)
     monkeypatch.setattr(metadata_sync, "threading", SimpleNamespace(Event=lambda: WaitingEvent(clock), Thread=Thread))
-    with fetching(sync(topics_only, config)):
+    with fetching(sync(topics_only, rhythm(0.3, 0.2))):
         wait_until(lambda: len(tables.recorded) >= 3, "three fetches")
-    assert tables.times()[:3] == pytest.approx(at_s)
+    assert [at for _, at in tables.recorded][:3] == pytest.approx((0.3, 0.5, 0.7))
 
 
 def test_a_kind_that_fails_is_said_once_and_the_others_go_on(tables: Tables, caplog: pytest.LogCaptureFixture) -> None:

@@ -10,13 +10,11 @@ from pyspark.sql import SparkSession
 
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
 from sinks.books.ledger_rows import LedgerRows
-from sinks.delta.kernel import KernelTable
-from sinks.state.holes import Holes
 from sources.errors import ConfigurationError, Divergent, ReplicaError
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import ReadOptions
 from sources.rocketmq.files.segment_files import list_segments
-from tests.pipeline.edited_rows import edit_rows
+from tests.pipeline.edited_rows import edit_rows, make_hole
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import job_config
@@ -60,23 +58,6 @@ def lake(replica_550: Path, tmp_path: Path) -> Path:
     return shutil.copytree(replica_550, tmp_path / "lake")
 
 
-def say(spark: SparkSession, warehouse: Path, holes: Holes) -> None:
-    table = KernelTable(spark, str(warehouse / "log"))
-    snapshot = table.snapshot()
-    assert snapshot is not None
-    table.commit(snapshot, domains={"logtwin.holes.rocketmq/test": holes.as_json()})
-
-
-def make_hole(spark: SparkSession, warehouse: Path, near: OffsetRange) -> OffsetRange:
-    """Take the ledger's ranges that touch `near` out, and their rows, as retention does; what that is."""
-    ranges = [row.range for row in LedgerRows(spark, str(warehouse), LOG_ID).overlapping(near)]
-    hole = OffsetRange(ranges[0].start, ranges[-1].end)
-    edit_rows(warehouse / "ledger", {row.start: lambda row: [] for row in ranges}, key="start")
-    edit_rows(warehouse / "log", {at: lambda row: [] for at in range(hole.start, hole.end)})
-    say(spark, warehouse, Holes(ranges=(hole,)))
-    return hole
-
-
 @pytest.mark.parametrize("fixture_log", [pytest.param("4.9.7", marks=pytest.mark.nightly), "5.5.0"], indirect=True)
 def test_the_files_of_a_broker_are_rebuilt_byte_for_byte(
     spark: SparkSession, fixture_log: Fixture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -104,7 +85,8 @@ def test_a_changed_row_stops_it_and_names_the_offset(
 
 
 def test_holes_are_refused_or_zeros(spark: SparkSession, fixture_550: Fixture, tmp_path: Path, lake: Path) -> None:
-    hole = make_hole(spark, lake, OffsetRange(Offset(MIB - 600_000), Offset(MIB + 600_000)))
+    near = OffsetRange(Offset(MIB - 600_000), Offset(MIB + 600_000))
+    hole = make_hole(spark, lake, LOG_ID, LedgerRows(spark, str(lake), LOG_ID).overlapping(near), "log")
     assert hole.start < MIB < hole.end
     with pytest.raises(ReplicaError, match="would have holes") as caught:
         rebuild(spark, lake, tmp_path / "commitlog")

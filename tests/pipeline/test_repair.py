@@ -1,25 +1,37 @@
-"""Repair: back to the last common point, whatever the master did; and nothing but that."""
+"""Repair: back to the last common point, whatever the master did, and nothing but that, also killed after any step.
+
+Damage of the replica itself is taken out, not gone back for.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import random
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
 from pipeline.monitoring.run_file import RunFile
 from pipeline.operate import repair as repairing
+from sinks.healing.repair_steps import RepairStep
+from sinks.proof import stored
+from sinks.state import rewrite
 from sinks.values.incident import State
-from sources.errors import AlreadyRunning, ConfigurationError, Recreated
+from sources.errors import AlreadyRunning, ConfigurationError, Recreated, RepairPending, StorageUnreachable
 from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
+from tests.pipeline.edited_rows import edit_rows
 from tests.pipeline.faulty_log import FILE_SIZE_BYTES, FaultyLog
-from tests.pipeline.repair_bench import OTHER, TEST, Bench, rewrite_the_second_record
+from tests.pipeline.repair_bench import OTHER, TEST, Bench, newest_file, outcome, rewrite_the_second_record, spoil
 from tests.pipeline.test_run_state import run_of
+from tests.sinks.killed import Killed, dying_after
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -125,3 +137,92 @@ def test_several_masters_are_not_accepted_at_once(bench: Bench) -> None:
     config = bench.config.model_copy(update={"logs": (log, log.model_copy(update={"id": str(OTHER)}))})
     with pytest.raises(ConfigurationError, match="--accept-master"):
         list(repairing.repair_logs(config, "job.toml", accept_master=True, take_over=False, dry_run=False))
+
+
+@pytest.mark.parametrize(
+    "step", [pytest.param(step, marks=[pytest.mark.nightly] * (step is not RepairStep.CUT)) for step in RepairStep]
+)
+def test_killed_after_any_step_it_ends_the_same(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, step: RepairStep
+) -> None:
+    common = bench.log.rewrite_from_the_middle()
+    for number in range(3):  # other incidents, one of them below the common point
+        bench.found(Condition.GAP, common - 10 + 10 * number, common + 10 * number)
+    folder = shutil.copytree(bench.folder, tmp_path_factory.mktemp(step.value), dirs_exist_ok=True)
+    killed = Bench(bench.spark, Path(folder))
+    bench.repair()
+    expected = outcome(bench)
+    assert [state for *_, state in expected["incidents"]].count(State.OPEN) == 1
+    with pytest.raises(Killed):
+        killed.repair(dying_after(step))
+    if step is not RepairStep.FINISH:
+        with pytest.raises(RepairPending):
+            killed.replicate()
+        assert killed.look().resumed is not None
+        assert killed.repair().resumed is not None
+    assert killed.repair().back is None
+    assert outcome(killed) == expected
+
+
+@pytest.mark.parametrize("module", [stored, pytest.param(rewrite, marks=pytest.mark.nightly)])
+def test_a_file_that_cannot_be_reached_just_now_is_not_taken_out(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, module: ModuleType
+) -> None:
+    before, end = bench.rows("log"), bench.log.end
+    spoil(newest_file(bench))
+    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
+
+    def unreachable(folder: str, name: str) -> NoReturn:
+        raise OSError(errno.EIO, f"{folder}/{name}")
+
+    with monkeypatch.context() as away:
+        away.setattr(module, "open_parquet", unreachable)
+        with pytest.raises(StorageUnreachable):
+            bench.repair()
+    assert bench.holes() == ()
+    bench.repair()
+    assert bench.rows("log") == [row for row in before if row["offset"] < bench.holes()[0].start]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_damaged_file_of_the_replica_becomes_a_hole(bench: Bench, is_gone: bool) -> None:
+    before, end, ledger = bench.rows("log"), bench.log.end, bench.rows("ledger")
+    lost = ledger[-1]
+    file = newest_file(bench)
+    file.unlink() if is_gone else spoil(file)
+    bench.found(Condition.REPLICA_DAMAGED, end - 10, end)
+    assert bench.look().taken_out == (OffsetRange(lost["start"], lost["end"]),)
+    done = bench.repair()
+    assert done.taken_out == done.missing == bench.holes() == (OffsetRange(lost["start"], lost["end"]),)
+    assert bench.rows("log") == [row for row in before if row["offset"] < lost["start"]]
+    assert bench.rows("ledger") == ledger[:-1]
+    assert (bench.state().epoch, bench.state().offset, bench.state().repair) == (0, end, None)
+    told = [(row.found.range, row.state) for row in bench.incidents().all()]
+    assert told == [(bench.holes()[0], State.OPEN), (OffsetRange(Offset(end - 10), end), State.OPEN)]
+    again = bench.repair()
+    assert (again.taken_out, again.missing) == ((), done.missing)
+
+
+def test_damaged_rows_that_can_be_read_are_kept(bench: Bench) -> None:
+    """A row that is another one, in a file that is sound: as a bit that flipped before it was written."""
+    before, lost = bench.rows("log"), bench.rows("ledger")[1]
+    edit_rows(bench.lake / "log", {lost["start"]: lambda row: [{**row, "flag": 7}]})
+    bench.found(Condition.REPLICA_DAMAGED, lost["start"], lost["start"] + 1)
+    bench.repair()
+    gone = [row["offset"] for row in before if lost["start"] <= row["offset"] < lost["end"]]
+    assert bench.offsets("removed") == gone
+    assert bench.offsets("log") == [row["offset"] for row in before if row["offset"] not in gone]
+
+
+def test_going_back_passes_a_file_that_cannot_be_read(bench: Bench) -> None:
+    """Nobody has found it before: the rows cannot be kept, and would have gone anyway."""
+    before, lost = bench.rows("log"), bench.rows("ledger")[-1]
+    common = bench.log.rewrite_from_the_middle()
+    newest_file(bench).write_bytes(b"no Parquet at all")
+    done = bench.repair()
+    assert done.back is not None
+    assert (done.back.found.common, done.position, done.missing, bench.holes()) == (common, common, (), ())
+    assert done.taken_out == (OffsetRange(lost["start"], lost["end"]),)
+    assert bench.rows("log") == [row for row in before if row["offset"] < common]
+    assert bench.offsets("removed") == [row["offset"] for row in before if common <= row["offset"] < lost["start"]]
+    assert bench.rows("ledger")[-1]["end"] == common

@@ -1,11 +1,12 @@
-"""A job of several logs; a master that goes away and comes back; a stop."""
+"""A job of several logs; masters that go away, come back, or are another log then; a stop; a log that is taken over."""
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,22 +14,27 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.inspect.status import statuses
+from pipeline.job import log_group
 from pipeline.job.replicate import Job
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.monitoring.run_file import runs_of
 from sinks.batch.result import BatchStep
+from sinks.values.incident import Action
 from sources.datasource import register
-from sources.errors import LogtwinError, MasterUnreachable
+from sources.errors import AboveMaximum, LogtwinError, MasterUnreachable, Rewritten, TakenOver
+from sources.loss import Condition
 from sources.offsets import Offset
 from sources.rocketmq.producer.workload import send_workload, workload
+from sources.rocketmq.wire.client import RemotingClient
 from tests.patience import PATIENCE_S, eventually
 from tests.pipeline import group_in_process
+from tests.pipeline.faulty_link import Fault, Link
 from tests.pipeline.faulty_log import FaultyLog
-from tests.pipeline.masters import embedded_master
-from tests.pipeline.running import assert_complete, job_config, run_until
-from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.pipeline.masters import Served, embedded_master
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.repair_bench import Bench, replicate_in_process
+from tests.pipeline.running import job_config, run_until
+from tests.sources.rocketmq.embedded.embedded import master_and_loop, running_master, settings_for
 from tests.truth import Fixture
 
 pytestmark = pytest.mark.spark
@@ -89,29 +95,16 @@ def test_a_master_that_comes_back_is_replicated_on(spark: SparkSession, tmp_path
         assert last.phase is Phase.STOPPED
         assert last.error is None
         assert last.failures["MasterUnreachable"] >= 1
+        assert list(last.stage_s) == list(BatchStep)
+        assert all(spent_s > 0 for spent_s in last.stage_s.values())
         assert last.last_error is not None  # healed, and not forgotten
         files = sorted((settings.store / "commitlog").iterdir())
         log = b"".join(file.read_bytes() for file in files)[: job.progress()[0].position]
-    assert_complete(spark, tmp_path / "lake", log)
+    assert_whole(tmp_path / "lake", log)
 
 
 def is_caught_up(progress: Progress) -> bool:
     return progress.lag == 0 and (progress.position or 0) > 0
-
-
-def test_a_stop_ends_between_two_batches(spark: SparkSession, fixture_550: Fixture, tmp_path: Path) -> None:
-    register(spark)
-    with embedded_master(tmp_path / "store", commitlog=fixture_550.commitlog_path) as master:
-        config = job_config(tmp_path / "lake", **master.options, max_bytes_per_trigger=500_000)
-        job = Job(spark, config, available_now=False)
-        job.start()
-        job.run(lambda logs: logs[0].batches < 2, poll_interval_s=0.01)
-        stopped = job.progress()[0]
-    assert stopped.phase is Phase.STOPPED
-    assert stopped.error is None
-    position = stopped.position
-    assert position is not None
-    assert_complete(spark, tmp_path / "lake", fixture_550.log[:position])
 
 
 def two_logs(lake: Path, log: Path) -> Config:
@@ -177,30 +170,100 @@ def test_a_stop_while_logs_start_ends_all_of_them(
     assert not spark.streams.active
 
 
-def test_its_progress_says_all_there_is_to_know(spark: SparkSession, tmp_path: Path) -> None:
+def job_of(spark: SparkSession, lake: Path, master: Served, *, take_over: bool = False) -> Job:
+    config = job_config(lake, **master.options, max_bytes_per_trigger=200_000)
+    return Job(spark, config, available_now=False, take_over=take_over)
+
+
+def send(master: Served, count: int, seed: int) -> None:
+    send_workload(master.master.address, workload(seed), count=count)
+
+
+def running(job: Job) -> tuple[threading.Thread, list[TakenOver]]:
+    """A started job, run until it is stopped or loses its log: by what, once the thread has ended."""
+    failures: list[TakenOver] = []
+
+    def run() -> None:
+        try:
+            job.run(poll_interval_s=0.02)
+        except TakenOver as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, failures
+
+
+def slaves(master: Served) -> int:
+    with RemotingClient(master.master.address) as client:
+        return len((client.ha_status() or {}).get("haConnectionInfo", []))
+
+
+def test_an_idle_job_that_lost_its_log_stops_reporting(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No batch tells it: it looks."""
+    monkeypatch.setattr(log_group, "CHECK_OWNERSHIP_EVERY_S", 0.5)
     register(spark)
     with embedded_master(tmp_path / "store") as master:
-        send_workload(master.master.address, workload(3), count=50)
-        job = Job(spark, job_config(tmp_path / "lake", **master.options), available_now=False)
-        job.start()
-        run_until(job, lambda now: now.batches > 0 and now.connected_since is not None)
-        caught_up = run_until(job, lambda now: is_caught_up(now) and now.acknowledged == now.position)
-        end = master.end
-        lake = str(tmp_path / "lake")
-        assert eventually(lambda: [run.logs["rocketmq/test"].get("acknowledged") for run in runs_of(lake)] == [end])
-        (told,) = statuses(job_config(tmp_path / "lake", **master.options))
-        job.close()
-    assert (caught_up.role, caught_up.master) == ("slave", master.options["master"])
-    assert caught_up.master_role == "ASYNC_MASTER"
-    assert (caught_up.started_at, caught_up.received, caught_up.position) == (0, end, end)
-    assert (caught_up.master_minimum, caught_up.master_maximum) == (0, end)
-    assert (caught_up.acknowledged, caught_up.reconnects) == (end, 0)
-    assert caught_up.until_loss_bytes is None  # nothing is missing
-    assert caught_up.bytes == end
-    assert list(caught_up.stage_s) == list(BatchStep)
-    assert all(spent_s > 0 for spent_s in caught_up.stage_s.values())
-    assert (caught_up.incidents, caught_up.failures, caught_up.last_error) == ({}, {}, None)
-    # and what others are told is the same
-    assert (told.running, told.phase, told.pid) == (True, "running", os.getpid())
-    assert (told.received, told.position, told.acknowledged) == (end, end, end)
-    assert (told.lag, told.lag_s, told.until_loss_bytes) == (0, 0, None)
+        send(master, 50, seed=1)
+        older = job_of(spark, tmp_path / "lake", master)
+        older.start()
+        thread, failures = running(older)
+        newer = job_of(spark, tmp_path / "lake", master, take_over=True)
+        try:
+            assert eventually(lambda: older.progress()[0].bytes == master.end and slaves(master) == 1)
+            batches = older.progress()[0].batches
+            newer.start()
+            thread.join(PATIENCE_S)
+            [failure] = failures
+            assert "another job writes this log" in str(failure)
+            gone = older.progress()[0]
+            assert (gone.phase, gone.batches, gone.connected_since) == (Phase.FAILED, batches, None)
+            assert (gone.incidents, gone.failures) == ({}, {"TakenOver": 1})
+            assert eventually(lambda: slaves(master) == 1)
+            send(master, 100, seed=2)
+            end = master.end
+            run_until(newer, lambda now: now.position == end)
+        finally:
+            newer.close()
+            older.request_stop()
+            thread.join(PATIENCE_S)
+        assert_whole(tmp_path / "lake", master.log())
+
+
+@pytest.fixture
+def served(bench: Bench) -> Iterator[Served]:
+    with master_and_loop(settings_for(bench.log.root)) as (master, loop):
+        yield Served(master, loop)
+
+
+def test_a_shorter_master_is_promised_nothing(bench: Bench, request: pytest.FixtureRequest) -> None:
+    position, kept = bench.log.end, bench.log.lose_a_record()
+    served: Served = request.getfixturevalue("served")
+    with served.watched() as acknowledged:
+        for _ in range(2):
+            with pytest.raises(AboveMaximum, match="logtwin repair"):
+                replicate_in_process(bench.spark, job_config(bench.lake, **served.options, on_loss="record"))
+    assert max(acknowledged, default=0) <= kept
+    assert bench.state().offset == position
+    (row,) = bench.incidents().all()
+    assert (row.found.condition, row.found.range.end) == (Condition.ABOVE_MAXIMUM, position)
+    assert row.found.action is Action.REPORTED
+
+
+def test_a_new_connection_to_another_log_ends_the_job(bench: Bench, served: Served) -> None:
+    """Nothing is to be read and nothing to be started: only the session's connection breaks and is made anew."""
+    register(bench.spark)
+    end = bench.log.end
+    with Link(served.master.ha_address) as link, served.watched() as acknowledged:
+        options = {**served.options, "master": str(link.address)}
+        with closing(Job(bench.spark, job_config(bench.lake, **options), available_now=False)) as job:
+            job.start()
+            run_until(job, lambda now: end in acknowledged)
+            bench.log.flip(Offset(end - 1))
+            link.meet(Fault.NONE)  # which breaks what was connected
+            ended = run_until(job, lambda now: now.phase is Phase.FAILED)
+    assert isinstance(ended.error, Rewritten)
+    assert ended.incidents == {"rewritten": 1}
+    assert ended.connected_since is None

@@ -1,9 +1,10 @@
-"""What a running job does about logs that come and go, and what it says of them."""
+"""What a running job does about logs that come and go, and what it says of them; and its end."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,6 +108,17 @@ def test_a_failure_of_its_own_is_said_and_ends_nothing(
     assert [one.levelname for one in caplog.records] == ["ERROR"]
 
 
+ended: list[str] = []
+failing: set[str] = set()
+"""What has been told to end, and what fails at it."""
+
+
+def end(name: str) -> None:
+    ended.append(name)
+    if name in failing:
+        raise ConnectionRefusedError(name)
+
+
 class Part:
     """A `Replication` that has not begun yet."""
 
@@ -126,7 +138,7 @@ class Part:
         return False
 
     def stop(self, _by_s: float) -> None:
-        pass
+        end(self.id)
 
 
 class Members:
@@ -150,7 +162,7 @@ class Members:
         pass
 
     def stop(self) -> None:
-        pass
+        end("group")
 
 
 @dataclass
@@ -176,8 +188,9 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     """A job that has found a, and is told to take it over; its roll call is `Calls`."""
     for name, part in (("Replication", Part), ("LogGroup", Members)):
         monkeypatch.setattr(replicate, name, part)
+    ended.clear()
     for name in ("TypedTables", "Catalogued"):
-        monkeypatch.setattr(replicate, name, lambda *_: SimpleNamespace(stop=lambda: None))
+        monkeypatch.setattr(replicate, name, lambda *_, name=name: SimpleNamespace(stop=lambda: end(name)))
     monkeypatch.setattr(replicate, "prepare_for_many_files", lambda _: None)
     with ScriptedNameServer({"c1": {"a": None}}) as server:
         entry = {"cluster": "c1", "name_server": str(server.address)}
@@ -185,6 +198,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
         job = Job(cast(SparkSession, None), config, available_now=False, take_over=True)
     job._roll_call = cast(RollCall, Calls())
     yield job
+    failing.clear()
     job.close()
 
 
@@ -238,3 +252,17 @@ def test_what_no_server_lists_fails_no_job_by_waiting(job: Job) -> None:
     a.phase = Phase.FAILED
     with pytest.raises(MasterUnreachable):
         job._raise_first()
+
+
+EVERYTHING = ["TypedTables", "Catalogued", "group", "rocketmq/a", "rocketmq/b"]
+
+
+@pytest.mark.parametrize("fails", [[], *([part] for part in EVERYTHING), EVERYTHING], ids=", ".join)
+def test_every_part_is_ended_whatever_one_of_them_raises(job: Job, fails: list[str]) -> None:
+    told(job, roster("a", "b"))
+    failing.update(fails)
+    with pytest.raises(ConnectionRefusedError) if fails else nullcontext():
+        job.close()
+    assert sorted(ended) == sorted(EVERYTHING)
+    assert ended[:3] == EVERYTHING[:3]
+    assert job._pool._shutdown

@@ -1,15 +1,14 @@
-"""The files in which runs say that they live: written, read, removed when others tell the same, and never needed."""
+"""The files in which runs say that they live: written, read, and never needed."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pipeline.monitoring.progress import Phase
-from pipeline.monitoring.run_file import RunFile, runs_of, runs_seen, tidy
-from pipeline.monitoring.run_state import FRESH_S, Run
+from pipeline.monitoring.run_file import RunFile, runs_of, runs_seen
+from pipeline.monitoring.run_state import Run
 from tests.pipeline.test_run_state import run_of
 
 
@@ -51,12 +50,3 @@ def test_a_place_that_cannot_be_reached_is_an_oserror(caplog: pytest.LogCaptureF
         file.write(run_of())
     assert runs_seen("gopher://nowhere/lake") == []
     assert "cannot see which jobs run" in caplog.text
-
-
-def test_files_of_ended_runs_go_once_others_tell_their_logs(tmp_path: Path) -> None:
-    now = datetime.now(UTC)
-    killed = run_of(name="killed", age_s=FRESH_S + 1, now=now)
-    written(tmp_path, killed, run_of(name="mine", begun=1, now=now), run_of(name="b", log_id="rocketmq/b", age_s=99))
-    (tmp_path / "_runs/later.json").write_text("{}")  # whatever it says to whom
-    tidy(str(tmp_path))
-    assert names(tmp_path) == ["_runs/b.json", "_runs/later.json", "_runs/mine.json"]

@@ -21,7 +21,8 @@ from sinks.batch.result import BatchStep
 from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
-from tests.pipeline.running import assert_complete, job_config, replicate_now, run_until
+from tests.pipeline.read_back import assert_whole
+from tests.pipeline.running import job_config, replicate_now, run_until
 
 pytestmark = pytest.mark.spark
 
@@ -97,7 +98,7 @@ def test_a_job_waits_for_the_storage_and_writes_everything_once(
     assert waited.error.log == "rocketmq/test"
     assert kind in str(waited.error.found)
     assert (set(done.failures), done.error) == ({"StorageUnreachable"}, None)
-    assert_complete(spark, Path(config.warehouse), log.data())
+    assert_whole(Path(config.warehouse), log.data())
 
 
 @pytest.mark.nightly
@@ -108,4 +109,4 @@ def test_a_run_to_the_end_does_not_wait_and_is_run_again(
         replicate_now(spark, config)
     assert caught.value.exit_code == 6
     replicate_now(spark, config)
-    assert_complete(spark, Path(config.warehouse), log.data())
+    assert_whole(Path(config.warehouse), log.data())

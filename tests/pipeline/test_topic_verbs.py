@@ -127,7 +127,7 @@ def test_status_without_brokers_says_what_the_table_knows(operator: Operator, ca
 
 def test_a_report_has_a_line_a_partition(operator: Operator, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    operator.must("report", "--output", str(page))
+    assert operator.must("report", "--output", str(page)).out == f"{page}\n"
     assert "kafka/east/orders/0" in page.read_text()
     assert "30 offsets" in page.read_text()
     assert "kafka/east/orders/1" in page.read_text()

@@ -26,7 +26,6 @@ from sources.errors import ConfigurationError, Divergent
 from sources.loss import Condition
 from sources.offsets import LogId
 from tests.pipeline.edited_rows import Row, edit_rows
-from tests.pipeline.masters import embedded_master
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.repair_bench import replicate_in_process
 from tests.pipeline.running import job_config
@@ -91,22 +90,6 @@ def file_of(lake: Path, start: int) -> Path:
     """The data file whose first record starts there: its name says so."""
     (file,) = (lake / "log").glob(f"*{start:020d}*.parquet")
     return file
-
-
-def test_a_replica_equals_its_master_by_path_and_over_ha(
-    spark: SparkSession, fixture_497: Fixture, lake: Path, tmp_path: Path
-) -> None:
-    path = {"path": str(fixture_497.commitlog_path)}
-    summary = verified(spark, lake, path)
-    assert summary.problem is None
-    assert (summary.bytes, summary.position) == (fixture_497.max_offset, fixture_497.max_offset)
-    assert summary.claims == len(ranges_of(lake))
-    assert (summary.jumps, summary.without_master_bytes, summary.holes) == ((), 0, 0)
-    with embedded_master(tmp_path / "store", commitlog=fixture_497.commitlog_path) as master:
-        over_ha = verified(spark, lake, master.options)
-    assert (over_ha.problem, over_ha.bytes) == (None, fixture_497.max_offset)
-    assert open_incidents(spark, lake) == []
-    assert not list((lake / "_verify").rglob("*.json"))
 
 
 @dataclass(frozen=True)
@@ -225,6 +208,8 @@ def test_a_killed_run_goes_on(spark: SparkSession, fixture_497: Fixture, lake: P
     assert 0 < parts[0] < parts[1] < fixture_497.max_offset
     summary = verified(spark, lake, path)
     assert (summary.earlier_bytes, summary.bytes) == (parts[1], fixture_497.max_offset - parts[1])
+    assert (summary.problem, summary.position, summary.jumps) == (None, fixture_497.max_offset, ())
+    assert (summary.without_master_bytes, summary.holes, open_incidents(spark, lake)) == (0, 0, [])
     assert killed_in_the_second_job(spark, lake, path) == parts  # the finished run left nothing
     assert verified(spark, lake, path, restart=True).earlier_bytes == 0
 

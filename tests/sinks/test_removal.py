@@ -1,4 +1,4 @@
-"""Files of a folder removed on a local disk; on S3: tests/objectstore/test_removal.py."""
+"""Files of a folder removed on a local disk; on S3: tests/objectstore/test_requests.py."""
 
 from __future__ import annotations
 

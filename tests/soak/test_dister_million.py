@@ -49,7 +49,7 @@ def committed_at_s(lake: Path) -> list[float]:
 
 def test_a_million_entries(tmp_path: Path) -> None:
     with OddLeader(tmp_path / "leader", group="million", seed=1) as node:
-        last_id = node.set_many({f"key {at * 7919 % KEYS:05}": f"value {at:07}"} for at in range(ENTRIES))
+        last_id = node.write_many({f"key {at * 7919 % KEYS:05}": f"value {at:07}"} for at in range(ENTRIES))
     job = tmp_path / "job.toml"
     job.write_text(
         f'warehouse = "{tmp_path}/lake"\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n'

@@ -58,7 +58,7 @@ def test_ten_elections(spark: SparkSession, tmp_path: Path) -> None:
                 group.await_in_sync(3)
                 assert {one["brokerId"] for one in group.in_sync()} == {1, 2, 3}
             wait_for_all(job, master)
-        assert_same_as_files(spark, lake, job, master)
+        assert_same_as_files(lake, job, master)
     for topic, messages in sent.items():
         assert_holds(lake, messages, topic)
     answered = sum(one.is_ok for messages in sent.values() for one in messages)

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import load
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.pipeline.masters import Served, embedded_master
-from tests.pipeline.running import assert_complete, ledger_table, log_table, replicate_now
+from tests.pipeline.read_back import assert_whole, count_of
+from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
 
@@ -46,10 +47,10 @@ def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path) -> None:
         finally:
             sending.set()
             producer.join()
-        left = log_table(spark, tmp_path / "lake").count()
+        left = count_of(tmp_path / "lake")
         replicate_now(spark, load(job))
-        assert_complete(spark, tmp_path / "lake", master.log())
-    commits = ledger_table(spark, tmp_path / "lake").count()
+        assert_whole(tmp_path / "lake", master.log())
+    commits = count_of(tmp_path / "lake", "ledger")
     print(f"\n{KILLS} kills: {left:,} records were in the table after the last, {commits} commits in the end")  # noqa: T201
     assert left > 0
 

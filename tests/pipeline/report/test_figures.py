@@ -98,6 +98,8 @@ def test_no_foreign_text_stands_in_a_template() -> None:
     timeline = Timeline(60, (commits(name, 1), commits(BROKER, 1)))
     made = [figures.throughput(timeline), figures.waits(timeline)]
     made.append(figures.slowest_groups(SlowestGroups((group(name, 1, 1.0),), of=1, behind=1)))
+    made.append(hovered := over_offsets(bare(log(), flaws=(flawed(Flaw.MISSING, 2500, 5000, why=name),))))
+    assert "2,500 – 5,000, 2.5 kB" in trace(hovered, "missing").hovertext[0]
     for drawn in made:
         assert "<a" not in drawn.figure.to_json()
         assert all("{x}" not in (trace.hovertemplate or "") for trace in drawn.figure.data)
@@ -178,14 +180,6 @@ def test_a_topic_is_one_row_in_which_a_flaw_lies_where_it_lies_in_its_partition(
     shown = {one.text for one in drawn.figure.layout.annotations}
     assert any("100 partitions" in text for text in shown)
     assert len(trace(over_time(bare(*parts)), "there").y) == 1
-
-
-def test_foreign_text_is_only_text_when_hovered() -> None:
-    drawn = over_offsets(bare(log(), flaws=(flawed(Flaw.MISSING, 2500, 5000, why="<a href='x'>%{y}"),)))
-    (said,) = trace(drawn, "missing").hovertext
-    assert "2,500 – 5,000, 2.5 kB" in said
-    assert "<a" not in said
-    assert trace(drawn, "missing").hovertemplate is None
 
 
 def test_no_colour_stands_for_two() -> None:

@@ -30,16 +30,6 @@ def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
     return operator
 
 
-def test_it_writes_a_page_and_says_where(operator: Operator, tmp_path: Path) -> None:
-    write(operator.lake, LOG, [])
-    file = tmp_path / "now.html"
-    assert operator.must("report", "--output", str(file)).out == f"{file}\n"
-    text = file.read_text(encoding="utf-8")
-    assert "Nothing is replicated yet." in text
-    assert "rocketmq/test" in text
-    assert str(operator.lake) in text
-
-
 def test_it_says_at_once_where_it_cannot_write(operator: Operator, tmp_path: Path) -> None:
     said = operator.does("report", "--output", str(tmp_path / "nowhere" / "report.html"))
     assert (said.code, "cannot be written" in said.err) == (2, True)

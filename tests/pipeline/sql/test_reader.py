@@ -75,12 +75,10 @@ def test_only_what_is_named_is_opened(job: Path) -> None:
 
 
 def _answer(reader: Reader, text: str) -> bytes | str:
-    sink = io.BytesIO()
     try:
-        run_text(reader, text, "csv", sink, None)
+        return answer(reader, text)
     except LogtwinError as error:
         return str(error)
-    return sink.getvalue()
 
 
 def answer(reader: Reader, text: str, form: Format = "csv", width: int | None = None) -> bytes:
