@@ -116,17 +116,6 @@ def test_a_forged_record_in_a_damaged_record_is_none(tmp_path: Path, way: Way) -
     assert offsets(pieces) == [*log.starts[:2], behind]
 
 
-@BOTH
-def test_each_of_many_damaged_records_has_its_own_error(tmp_path: Path, way: Way) -> None:
-    log = filled(tmp_path, *[50] * 60)
-    bodies = [start for start in log.starts if start not in log.blanks]
-    for start in bodies[::2]:
-        flip(log, start + 90)
-    pieces = way(Reading(), log, 0, log.end)
-    assert_covers(pieces, log, 0, log.end)
-    assert [piece.error.offset for piece in pieces if isinstance(piece, Damage)] == bodies[::2]
-
-
 SIZES = st.lists(st.integers(0, 1500), min_size=1, max_size=30)
 
 

@@ -14,10 +14,10 @@ import pytest
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage
 from sources.rocketmq.producer.workload import MAX_ATTEMPTS, send_workload, workload
-from sources.rocketmq.wire.remoting import ResponseCode
+from sources.rocketmq.wire.remoting import Command, ResponseCode, encode_command
 from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
-from tests.sources.rocketmq.scripted_broker import ScriptedBroker, broker
+from tests.sources.rocketmq.scripted_master import ScriptedBroker
 
 
 def messages(seed: int, items: int) -> Iterator[OutgoingMessage]:
@@ -90,14 +90,12 @@ def test_what_a_broker_was_too_busy_for_is_sent_again_until_it_is_given_up(monke
     monkeypatch.setattr(time, "sleep", lambda _: None)
     heard: Counter[bytes] = Counter()
 
-    def script(peer: ScriptedBroker) -> None:
-        for _ in range(1 + 2 + MAX_ATTEMPTS):
-            header, body = peer.hear()
-            heard[body] += 1
-            is_busy = body == b"c" or (body == b"b" and heard[body] == 1)
-            peer.answer(header["opaque"], 2 if is_busy else 0, "busy" if is_busy else None)
+    def answer(request: Command) -> bytes:
+        heard[request.body] += 1
+        is_busy = request.body == b"c" or (request.body == b"b" and heard[request.body] == 1)
+        return encode_command(request.response(2, remark="busy") if is_busy else request.response(0))
 
-    with broker(script) as address:
-        summary = send_workload(address, [OutgoingMessage("T1", body) for body in (b"a", b"b", b"c")], window=2)
+    with ScriptedBroker(answer) as broker:
+        summary = send_workload(broker.address, [OutgoingMessage("T1", body) for body in (b"a", b"b", b"c")], window=2)
     assert (summary.messages, summary.refused) == (2, {2: 1})
     assert heard == {b"a": 1, b"b": 2, b"c": MAX_ATTEMPTS}
