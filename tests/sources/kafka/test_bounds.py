@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterRefused
+from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, MasterRefused, Rewritten
 from sources.kafka.bounds import bounds, bounds_of, epoch_ends
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
-from sources.kafka.epochs import EpochEnd
+from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.isolation import Isolation
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 from tests.sources.kafka import scripted_cluster as scripted
 from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, offsets
 
@@ -74,3 +74,53 @@ def test_the_error_of_one_partition_is_a_value_and_the_others_have_their_bounds(
     assert held == OffsetRange(Offset(5), Offset(10))
     assert other == OffsetRange(Offset(7), Offset(9))
     assert [len(request.topics[0].partitions) for request, _ in cluster.asked] == [3, 2]
+
+
+# histories
+
+
+LOG = LogId("kafka", "c/orders/0")
+
+
+def check_log(epoch: int | None, position: int, found: tuple[int, int], start: int, end: int) -> None:
+    bounds = OffsetRange(Offset(start), Offset(end))
+    check_history(epoch, Offset(position), EpochEnd(found[0], Offset(found[1])), bounds, LOG)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "position", "found", "end"),
+    [
+        (5, 100, (5, 100), 100),  # read to the end, same leader
+        (5, 100, (5, 300), 300),  # the leader went on
+        (5, 100, (5, 100), 200),  # another leader went on exactly there
+        (5, 100, (5, 150), 200),  # the old one still wrote some more
+        (0, 0, (0, 0), 0),
+        (None, 100, (-1, -1), 100),  # no epoch is known: the end alone tells
+    ],
+)
+def test_a_log_that_only_grew(epoch: int | None, position: int, found: tuple[int, int], end: int) -> None:
+    check_log(epoch, position, found, 0, end)
+
+
+@pytest.mark.parametrize("found", [(5, 80), (4, 80), (-1, -1), (5, 100)])
+@pytest.mark.parametrize("epoch", [5, None])
+def test_a_log_that_ends_below_the_position(epoch: int | None, found: tuple[int, int]) -> None:
+    with pytest.raises(AboveMaximum, match=r"kafka/c/orders/0 at offset 100: .* found 80") as raised:
+        check_log(epoch, 100, found, 10, 80)
+    assert raised.value.offset == 100
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("found", "same_up_to", "named"),
+    [
+        ((5, 99), 99, "epoch 5 up to 99"),  # cut below the position, and grown again under another leader
+        ((4, 60), 10, "epoch 4 up to 60"),  # the epoch was cut away as a whole: who knows where it began
+        ((4, 150), 10, "epoch 4 up to 150"),  # the same, and the older leader's records reach beyond
+        ((-1, -1), 10, "no such epoch"),  # the leader has never heard of any up to it
+    ],
+)
+def test_a_log_that_has_another_history_below_the_position(found: tuple[int, int], same_up_to: int, named: str) -> None:
+    with pytest.raises(Rewritten, match="expected leader epoch 5 up to 100 or more") as raised:
+        check_log(5, 100, found, 10, 200)
+    assert (raised.value.log, raised.value.offset, raised.value.found) == (str(LOG), same_up_to, named)

@@ -233,21 +233,6 @@ def test_a_decoder_that_fails_over_sound_records_too_blames_none(monkeypatch: py
         codec.decode_sound(log.stored, log.start, log.end)
 
 
-@pytest.mark.parametrize(
-    ("pairs", "keys"),
-    [
-        (b"", None),
-        (b"KEYS\x01\x02", None),
-        (b"KEYS\x01k1 k2\x02", ["k1", "k2"]),
-        (b"KEYS\x01  k1   k2 \x02", ["k1", "k2"]),
-        (b"KEYS\x01 \x02", []),
-        (b"KEYS\x01k1\tk2\x02", ["k1\tk2"]),
-    ],
-)
-def test_keys(pairs: bytes, keys: list[str] | None) -> None:
-    assert one_row(message(properties=pairs))["keys"] == keys
-
-
 def test_more_names_than_fit_16_bits() -> None:
     width, last = 500, 2**16 // 500
     names = [[str(number * width + i) for i in range(width)] for number in range(last + 1)]
