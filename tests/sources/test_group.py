@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from pipeline.job.offset_log import offset_in
 from sources.datasource import LogtwinDataSource, register
-from sources.errors import AboveMaximum, ConfigurationError, find_error
+from sources.errors import ConfigurationError, find_error
 from sources.group import standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
@@ -66,13 +66,6 @@ def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fi
         ] * 2
         say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
         assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
-
-
-def test_what_cannot_be_looked_at_is_in_the_offset(fixture_550: Fixture, tmp_path: Path) -> None:
-    with planning(options_of([by_path(fixture_550, A)], tmp_path)) as reader:
-        say(tmp_path, {"a": fixture_550.max_offset + 1})
-        end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
-        assert (type(end.errors[A]), end.errors[A].offset) == (AboveMaximum, fixture_550.max_offset + 1)
 
 
 def test_a_master_that_comes_is_read_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from sources.offsets import Offset, OffsetRange
 from sources.packed import packed
+from tests.spans import span
 
 
 @packed
@@ -21,6 +21,6 @@ class Pair:
 def test_a_value_comes_back_whole_and_is_checked_again() -> None:
     pair = Pair(1, ("a",))
     assert pickle.loads(pickle.dumps(pair)) == pair  # noqa: S301 - ours
-    whole = pickle.dumps(OffsetRange(Offset(3), Offset(5)), protocol=0)
+    whole = pickle.dumps(span(3, 5), protocol=0)
     with pytest.raises(ValueError, match="not a range"):
         pickle.loads(whole.replace(b"I5", b"I1"))  # noqa: S301 - ours

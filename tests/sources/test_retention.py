@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.retention import MasterRetention, UntilLoss
+from tests.spans import span
 
 FILE = 1000
-HELD = OffsetRange(Offset(5000), Offset(9500))
+HELD = span(5000, 9500)
 THREE_DAYS = MasterRetention(file_size_bytes=FILE, keeps_s=259_200.0, room_bytes=None)
 TIGHT = MasterRetention(file_size_bytes=FILE, keeps_s=None, room_bytes=700)
 
@@ -76,7 +77,7 @@ RETENTIONS = st.builds(
 def test_an_estimate_is_never_negative_and_never_better_than_a_smaller_lag(
     retention: MasterRetention, held: list[int], position: int, age_s: float | None, growth: float | None
 ) -> None:
-    bounds = OffsetRange(Offset(held[0]), Offset(held[1]))
+    bounds = span(held[0], held[1])
     left = retention.until_loss(bounds, Offset(position), age_s=age_s, growth_bytes_per_s=growth)
     ahead = retention.until_loss(bounds, Offset(position + 1), age_s=age_s, growth_bytes_per_s=growth)
     assert (left is None) == (position >= bounds.end)

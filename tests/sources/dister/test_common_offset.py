@@ -10,9 +10,10 @@ import pytest
 from sources.dister.files.layout import ENTRY_LOG
 from sources.dister.log import DisterLog
 from sources.errors import CorruptRecord
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, OffsetRange
 from sources.options import CheckAndFix
 from tests.dister_folders import dirty, leader, line, write_log
+from tests.spans import span
 
 
 def log_of(folder: Path, mode: CheckAndFix = "safe", *, past_damage: bool = False) -> DisterLog:
@@ -24,7 +25,7 @@ def log_of(folder: Path, mode: CheckAndFix = "safe", *, past_damage: bool = Fals
 def replica(ids: Sequence[int]) -> Iterator[tuple[OffsetRange, bytes]]:
     at = 0
     for entry_id in ids:
-        yield OffsetRange(Offset(at), Offset(entry_id + 1)), line(entry_id)
+        yield span(at, entry_id + 1), line(entry_id)
         at = entry_id + 1
 
 

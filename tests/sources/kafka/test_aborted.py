@@ -27,6 +27,7 @@ from tests.sources.kafka.batches import (
     values,
     written,
 )
+from tests.spans import span
 
 FIRST = 1001
 
@@ -136,7 +137,7 @@ def test_any_traffic_read_from_anywhere(steps: list[tuple[str, int]], data: st.D
     # What a broker answers to a fetch from `asked`: batches from the one that holds it, transactions that reach there.
     log = log_of(batch for batch in traffic.batches if batch.end > asked)
     listed = [Aborted(producer_id, Offset(first)) for producer_id, first, mark in traffic.aborted if mark >= asked]
-    wanted = OffsetRange(Offset(start), Offset(10**6))
+    wanted = span(start, 10**6)
     found = decoded(log, wanted, data.draw(st.permutations(listed)))
     expected = sorted(record for record in traffic.committed if record[0] >= start)
     assert list(zip(offsets(found), values(found), strict=True)) == expected

@@ -28,6 +28,7 @@ from tests.sources.kafka.batches import (
     rows_of,
 )
 from tests.sources.kafka.test_batches import BY_HAND
+from tests.spans import span
 
 FAR_MS = 60_000_000_000_000
 """From 1970: years that Python knows. There are others."""
@@ -108,7 +109,7 @@ def test_the_bytes_of_a_batch_written_by_hand() -> None:
 
 def test_rows_that_can_share_a_batch_do() -> None:
     (batch,) = written(*(row(offset, timestamp=NOW_MS + offset % 10, key=b"k") for offset in (5, 6, 9, 400)))
-    assert (batch.covered, batch.epoch) == (OffsetRange(Offset(5), Offset(401)), 0)
+    assert (batch.covered, batch.epoch) == (span(5, 401), 0)
     (found,) = MemoryRecords(batch.whole)
     assert (found.first_timestamp, found.max_timestamp) == (NOW_MS + 5, NOW_MS + 9)
 
@@ -173,7 +174,7 @@ def test_an_empty_batch_leads_up_to_its_end(epoch: int | None) -> None:
     found = decoded(log(batches))
     assert (rows_of(found.records), found.reached, found.epoch) == ([row(10)], 25, epoch)
     assert list(read_by_kafka_python(log(batches))) == [row(10)]
-    assert batches[-1].covered == OffsetRange(Offset(11), Offset(25))
+    assert batches[-1].covered == span(11, 25)
 
 
 def test_an_empty_batch_begins_as_near_as_it_has_to() -> None:

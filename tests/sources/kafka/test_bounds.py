@@ -9,9 +9,10 @@ from sources.kafka.bounds import bounds, bounds_of, epoch_ends
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.isolation import Isolation
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
 from tests.sources.kafka import scripted_cluster as scripted
 from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, offsets
+from tests.spans import span
 
 LED_BY_TWO = Topic("t", TOPIC_ID, {0: Leader(1, 3), 1: Leader(1, 4), 2: None})
 
@@ -19,7 +20,7 @@ LED_BY_TWO = Topic("t", TOPIC_ID, {0: Leader(1, 3), 1: Leader(1, 4), 2: None})
 def test_a_leader_is_asked_for_all_its_partitions_at_once_with_its_epochs() -> None:
     cluster = ScriptedCluster(offsets(0, 5), offsets(10, 5))
     found = bounds(cluster, LED_BY_TWO, Isolation.READ_COMMITTED, [0, 1])
-    assert found == {0: OffsetRange(Offset(0), Offset(10)), 1: OffsetRange(Offset(5), Offset(5))}
+    assert found == {0: span(0, 10), 1: span(5, 5)}
     assert [node for _, node in cluster.asked] == [1, 1]
     for request, _ in cluster.asked:
         asked = request.topics[0].partitions
@@ -71,8 +72,8 @@ def test_the_error_of_one_partition_is_a_value_and_the_others_have_their_bounds(
     leading = {TopicPartition("t", number): 3 for number in range(3)}
     refused, held, other = bounds_of(cluster, 1, leading, Isolation.READ_COMMITTED).values()
     assert isinstance(refused, MasterRefused)
-    assert held == OffsetRange(Offset(5), Offset(10))
-    assert other == OffsetRange(Offset(7), Offset(9))
+    assert held == span(5, 10)
+    assert other == span(7, 9)
     assert [len(request.topics[0].partitions) for request, _ in cluster.asked] == [3, 2]
 
 
@@ -83,7 +84,7 @@ LOG = LogId("kafka", "c/orders/0")
 
 
 def check_log(epoch: int | None, position: int, found: tuple[int, int], start: int, end: int) -> None:
-    bounds = OffsetRange(Offset(start), Offset(end))
+    bounds = span(start, end)
     check_history(epoch, Offset(position), EpochEnd(found[0], Offset(found[1])), bounds, LOG)
 
 

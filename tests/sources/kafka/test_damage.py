@@ -39,6 +39,7 @@ from tests.sources.kafka.batches import (
     with_crc,
     written,
 )
+from tests.spans import span
 
 BATCH = bytes(Written(100, (Sent(0, b"k", b"v", (("h", b"x"),)), Sent(1, None, None))))
 NO_PLACE_OF_ITS_OWN = 16  # base offset, length and leader epoch are not in the CRC
@@ -282,7 +283,7 @@ def test_a_failure_that_nobody_thought_of_names_its_batch(monkeypatch: pytest.Mo
     with pytest.raises(CorruptRecord, match=r"makes its decoder fail.*ValueError: exceeds") as raised:
         decoded(log)
     assert raised.value.offset == 10 * guilty
-    assert values(decoded(log, OffsetRange(Offset(0), Offset(10 * guilty)))) == [b"%d" % at for at in range(guilty)]
+    assert values(decoded(log, span(0, 10 * guilty))) == [b"%d" % at for at in range(guilty)]
 
 
 def test_snappy_blocks_of_nothing_are_handed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +361,7 @@ def test_a_batch_that_takes_too_much_does_not_hold_back_those_before_it() -> Non
     assert found.error.offset == 2
     damage = batches.damage_at(log, OffsetRange(Offset(2), END), found)
     assert damage is not None
-    assert damage.covered == OffsetRange(Offset(2), Offset(3))
+    assert damage.covered == span(2, 3)
 
 
 def test_a_lack_of_memory_for_one_batch_names_that_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,7 +370,7 @@ def test_a_lack_of_memory_for_one_batch_names_that_batch(monkeypatch: pytest.Mon
     log, at, read = log_of([written(10 * at, b"%d" % at) for at in range(5)]), 0, []
     with pytest.raises(OutOfMemory, match=r"at offset 30: .*cannot allocate.*more memory"):
         while at < 50:
-            found = decoded(log, OffsetRange(Offset(at), Offset(50)))
+            found = decoded(log, span(at, 50))
             read += offsets(found)
             at = found.reached
     assert read == [0, 10, 20]

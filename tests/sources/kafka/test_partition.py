@@ -18,7 +18,6 @@ from sources.errors import (
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.reader import KafkaReader
 from sources.master import Chunk
-from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.read_partition import KafkaPartition
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
@@ -35,6 +34,7 @@ from tests.sources.kafka.scripted_cluster import (
     throttled,
     topic,
 )
+from tests.spans import span
 
 HERE = metadata(topic())
 
@@ -43,7 +43,7 @@ def read(
     play: Play, start: int, end: int, *answers: object, after_epoch: int | None = None, patience_ms: int = 0
 ) -> tuple[ScriptedCluster, list[Chunk]]:
     cluster = play(*answers)
-    owned = OffsetRange(Offset(start), Offset(end))
+    owned = span(start, end)
     pieces = list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
     chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
     assert len(chunks) == len(pieces)
@@ -134,7 +134,7 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     for behind in (batch(1 << 40, 5), batch(8, 5)):
         answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 3)
         cluster = play(HERE, *answers)
-        pieces = a_partition().read(OffsetRange(Offset(0), Offset(10)))
+        pieces = a_partition().read(span(0, 10))
         assert next(pieces).covered.start == 0  # what is sound before it comes
         with pytest.raises(CorruptRecord, match="high watermark 10") as raised:
             next(pieces)

@@ -9,9 +9,10 @@ import pytest
 from pipeline.job.loss_policy import Stop, decide, explained
 from sources.errors import ChecksumMismatch, UnprovenEnd
 from sources.master import Chunk, Damage
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from tests.sources.kafka.scripted_cluster import Play, batch, fetched, metadata, topic
 from tests.sources.kafka.test_partition import a_partition
+from tests.spans import span
 
 HERE = metadata(topic())
 SOUND, NEXT, LAST = batch(10, 5, epoch=1), batch(17, 3, epoch=1), batch(20, 2, epoch=2)
@@ -20,7 +21,7 @@ BAD = NEXT[:-1] + bytes([NEXT[-1] ^ 1])
 
 def pieces(play: Play, start: int, end: int, *answers: object, past_damage: bool = True) -> Sequence[Chunk | Damage]:
     cluster = play(HERE, *answers)
-    found = list(a_partition(past_damage=past_damage).read(OffsetRange(Offset(start), Offset(end))))
+    found = list(a_partition(past_damage=past_damage).read(span(start, end)))
     assert cluster.is_done
     return found
 
@@ -75,7 +76,7 @@ def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(play: Play, pas
     """An answer ends with its segment file: what follows the damage may be in the next one."""
     cluster = play(HERE, *[fetched(BAD, end=22)] * 2, fetched(LAST, end=22))
     with pytest.raises(ChecksumMismatch, match="offset 17") as raised:
-        next(a_partition(past_damage=past_damage).read(OffsetRange(Offset(17), Offset(22))))
+        next(a_partition(past_damage=past_damage).read(span(17, 22)))
     assert not raised.value.is_transient
     asked, _ = cluster.asked[-1]
     assert asked.topics[0].partitions[0].fetch_offset == 21
@@ -85,14 +86,14 @@ def test_how_far_damage_reaches_is_asked_for_where_the_answer_had_no_room_for_it
     """One that many partitions share, or of a short range, holds little more than was wanted."""
     assert shown(pieces(play, 17, 20, fetched(BAD), fetched(BAD + LAST))) == [(17, 20, BAD)]
     cluster = play(HERE, fetched(BAD), fetched(BAD + LAST))
-    next(a_partition(past_damage=True).read(OffsetRange(Offset(17), Offset(20))))
+    next(a_partition(past_damage=True).read(span(17, 20)))
     asked = [request.topics[0].partitions[0] for request, _ in cluster.asked[1:]]
     assert [(one.fetch_offset, one.partition_max_bytes) for one in asked] == [(17, 16 * 1024), (17, 8 * 1024 * 1024)]
 
 
 def test_what_is_sound_when_it_is_asked_for_again_is_read(play: Play) -> None:
     cluster = play(HERE, fetched(BAD), fetched(NEXT), HERE, fetched(NEXT))
-    found = list(a_partition(patience_ms=60_000).read(OffsetRange(Offset(17), Offset(20))))
+    found = list(a_partition(patience_ms=60_000).read(span(17, 20)))
     assert shown(found) == [(17, 20, [17, 18, 19])]
     assert cluster.is_done
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sources.errors import ConfigurationError, ProtocolViolation
-from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
 from sources.rocketmq import broker_words
 from sources.rocketmq.broker_check import check_broker
@@ -18,6 +17,7 @@ from sources.rocketmq.broker_words import (
     retention,
     takes_turns,
 )
+from tests.spans import span
 
 GIB = 1024**3
 INFO = {
@@ -37,8 +37,8 @@ CONFIG = {
 
 
 def test_a_log_has_two_ends() -> None:
-    assert log_bounds(INFO) == OffsetRange(Offset(1073741824), Offset(5000000000))
-    assert log_bounds({"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}) == OffsetRange(Offset(0), Offset(0))
+    assert log_bounds(INFO) == span(1073741824, 5000000000)
+    assert log_bounds({"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}) == span(0, 0)
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ import pytest
 from sources.access.address import Address
 from sources.access.tls import Tls
 from sources.errors import LogtwinError, MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
-from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import connect, connect_securely
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.deaf_port import deaf_port
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, answer_as, holding
+from tests.spans import span
 from tests.truth import Fixture
 
 PATIENT: dict[str, Any] = {"connect_timeout_ms": 10_000, "connect_attempts": 2, "call_timeout_ms": 10_000}
@@ -59,7 +59,7 @@ def test_a_broker_that_has_just_booted_is_asked_again() -> None:
         return bounds(request)
 
     with asking(answer) as client:
-        assert client.commit_log_bounds() == OffsetRange(Offset(0), Offset(229))
+        assert client.commit_log_bounds() == span(0, 229)
 
 
 def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:

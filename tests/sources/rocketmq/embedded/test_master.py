@@ -24,8 +24,7 @@ from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
-from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import running_master, scenario, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PROCESS = """

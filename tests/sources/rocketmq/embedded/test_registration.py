@@ -19,8 +19,7 @@ from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.embedded.registration import Registration
 from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import heard, request, send_fields
-from tests.sources.rocketmq.embedded.embedded import settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import scenario, settings_for
 
 
 @asynccontextmanager
