@@ -28,7 +28,6 @@ from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.session.ha_connection import confirmed_end
 from sources.rocketmq.wire.auto_switch import FRAME_HEAD, AnswerParser, AutoSwitch, HandshakeAnswer, TransferHeads
 from sources.rocketmq.wire.ha import Frame, FrameParser
-from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedBroker, Server, holding
 from tests.spans import span
 
@@ -143,6 +142,7 @@ class ElectedMaster(Server):
         return bool(report)
 
 
+ELECTED_BROKER = holding(1000, 5000, enableControllerMode="true", brokerRole="SYNC_MASTER")
 QUICK = HAReadOptions(silence_timeout_ms=300, report_interval_ms=50, dialect=AutoSwitch())
 PATIENT = replace(QUICK, silence_timeout_ms=3_600_000)  # whoever waits for it fails
 
@@ -216,7 +216,7 @@ def test_a_master_that_closes_is_named(answer: bytes) -> None:
     ids=["all", "news below the confirm offset", "not less than was seen", "no news", "a shorter log"],
 )
 def test_bounds_end_at_what_is_confirmed(known: int | None, end: int) -> None:
-    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
+    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         assert log.bounds(None if known is None else Offset(known)) == span(1000, end)
 
@@ -261,14 +261,8 @@ def test_beyond_confirm_reads_unconfirmed_bytes() -> None:
         assert next(pieces) + next(pieces) == b"helloworld"
 
 
-def elected_broker(request: Command) -> bytes:
-    if request.code == RequestCode.GET_BROKER_CONFIG:
-        return encode_command(request.response(0, body=b"enableControllerMode=true\nbrokerRole=SYNC_MASTER\n"))
-    return holding(1000, 5000)(request)
-
-
 def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
-    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
+    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         view = log.look()
     assert view.epoch == Epoch(3, Offset(4096))
@@ -276,7 +270,7 @@ def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
 
 
 def test_who_knows_epochs_asks_where_they_part() -> None:
-    with ElectedMaster() as master, ScriptedBroker(elected_broker) as broker:
+    with ElectedMaster() as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         known = Known(offset=Offset(4500), epochs=(Epoch(1, Offset(0)), Epoch(2, Offset(4200))))
         parted = log.continuing(known).parting()

@@ -18,7 +18,7 @@ from sources.offsets import Offset
 from sources.retention import MasterRetention
 from sources.rocketmq.files.controller_store import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.remoting import Command, encode_command
 from tests.log_lines import said_by
 from tests.sources.rocketmq.log_reading import (
     ALL,
@@ -121,21 +121,11 @@ def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None
     assert RocketMQLog(log_id=LOG_ID, path="commitlog").acknowledged_by_master() == {}
 
 
-CONFIG = "brokerRole={}\nmappedFileSizeCommitLog=1024\nfileReservedTime=48\ninSyncReplicas={}\n"
-
-
 def telling(
     start: int, end: int, *, role: str = "SYNC_MASTER", in_sync_replicas: int = 2
 ) -> Callable[[Command], bytes]:
-    """A broker that answers 26 as well as 28."""
-    info = holding(start, end)
-
-    def answer(request: Command) -> bytes:
-        if request.code == RequestCode.GET_BROKER_CONFIG:
-            return encode_command(request.response(0, body=CONFIG.format(role, in_sync_replicas).encode()))
-        return info(request)
-
-    return answer
+    files = {"mappedFileSizeCommitLog": 1024, "fileReservedTime": 48}
+    return holding(start, end, brokerRole=role, inSyncReplicas=in_sync_replicas, **files)
 
 
 def test_a_look_at_the_master() -> None:

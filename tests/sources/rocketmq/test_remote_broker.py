@@ -13,40 +13,23 @@ from sources.errors import ConfigurationError, MasterError, MasterUnreachable, P
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
-from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.remoting import Command, encode_command
 from sources.rocketmq.wire.security import RemotingSecurity
 from tests.patience import wait_until
+from tests.sources.rocketmq.name_servers import ScriptedNameServer
 from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
 from tests.sources.rocketmq.sessions import stay, up_to
 
-NOWHERE = Address("127.0.0.1", 1)
+NOWHERE, OTHER = Address("127.0.0.1", 1), Address("10.0.0.8", 10911)
 
 
-def knowing(brokers: Callable[[], str]) -> Callable[[Command], bytes]:
-    """A name server; `brokers` is its table as fastjson writes it, integer keys unquoted."""
-
-    def answer(request: Command) -> bytes:
-        assert request.code == RequestCode.GET_BROKER_CLUSTER_INFO
-        body = f'{{"brokerAddrTable":{{{brokers()}}},"clusterAddrTable":{{"c1":["broker-a"]}}}}'
-        return encode_command(request.response(0, body=body.encode()))
-
-    return answer
+def knowing(**brokers: Address | None) -> ScriptedNameServer:
+    """A name server with these brokers, whose names are "broker-…"; one without a master has a slave, with id 7."""
+    return ScriptedNameServer({"c1": {f"broker-{name}": at for name, at in brokers.items()}})
 
 
-def group(addresses: str, name: str = "broker-a") -> str:
-    return f'"{name}":{{"brokerAddrs":{{{addresses}}},"brokerName":"{name}","cluster":"c1"}}'
-
-
-def listening_at(ha: Address, end: int = 5000) -> Callable[[Command], bytes]:
-    """A broker that says so in 26."""
-
-    def answer(request: Command) -> bytes:
-        if request.code == RequestCode.GET_BROKER_CONFIG:
-            words = f"brokerIP2={ha.host}\nhaListenPort={ha.port}\n"
-            return encode_command(request.response(0, body=words.encode()))
-        return holding(0, end)(request)
-
-    return answer
+def listening_at(ha: Address) -> Callable[[Command], bytes]:
+    return holding(0, 5000, brokerIP2=ha.host, haListenPort=ha.port)
 
 
 def named(*name_servers: Address) -> NamedBroker:
@@ -63,14 +46,12 @@ def test_given_addresses_are_used() -> None:
 def test_a_master_is_found_by_its_name() -> None:
     """MS-13: who is not asks a name server, and the broker itself for its HA address."""
     ha = Address("10.0.0.6", 12345)
-    with ScriptedBroker(listening_at(ha)) as broker:
-        table = group(f'0:"{broker.address}",1:"10.0.0.7:10911"') + "," + group('0:"10.0.0.8:10911"', "broker-b")
-        with ScriptedBroker(knowing(lambda: table)) as name_server:
-            found = named(name_server.address)
-            assert found.remoting() == broker.address
-            assert found.ha() == ha
-            assert found.bounds().end == found.maximum() == 5000
-            assert found.place == f"broker-a at name server {name_server.address}"
+    with ScriptedBroker(listening_at(ha)) as broker, knowing(a=broker.address, b=OTHER) as name_server:
+        found = named(name_server.address)
+        assert found.remoting() == broker.address
+        assert found.ha() == ha
+        assert found.bounds().end == found.maximum() == 5000
+        assert found.place == f"broker-a at name server {name_server.address}"
 
 
 def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +61,7 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
     with ExitStack() as stack:
         old, new = (stack.enter_context(ScriptedMaster(stay)) for _ in range(2))
         at_old, at_new = (stack.enter_context(ScriptedBroker(listening_at(ha.address))) for ha in (old, new))
-        where = [at_old.address]
-        name_server = stack.enter_context(ScriptedBroker(knowing(lambda: group(f'0:"{where[0]}"'))))
+        name_server = stack.enter_context(knowing(a=at_old.address))
         options = MasterOptions(
             id="rocketmq/broker-a", name_server=f"{NOWHERE}; {name_server.address}", connect_timeout_ms=10_000
         )
@@ -90,7 +70,7 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
         session.acknowledge(up_to(100))
         first = old.await_connection(1)
         first.await_report_of(100)
-        where[0] = at_new.address
+        name_server.clusters["c1"] = {"broker-a": at_new.address}
         session.acknowledge(up_to(200))
         first.await_report_of(200)
         assert new.connections == []
@@ -99,17 +79,11 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("table", "found"),
-    [
-        (group('1:"10.0.0.7:10911"'), "ids 1"),
-        (group('0:"10.0.0.8:10911"', "broker-b"), "brokers broker-b"),
-        ("", "brokers none"),
-    ],
-    ids=["a slave only", "another broker", "nobody"],
+    ("known", "found"), [({"a": None}, "ids 7"), ({"b": OTHER}, "brokers broker-b"), ({}, "brokers none")]
 )
-def test_a_broker_without_a_master_may_have_one_later(table: str, found: str) -> None:
+def test_a_broker_without_a_master_may_have_one_later(known: dict[str, Address | None], found: str) -> None:
     with (
-        ScriptedBroker(knowing(lambda: table)) as name_server,
+        knowing(**known) as name_server,
         pytest.raises(MasterUnreachable, match="knows no master of broker-a") as caught,
     ):
         named(name_server.address).remoting()
@@ -119,18 +93,20 @@ def test_a_broker_without_a_master_may_have_one_later(table: str, found: str) ->
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("code", "body", "kind"),
     [
-        (lambda request: encode_command(request.response(0, body=b"[]")), ProtocolViolation),
-        (lambda request: encode_command(request.response(0, body=b"{}")), ProtocolViolation),
-        (lambda request: encode_command(request.response(1, remark="what?")), MasterError),
-        (knowing(lambda: '"broker-a":[1]'), ProtocolViolation),
-        (knowing(lambda: group("").replace("{}", "7")), ProtocolViolation),
-        (knowing(lambda: group("").replace("{}", '"0"')), ProtocolViolation),
+        (0, "[]", ProtocolViolation),
+        (0, "{}", ProtocolViolation),
+        (1, "what?", MasterError),
+        (0, '{"brokerAddrTable":{"broker-a":[1]}}', ProtocolViolation),
+        (0, '{"brokerAddrTable":{"broker-a":{"brokerAddrs":7}}}', ProtocolViolation),
+        (0, '{"brokerAddrTable":{"broker-a":{"brokerAddrs":"0"}}}', ProtocolViolation),
     ],
-    ids=["no object", "no table", "refused", "a list of brokers", "a number of addresses", "a text of addresses"],
 )
-def test_what_is_no_name_server_is_named(answer: Callable[[Command], bytes], kind: type[MasterError]) -> None:
+def test_what_is_no_name_server_is_named(code: int, body: str, kind: type[MasterError]) -> None:
+    def answer(request: Command) -> bytes:
+        return encode_command(request.response(code, body=body.encode()))
+
     with ScriptedBroker(answer) as name_server, pytest.raises(kind) as caught:
         named(name_server.address).remoting()
     assert str(name_server.address) in str(caught.value)
@@ -152,12 +128,10 @@ def test_a_broker_in_the_place_of_a_name_server_is_called_one() -> None:
 
 
 def test_a_wrong_name_server_does_not_hide_one_that_is_away() -> None:
-    with ScriptedBroker(not_knowing) as wrong, ScriptedBroker(knowing(lambda: "")) as ignorant:
+    with ScriptedBroker(not_knowing) as wrong, knowing() as ignorant, knowing(a=OTHER) as right:
         with pytest.raises(MasterUnreachable, match="knows no master"):
             named(ignorant.address, wrong.address).remoting()
-        table = group('0:"10.0.0.8:10911"')
-        with ScriptedBroker(knowing(lambda: table)) as right:
-            assert named(wrong.address, right.address).remoting() == Address("10.0.0.8", 10911)
+        assert named(wrong.address, right.address).remoting() == OTHER
 
 
 def controller(code: int, **fields: str) -> Callable[[Command], bytes]:

@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.wire.client import RemotingClient
 
 
 def settings_for(store: Path) -> MasterSettings:
@@ -71,3 +73,8 @@ def scenario(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
         asyncio.run(test(*given, **named))
 
     return run
+
+
+def end_of(address: Address) -> int:
+    with RemotingClient(address) as client:
+        return client.commit_log_bounds().end
