@@ -27,8 +27,8 @@ PATIENCE_S = 60.0
 class Server:
     """Accepts on loopback; each connection is served by a thread of its own. A context manager."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.address = Address("127.0.0.1", self._listener.getsockname()[1])
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -198,10 +198,13 @@ def after_the_report(data: bytes) -> HAScript:
 
 
 class ScriptedBroker(Server):
-    """The normal port of a broker: `answer` turns a request into whole frames to send, b"" for none."""
+    """The normal port of a broker: `answer` turns a request into whole frames to send, b"" for none.
 
-    def __init__(self, answer: Callable[[Command], bytes]) -> None:
-        super().__init__()
+    An OSError that it raises ends the connection.
+    """
+
+    def __init__(self, answer: Callable[[Command], bytes], port: int = 0) -> None:
+        super().__init__(port)
         self._answer = answer
         self.requests: list[Command] = []
 
