@@ -12,7 +12,7 @@ from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import MasterSilent
 from sources.options import CheckAndFix
 from tests.dister_folders import leader, write_log
-from tests.sources.dister.test_common_offset import log_of, replica
+from tests.sources.dister.test_check_and_fix import log_of, replica
 
 
 class Reading:
