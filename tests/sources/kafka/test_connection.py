@@ -34,7 +34,6 @@ SHORT_MS = 100  # for who is silent anyway
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    """A certificate and its key, in one file."""
     file = tmp_path / "key.pem"
     trustme.CA().issue_cert("us.example").private_key_and_cert_chain_pem.write_to_path(file)
     return file

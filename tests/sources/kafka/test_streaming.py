@@ -178,7 +178,6 @@ BACKLOGS = st.dictionaries(st.integers(0, 50), st.integers(0, 10**6), max_size=2
 
 
 def positions(*at: int) -> TopicOffsets:
-    """In the partitions 0, 1, …"""
     return TopicOffsets(ID, {number: Offset(offset) for number, offset in enumerate(at)})
 
 

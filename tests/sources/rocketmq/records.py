@@ -225,7 +225,6 @@ class Log:
 
     @property
     def boundaries(self) -> list[Offset]:
-        """The offset of every record, and the end."""
         return [record.offset for record in self.records] + [self.end]
 
 

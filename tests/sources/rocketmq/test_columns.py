@@ -28,7 +28,6 @@ from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
 
 def decode_all(log: Log, limits: Limits | None = None) -> list[dict[str, Any]]:
-    """The rows of a whole log."""
     decoded = codec.decode(log.stored, log.start, log.end, limits or Limits())
     decoded.records.validate(full=True)
     assert decoded.end == log.end

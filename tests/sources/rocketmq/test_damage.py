@@ -231,7 +231,6 @@ def test_splits_join_over_forged_records_in_damage(tmp_path: Path) -> None:
 
 
 def test_a_forged_record_behind_a_split_is_an_error_in_either_mode(tmp_path: Path) -> None:
-    """A forged record behind the end of a split: the reader of the next one would begin with it."""
     log = filled(tmp_path, 100)
     forged_at = log.end + 88 + 50
     log.append((b"x" * 50 + record_bytes(forged_at, b"forged")).ljust(300, b"x"))

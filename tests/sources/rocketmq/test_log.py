@@ -26,10 +26,8 @@ from tests.sources.rocketmq.log_reading import (
     LOG_ID,
     assert_is,
     damaged,
-    offsets,
     over_ha,
     owned,
-    raw,
     read,
     serving,
     truth_between,
@@ -48,16 +46,6 @@ def test_a_whole_log_comes_over_ha(fixture_log: Fixture, chunk_bytes: int) -> No
     assert_is(chunks, fixture_log, 0, fixture_log.max_offset)
     largest = max(row["size"] for row in fixture_log.rows)
     assert max(len(chunk.raw) for chunk in chunks) <= max(chunk_bytes, largest) + 32 * 1024
-
-
-def test_without_a_boundary_reading_begins_at_the_next_record(fixture_550: Fixture) -> None:
-    size = 150_000
-    with serving(fixture_550.log, chunk_bytes=40_000, parallel_reads=True, split_bytes=size) as (log, _):
-        pieces = log.plan(owned(0, fixture_550.max_offset))
-        parts = [read(log, piece.start, piece.end, committed=None, boundary=piece.start == 0) for piece in pieces]
-    assert len(pieces) > 20
-    assert [offset for part in parts for offset in offsets(part)] == truth_between(fixture_550, 0, ALL)
-    assert b"".join(map(raw, parts)) == fixture_550.log
 
 
 def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:

@@ -53,7 +53,6 @@ async def test_a_service_that_never_listened_stops_at_once() -> None:
 
 
 def stored(talk: Conversation, root: Path) -> list[Message]:
-    """Every message in the log."""
     return messages_of(root, int(runtime_info(talk)["commitLogMaxOffset"]))
 
 
