@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -20,11 +21,8 @@ from sources.errors import (
     Rewritten,
     UnprovenEnd,
 )
-from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.reader import KafkaReader
-from sources.master import Chunk, Damage
-from sources.offsets import Offset
-from tests.sources.kafka.read_partition import KafkaPartition
+from sources.master import Chunk, Damage, Known
+from sources.offsets import Offset, OffsetRange
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
     OUT_OF_RANGE,
@@ -40,6 +38,7 @@ from tests.sources.kafka.scripted_cluster import (
     throttled,
     topic,
 )
+from tests.sources.kafka.test_topic import a_log
 from tests.spans import span
 
 HERE = metadata(topic())
@@ -50,18 +49,16 @@ def read(
 ) -> tuple[ScriptedCluster, list[Chunk]]:
     cluster = play(*answers)
     owned = span(start, end)
-    pieces = list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
+    pieces = list(pieces_of(owned, after_epoch, patience_ms=patience_ms))
     chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
     assert len(chunks) == len(pieces)
     return cluster, chunks
 
 
-def a_partition(**options: object) -> KafkaPartition:
-    """With the `options` of a reader, or of a partition."""
-    where = {"topic": "t", "partition": 0, "cluster": "c", "topic_id": TOPIC_ID}
-    how = {"settings": KafkaSettings(servers=("h:1",)), "patience_ms": 0}
-    where |= {name: options.pop(name) for name in where if name in options}
-    return KafkaPartition(reader=KafkaReader(**how | options), **where)  # type: ignore[arg-type] # of a test
+def pieces_of(owned: OffsetRange, after_epoch: int | None = None, **options: Any) -> Iterator[Chunk | Damage]:
+    """What a partition of a topic with these `options` reads; `after_epoch` is the epoch of what lies before."""
+    known = Known(str(TOPIC_ID), owned.start, after_epoch)
+    return a_log(known=known, **options).read(owned, committed=None, boundary=True)
 
 
 def covered(chunks: list[Chunk]) -> list[tuple[int, int, list[int], int | None]]:
@@ -140,7 +137,7 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     for behind in (batch(1 << 40, 5), batch(8, 5)):
         answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 3)
         cluster = play(HERE, *answers)
-        pieces = a_partition().read(span(0, 10))
+        pieces = pieces_of(span(0, 10))
         assert next(pieces).covered.start == 0  # what is sound before it comes
         with pytest.raises(CorruptRecord, match="high watermark 10") as raised:
             next(pieces)
@@ -182,7 +179,7 @@ BAD = NEXT[:-1] + bytes([NEXT[-1] ^ 1])
 
 def pieces(play: Play, start: int, end: int, *answers: object, past_damage: bool = True) -> Sequence[Chunk | Damage]:
     cluster = play(HERE, *answers)
-    found = list(a_partition(past_damage=past_damage).read(span(start, end)))
+    found = list(pieces_of(span(start, end), past_damage=past_damage))
     assert cluster.is_done
     return found
 
@@ -237,7 +234,7 @@ def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(play: Play, pas
     """An answer ends with its segment file: what follows the damage may be in the next one."""
     cluster = play(HERE, *[fetched(BAD, end=22)] * 2, fetched(LAST, end=22))
     with pytest.raises(ChecksumMismatch, match="offset 17") as raised:
-        next(a_partition(past_damage=past_damage).read(span(17, 22)))
+        next(pieces_of(span(17, 22), past_damage=past_damage))
     assert not raised.value.is_transient
     asked, _ = cluster.asked[-1]
     assert asked.topics[0].partitions[0].fetch_offset == 21
@@ -247,14 +244,14 @@ def test_how_far_damage_reaches_is_asked_for_where_the_answer_had_no_room_for_it
     """One that many partitions share, or of a short range, holds little more than was wanted."""
     assert shown(pieces(play, 17, 20, fetched(BAD), fetched(BAD + LAST))) == [(17, 20, BAD)]
     cluster = play(HERE, fetched(BAD), fetched(BAD + LAST))
-    next(a_partition(past_damage=True).read(span(17, 20)))
+    next(pieces_of(span(17, 20), past_damage=True))
     asked = [request.topics[0].partitions[0] for request, _ in cluster.asked[1:]]
     assert [(one.fetch_offset, one.partition_max_bytes) for one in asked] == [(17, 16 * 1024), (17, 8 * 1024 * 1024)]
 
 
 def test_what_is_sound_when_it_is_asked_for_again_is_read(play: Play) -> None:
     cluster = play(HERE, fetched(BAD), fetched(NEXT), HERE, fetched(NEXT))
-    found = list(a_partition(patience_ms=60_000).read(span(17, 20)))
+    found = list(pieces_of(span(17, 20), patience_ms=60_000))
     assert shown(found) == [(17, 20, [17, 18, 19])]
     assert cluster.is_done
 
