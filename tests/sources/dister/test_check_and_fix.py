@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.check_and_fix import Line, Walk, faithful_point, safe_point, walk_back
+from sources.dister.check_and_fix import Walk, faithful_point, safe_point, walk_back
 from sources.dister.files.layout import ENTRY_LOG
 from sources.dister.log import DisterLog
 from sources.errors import CorruptRecord
@@ -19,11 +19,10 @@ from tests.dister_folders import RND, dirty, leader, line, write_log
 from tests.spans import span
 
 
-def lines(ids: Sequence[int], changed: Sequence[int] = (), at: int = 0) -> Iterator[Line]:
+def lines(ids: Sequence[int], changed: Sequence[int] = (), at: int = 0) -> Iterator[tuple[OffsetRange, bytes]]:
     """A log of these ids from offset `at` on, in which those of the indexes `changed` say something else."""
     for entry_id in ids:
-        value = b"other" if entry_id // 10_000 in changed else b"value"
-        yield OffsetRange(Offset(at), Offset(entry_id + 1)), b'%d,300,{"k":"%s"}\n' % (entry_id, value)
+        yield span(at, entry_id + 1), line(entry_id, is_changed=entry_id // 10_000 in changed)
         at = entry_id + 1
 
 
@@ -168,21 +167,14 @@ def log_of(folder: Path, mode: CheckAndFix = "safe", *, past_damage: bool = Fals
     )
 
 
-def replica(ids: Sequence[int]) -> Iterator[tuple[OffsetRange, bytes]]:
-    at = 0
-    for entry_id in ids:
-        yield span(at, entry_id + 1), line(entry_id)
-        at = entry_id + 1
-
-
 @pytest.mark.parametrize("mode", ["safe", "off"])
 def test_safe_and_by_hand_it_is_the_longest_prefix(tmp_path: Path, mode: CheckAndFix) -> None:
     log = log_of(tmp_path, mode)
-    assert log.common_offset(replica(leader(5))) == 0  # of a leader with nothing in it
+    assert log.common_offset(lines(leader(5))) == 0  # of a leader with nothing in it
     write_log(tmp_path, leader(60))
-    assert log.common_offset(replica(leader(20))) == leader(20)[-1] + 1
-    assert log.common_offset(replica(leader(10) + dirty(11, 5, 30))) == leader(10)[-1] + 1
-    assert log.common_offset(replica(dirty(1, 5, 30))) == 0
+    assert log.common_offset(lines(leader(20))) == leader(20)[-1] + 1
+    assert log.common_offset(lines(leader(10) + dirty(11, 5, 30))) == leader(10)[-1] + 1
+    assert log.common_offset(lines(dirty(1, 5, 30))) == 0
     assert log.common_offset(iter(())) == 0
 
 
@@ -200,7 +192,7 @@ def test_over_several_files_and_no_further_than_it_has_to_read(tmp_path: Path) -
 
     def counted() -> Iterator[tuple[OffsetRange, bytes]]:
         nonlocal taken
-        for record in replica(ids[:4] + dirty(200_000, 5, 100)):
+        for record in lines(ids[:4] + dirty(200_000, 5, 100)):
             taken += 1
             yield record
 
@@ -212,8 +204,8 @@ def test_missing_first_files_contradict_nothing(tmp_path: Path) -> None:
     ids = leader(3, first=99_998) + leader(3, first=199_999)
     write_log(tmp_path, ids)
     (tmp_path / ENTRY_LOG / "0/0").unlink()
-    assert log_of(tmp_path).common_offset(replica(ids[:5])) == ids[4] + 1
-    assert log_of(tmp_path).common_offset(replica(ids[:3] + dirty(100_500, 5))) == ids[2] + 1
+    assert log_of(tmp_path).common_offset(lines(ids[:5])) == ids[4] + 1
+    assert log_of(tmp_path).common_offset(lines(ids[:3] + dirty(100_500, 5))) == ids[2] + 1
 
 
 def test_damage_is_nobodys_entry(tmp_path: Path) -> None:
@@ -224,8 +216,8 @@ def test_damage_is_nobodys_entry(tmp_path: Path) -> None:
     broken = line(ids[9])
     path.write_bytes(whole.replace(broken, b"{" + broken[1:]))
     with pytest.raises(CorruptRecord):
-        log_of(tmp_path).common_offset(replica(ids))
+        log_of(tmp_path).common_offset(lines(ids))
     log = log_of(tmp_path, past_damage=True)
-    with_hole = [record for record in replica(ids) if record[0].end != ids[9] + 1]
+    with_hole = [record for record in lines(ids) if record[0].end != ids[9] + 1]
     assert log.common_offset(with_hole) == ids[-1] + 1
-    assert log.common_offset(replica(ids)) == ids[8] + 1
+    assert log.common_offset(lines(ids)) == ids[8] + 1
