@@ -22,7 +22,7 @@ from sources.group.stream import GroupOptions, group_source
 from sources.offsets import Offset
 from sources.options import parse_options
 from tests.patience import PATIENCE_S
-from tests.sources.planners import planning
+from tests.sources.scripted_log import planning
 from tests.truth import Fixture
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
