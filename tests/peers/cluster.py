@@ -7,6 +7,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from sources.errors import MasterRefused
+from sources.rocketmq.wire.client import RemotingClient
+from tests.meanwhile import meanwhile
+from tests.patience import wait_until
 from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
 from tests.peers.wire import Connection, Refused
@@ -48,3 +52,20 @@ def knows(names: NameServer, broker: Broker) -> bool:
     """Whether it would tell a slave of that broker."""
     with Connection(names.port) as connection:
         return f'"127.0.0.1:{broker.port}"'.encode() in connection.call(BROKER_CLUSTER_INFO)[1]
+
+
+HOUSEKEEPING_MS = 3000
+
+
+@contextmanager
+def counting(broker: Broker) -> Iterator[list[int]]:
+    """The numbers of connections that the broker counts meanwhile, asked for all the time."""
+    counts: list[int] = []
+
+    def look() -> None:
+        with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
+            counts.append(len((client.ha_status() or {})["haConnectionInfo"]))
+
+    with RemotingClient(broker.address) as client, meanwhile(look, every_s=0.002):
+        wait_until(lambda: counts != [], "a first look")
+        yield counts
