@@ -9,10 +9,9 @@ from typing import Any
 
 from sources.errors import MasterRefused
 from sources.rocketmq.wire.client import RemotingClient
-from tests.meanwhile import meanwhile
-from tests.patience import wait_until
-from tests.peers.name_server import NameServer
+from tests.patience import meanwhile, wait_until
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.wire import Connection, Refused
 
 UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG, BROKER_CLUSTER_INFO, HA_STATUS = 25, 26, 106, 907
