@@ -188,16 +188,13 @@ class _Shared:
 
     def _record(self, fetches: Sequence[_Fetch]) -> None:
         try:
-            if not self._is_ensured:
-                ensure_table(self.kernel, self._spec)
-                self._is_ensured = True
             retrying(fetches[0].table.failure)(self._commit, fetches)
         except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
             for one in fetches:
                 one.error = error.of(str(one.table.log_id)) if isinstance(error, LogtwinError) else error
 
     def _commit(self, fetches: Sequence[_Fetch]) -> None:
-        snapshot = self.kernel.snapshot()
+        snapshot = self._snapshot()
         if snapshot is None:
             raise fetches[0].table.failure("the table is gone")
         current = self._current(snapshot, fetches)
@@ -209,6 +206,15 @@ class _Shared:
             )
             self.kernel.replace(snapshot, removed, added, domains=domains)
             self.kernel.run_hooks()
+
+    def _snapshot(self) -> Snapshot | None:
+        """The newest version of the table, which is made where it is missing: at first, and after it was removed."""
+        on = self.kernel.snapshot() if self._is_ensured else None
+        if on is None:
+            ensure_table(self.kernel, self._spec)
+            self._is_ensured = True
+            on = self.kernel.snapshot()
+        return on
 
     def _exchange(self, on: Snapshot, files: Sequence[StoredFile], fetch: _Fetch) -> _Exchange:
         """An error is that of `fetch` alone."""

@@ -12,7 +12,7 @@ from sources.dister.files.layout import ENTRY_LOG
 from sources.errors import MasterSilent
 from sources.options import CheckAndFix
 from tests.dister_folders import leader, write_log
-from tests.sources.dister.test_common_offset import log_of, replica
+from tests.sources.dister.test_check_and_fix import lines, log_of
 
 
 class Reading:
@@ -44,13 +44,13 @@ def test_an_error_while_looking_is_no_difference(
     reading = Reading()
     with monkeypatch.context() as patch:
         patch.setattr(os, "pread", reading.pread)
-        assert log.common_offset(replica(ids[:-1])) == ids[-2] + 1
+        assert log.common_offset(lines(ids[:-1])) == ids[-2] + 1
         in_all = reading.count
         for fails_at in range(1, in_all + 1, max(1, in_all // 7)):
             reading.fail_at(fails_at)
             with pytest.raises(MasterSilent):
-                log.common_offset(replica(ids[:-1]))
-    assert log.common_offset(replica(ids[:-1])) == ids[-2] + 1
+                log.common_offset(lines(ids[:-1]))
+    assert log.common_offset(lines(ids[:-1])) == ids[-2] + 1
 
 
 @pytest.mark.parametrize("refusal", [errno.EACCES, errno.EIO, errno.EMFILE])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,12 +15,11 @@ from sources.kafka.cluster.connection import connected
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, topics_named
 from sources.kafka.isolation import Isolation
-from sources.kafka.reader import KafkaReader
+from sources.kafka.log import KafkaLog
 from sources.kafka.topic import KafkaTopic
-from sources.master import Known
-from sources.offsets import Offset, OffsetRange
+from sources.master import Chunk, Damage, Known
+from sources.offsets import OffsetRange
 from tests.peers.kafka import KafkaBroker
-from tests.sources.kafka.read_partition import KafkaPartition
 
 Row = tuple[Any, ...]
 COLUMNS = ["offset", "leader_epoch", "topic", "partition", "timestamp", "timestamp_type", "key", "value", "headers"]
@@ -36,30 +36,16 @@ def topic_of(broker: KafkaBroker, name: str) -> Topic:
         return topics_named(cluster, [name])[0]
 
 
-class AskedPartition(KafkaPartition):
-    """A partition that is asked for itself; a job asks its topic."""
-
-    def bounds(self) -> OffsetRange:
-        return self._of_topic.bounds(self.topic_id).held[self.partition]
-
-    def check_history(self, position: Offset, epoch: int | None) -> None:
-        self._of_topic.check_history({self.log_id: Known(str(self.topic_id), position, epoch)})
-
-    @property
-    def _of_topic(self) -> KafkaTopic:
-        reader = self.reader
-        return KafkaTopic(settings=reader.settings, cluster=self.cluster, topic=self.topic, isolation=reader.isolation)
+def partition_of(broker: KafkaBroker, topic: str, number: int = 0, **options: Any) -> KafkaLog:
+    """`options` are those of its topic."""
+    of_topic = KafkaTopic(settings=settings_of(broker), cluster="test", topic=topic, **options)
+    return KafkaLog(topic=of_topic, number=number, known=Known(str(topic_of(broker, topic).id)))
 
 
-def partition_of(broker: KafkaBroker, topic: str, partition: int = 0, **options: Any) -> AskedPartition:
-    """`options` are those of a reader."""
-    return AskedPartition(
-        reader=KafkaReader(settings=settings_of(broker), **options),
-        cluster="test",
-        topic=topic,
-        topic_id=topic_of(broker, topic).id,
-        partition=partition,
-    )
+def pieces_of(partition: KafkaLog, owned: OffsetRange, after_epoch: int | None = None) -> Iterator[Chunk | Damage]:
+    """What is read of `owned`; `after_epoch` is the leader epoch of what lies before it."""
+    known = Known(partition.known.identity, owned.start, after_epoch)
+    return partition.continuing(known).read(owned, committed=None, boundary=True)
 
 
 def consumed(broker: KafkaBroker, topic: str, isolation: Isolation, partition: int = 0) -> list[Row]:

@@ -12,10 +12,9 @@ from sources.kafka.format.columns import canonical
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import VERSIONS, KafkaBroker
-from tests.peers.kafka_reading import partition_of
+from tests.peers.kafka_reading import partition_of, pieces_of
 from tests.peers.kafka_traffic import create_topic
 from tests.sources.kafka.batches import GZIP, SNAPPY, Sent, Written, decoded, written
-from tests.sources.kafka.read_partition import KafkaPartition
 from tests.sources.kafka.test_damage import of_headers
 from tests.sources.kafka.test_old_messages import SENT, old
 
@@ -29,6 +28,7 @@ SOUND = (
 )  # fmt: skip
 BOMB = of_headers(10_000_000, base_offset=19)
 LAST = bytes(written(20, b"last"))
+ALL = OffsetRange(Offset(0), Offset(21))
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -48,16 +48,12 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield running
 
 
-def read(partition: KafkaPartition, start: int, end: int) -> Iterator[Chunk | Damage]:
-    return partition.read(OffsetRange(Offset(start), Offset(end)))
-
-
 def test_old_formats_and_odd_times_are_rows_and_a_bomb_is_named_before_it_goes_off(broker: KafkaBroker) -> None:
     partition = partition_of(broker, TOPIC)
-    assert partition.bounds() == OffsetRange(Offset(0), Offset(21))
+    assert partition.bounds() == ALL
     found = b""
     with pytest.raises(CorruptRecord, match=r"offset 19: .*10000000 headers at once"):
-        for piece in read(partition, 0, 21):
+        for piece in pieces_of(partition, ALL):
             assert isinstance(piece, Chunk)
             found += bytes(piece.raw)
     expected = decoded(SOUND).records
@@ -67,7 +63,7 @@ def test_old_formats_and_odd_times_are_rows_and_a_bomb_is_named_before_it_goes_o
 
 
 def test_where_damage_may_be_passed_the_bomb_is_kept_as_it_is_stored(broker: KafkaBroker) -> None:
-    *before, damage, last = read(partition_of(broker, TOPIC, past_damage=True), 0, 21)
+    *before, damage, last = pieces_of(partition_of(broker, TOPIC, past_damage=True), ALL)
     assert isinstance(damage, Damage)
     assert isinstance(last, Chunk)
     assert before[-1].covered.end == 19

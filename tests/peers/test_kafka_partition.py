@@ -17,12 +17,12 @@ import pytest
 
 from sources.errors import AboveMaximum, Rewritten
 from sources.kafka.isolation import Isolation
-from sources.master import Chunk, Damage
+from sources.kafka.log import KafkaLog
+from sources.master import Chunk, Damage, Known
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
-from tests.peers.kafka_reading import Row, consumed, partition_of, rows, topic_of
+from tests.peers.kafka_reading import Row, consumed, partition_of, pieces_of, rows, topic_of
 from tests.peers.kafka_traffic import COMPRESSIONS, Record, a_record, create_topic, producer, send, transaction
-from tests.sources.kafka.read_partition import KafkaPartition
 
 pytestmark = pytest.mark.peer
 
@@ -70,14 +70,18 @@ def sound(pieces: Iterable[Chunk | Damage]) -> Iterator[Chunk]:
         yield piece
 
 
-def read(partition: KafkaPartition, owned: OffsetRange, after_epoch: int | None = None) -> list[Chunk]:
+def read(partition: KafkaLog, owned: OffsetRange, after_epoch: int | None = None) -> list[Chunk]:
     """The chunks of `owned`, which join and cover exactly that."""
-    chunks = list(sound(partition.read(owned, after_epoch=after_epoch)))
+    chunks = list(sound(pieces_of(partition, owned, after_epoch)))
     edges = [chunk.covered for chunk in chunks]
     assert [edge.start for edge in edges] + [owned.end] == [owned.start] + [edge.end for edge in edges]
     for chunk in chunks:
         assert all(offset in chunk.covered for offset in chunk.records.column("offset").to_pylist())
     return chunks
+
+
+def check_history(partition: KafkaLog, position: Offset, epoch: int | None) -> None:
+    partition.topic.check_history({partition.log_id: Known(partition.known.identity, position, epoch)})
 
 
 def rows_of(chunks: list[Chunk]) -> list[Row]:
@@ -115,7 +119,7 @@ def test_what_is_read_in_random_pieces_is_what_a_consumer_reads(mixed: KafkaBrok
             read_alone = {piece.start: read(small, piece) for piece in chance.sample(pieces, len(pieces))}
             chunks = [chunk for piece in pieces for chunk in read_alone[piece.start]]
             for piece in pieces:  # the epoch after it is what the leader takes to go on
-                partition.check_history(piece.end, epoch_after(read_alone[piece.start]))
+                check_history(partition, piece.end, epoch_after(read_alone[piece.start]))
             assert len(chunks) > len(at_once)
             assert rows_of(chunks) == expected
             assert checksum(chunks) == checksum(at_once)
@@ -135,7 +139,7 @@ def test_a_log_that_was_cut_is_told_from_one_that_went_on(each_kafka: KafkaBroke
     assert partition.bounds() == OffsetRange(Offset(0), end)
     for last_epoch in (None, epoch):
         with pytest.raises(AboveMaximum, match=f"{end}"):
-            partition.check_history(position, last_epoch)
+            check_history(partition, position, last_epoch)
         with pytest.raises(AboveMaximum, match=f"{end}"):
             read(partition, OffsetRange(position, Offset(position + 1)), last_epoch)
     with producer(each_kafka) as through:
@@ -145,14 +149,14 @@ def test_a_log_that_was_cut_is_told_from_one_that_went_on(each_kafka: KafkaBroke
     with pytest.raises(
         Rewritten, match=f"leader epoch {epoch} up to {position} or more, found epoch {epoch} up to {end}"
     ):
-        partition.check_history(position, epoch)
+        check_history(partition, position, epoch)
     with pytest.raises(Rewritten, match=f"found epoch {epoch} up to {end}") as raised:
         read(partition, goes_on, epoch)
     assert (raised.value.log, raised.value.offset) == ("kafka/test/cut/0", end)
     assert epoch_after(read(partition, OffsetRange(Offset(0), end))) == epoch
     later = epoch_after(read(partition, OffsetRange(end, goes_on.end), epoch))
     assert later > epoch
-    partition.check_history(goes_on.end, later)
+    check_history(partition, goes_on.end, later)
 
 
 def cut_log(folder: Path) -> Offset:
@@ -178,7 +182,7 @@ def test_the_partition_is_followed_to_its_next_leader(tmp_path: Path) -> None:
             for number in range(30):
                 send(through, "led", [Record(b"%d" % number)])
         partition = partition_of(first, "led", chunk_bytes=1)
-        chunks = sound(partition.read(OffsetRange(Offset(0), Offset(30))))
+        chunks = sound(pieces_of(partition, OffsetRange(Offset(0), Offset(30))))
         found = [next(chunks) for _ in range(10)]
         brokers[1].kill()
         found += chunks
@@ -187,7 +191,7 @@ def test_the_partition_is_followed_to_its_next_leader(tmp_path: Path) -> None:
         with producer(first) as through:
             send(through, "led", [Record(b"by the next leader")])
         epoch = epoch_after(found)
-        partition.check_history(Offset(30), epoch)
+        check_history(partition, Offset(30), epoch)
         later = epoch_after(read(partition, OffsetRange(Offset(30), Offset(31)), epoch))
         assert later > epoch
-        partition.check_history(Offset(31), later)
+        check_history(partition, Offset(31), later)

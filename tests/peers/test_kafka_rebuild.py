@@ -30,7 +30,7 @@ from sources.rebuilt_folder import RebuiltFolder
 from sources.records import KAFKA_SCHEMA
 from tests.peers.kafka import VERSIONS, KafkaBroker
 from tests.peers.kafka_compaction import compacted_topic
-from tests.peers.kafka_reading import consumed, partition_of, rows
+from tests.peers.kafka_reading import consumed, partition_of, pieces_of, rows
 from tests.peers.kafka_traffic import Record, create_topic, delete_records, producer, send, transaction
 from tests.peers.kafka_twin import config_of, state_of, table
 from tests.pipeline.edited_rows import edit_rows, make_hole
@@ -203,7 +203,7 @@ def test_a_topic_of_many_elections_goes_to_a_new_one_without_its_epochs(tmp_path
             assert send(through, "elected", [Record(b"the next one")]) == [65]
         assert [one[0] for one in consumed(new, "elected", Isolation.READ_COMMITTED)] == [*rows_written, 65]
         partition = partition_of(new, "elected", chunk_bytes=2000)
-        ours = [piece for piece in partition.read(partition.bounds()) if isinstance(piece, Chunk)]
+        ours = [piece for piece in pieces_of(partition, partition.bounds()) if isinstance(piece, Chunk)]
         assert [at for one in ours for at in one.records.column("offset").to_pylist()] == [*rows_written, 65]
 
 

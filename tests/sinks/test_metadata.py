@@ -187,6 +187,16 @@ def test_optimize_changes_files_and_no_version(spark: SparkSession, tmp_path: Pa
     ]
 
 
+def test_a_table_that_was_removed_is_made_again(plain: SparkSession, tmp_path: Path, table: MetadataTable) -> None:
+    table.record(topics(a=6), NOON)
+    shutil.rmtree(tmp_path / "topics")
+    table.record(topics(a=7), LATER)
+    assert versions(tmp_path) == [("a", 7, LATER, None, True)]
+    shutil.rmtree(tmp_path / "topics")
+    MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(a=8), LATER)  # of another run of the process
+    assert versions(tmp_path) == [("a", 8, LATER, None, True)]
+
+
 def test_a_clock_that_goes_back_makes_no_overlap(tmp_path: Path, table: MetadataTable) -> None:
     table.record(topics(orders=6), LATER)
     table.record(topics(), MUCH_LATER)

@@ -1,10 +1,13 @@
-"""A master log that a test moves, silences, breaks. It holds no bytes: only what a planner asks for."""
+"""A master log that a test moves, silences, breaks, without bytes: what a planner asks for; and the planner."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import cast
 
+from sources.group.stream import GroupReader, group_source
 from sources.master import SoleMaster
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.sole_log import SoleLog
@@ -59,3 +62,14 @@ class ScriptedLog(SoleLog):
 
     def plan(self, wanted: OffsetRange, *, cores: int = 1) -> tuple[OffsetRange, ...]:
         return wanted.in_pieces(-(-wanted.size // cores))
+
+
+@contextmanager
+def planning(given: Mapping[str, str]) -> Iterator[GroupReader]:
+    """The reader with these options; stopped at the end, because its thread would go on to look at masters."""
+    reader = group_source(given).stream_reader()
+    assert isinstance(reader, GroupReader)
+    try:
+        yield reader
+    finally:
+        reader.stop()

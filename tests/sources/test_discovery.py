@@ -116,6 +116,8 @@ def test_what_the_replica_has_and_nobody_lists_waits() -> None:
     assert told(roster) == {"a": "named", "b1": "c1", "b2": "c1"}
     assert roster.unlisted == {log("b2")}
     assert told(rostered([every("c1")], held=[LogId("dister", "shop")])) == {}
+    moved: list[Discovery[str]] = [every("c1", "b"), every("c2", "a")]
+    assert told(rostered(moved, held=[log("a")])) == {"a": "c2", "b": "c1"}  # an id that moves is its new cluster's
 
 
 def test_without_its_server_a_pattern_means_what_the_replica_has() -> None:
@@ -136,14 +138,6 @@ def test_the_servers_can_be_asked_side_by_side() -> None:
     entries: list[Discovery[str]] = [NAMED, every("c1", "b"), away("c2"), every("c3", "c")]
     assert told(rostered(entries, each=backwards)) == {"a": "named", "b": "c1", "c": "c3"}
     assert asked == entries[1:]
-
-
-def test_it_can_be_asked_again() -> None:
-    """What comes is there, what goes stays for the replica's sake; an id that moves is its new cluster's."""
-    held = [log("a")]
-    assert told(rostered([every("c1", "a"), every("c2")], held)) == {"a": "c1"}
-    assert told(rostered([every("c1", "b"), every("c2")], held)) == {"a": "c1", "b": "c1"}
-    assert told(rostered([every("c1", "b"), every("c2", "a")], held)) == {"a": "c2", "b": "c1"}
 
 
 def test_an_error_that_waiting_does_not_mend_is_of_its_pattern() -> None:

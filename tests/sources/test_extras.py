@@ -1,8 +1,10 @@
-"""What is said where a package of an extra is not installed."""
+"""What is imported, and what is said where a package of an extra is not installed."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 
 from sources.errors import ConfigurationError
 from sources.extras import EXTRA_OF, missing_package, naming_extras
+from tests.resident import PROJECT
 
 PYPROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
 
@@ -55,3 +58,21 @@ def test_spark_tells_of_it_in_a_trace() -> None:
     assert "logtwin[kafka]" in str(found)
     assert missing_package(WORKER.format("kafkaesque")) is None
     assert missing_package("ValueError: No module named 'kafka'") is None
+
+
+# what a process that plans a stream has to import: Spark starts one for each query, and does not fork it
+
+
+PROGRAM = """
+import sys
+import sources.datasource
+print(*sorted({"numba", "pandas", "sources.dister.log", "sources.kafka.streaming"} & set(sys.modules)))
+import sources.kafka.topic
+print(*sorted({"numba", "pandas", "sources.dister.log"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.job
+def test_planning_imports_neither_numba_nor_pandas_nor_other_masters() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

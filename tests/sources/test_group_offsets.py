@@ -1,3 +1,5 @@
+"""Offsets of a group: what a batch reads, of which log how much; and what the job says of the places."""
+
 from __future__ import annotations
 
 import json
@@ -5,9 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sources.errors import BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, SegmentError
+from sources.group import standing
 from sources.group.offsets import GroupOffset, planned
+from sources.group.shares import shares
+from sources.group.standing import ReadingPlace, Standing
 from sources.master import PlanFailed, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
@@ -82,3 +89,45 @@ def test_the_cores_are_for_the_logs_with_the_most_to_read() -> None:
     logs = {log_id: ScriptedLog(log_id).master for log_id in batches}
     found = [one.log_id for one in planned(GroupOffset(1, batches), logs, cores=4)]
     assert {log_id: found.count(log_id) for log_id in logs} == {A: 3, B: 1, C: 1, "dister/d": 1}
+
+
+BACKLOGS = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=3), st.integers(0, 2**40), max_size=40)
+
+
+@given(backlogs=BACKLOGS, budget_bytes=st.integers(1, 100) | st.integers(1, 2**42))
+def test_a_batch_is_full_and_each_log_with_news_has_a_fair_share(backlogs: dict[str, int], budget_bytes: int) -> None:
+    found = shares(backlogs, budget_bytes)
+    assert sum(found.values()) == max(min(budget_bytes, sum(backlogs.values())), len(found))
+    assert set(found) == {log for log, size in backlogs.items() if size}
+    assert all(1 <= share <= backlogs[log] for log, share in found.items())
+    largest = max(found.values(), default=0)
+    assert all(share >= largest - 1 for log, share in found.items() if share < backlogs[log])
+
+
+PLACES = Standing({"rocketmq/a": ReadingPlace(Offset(5), 2), "rocketmq/b": ReadingPlace(None)}, budget_bytes=1000)
+STOPPING = Standing({}, budget_bytes=1000, is_stopping=True)
+
+
+def test_what_was_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "standing"
+    for said in (PLACES, STOPPING, PLACES):
+        standing.write(path, said)
+        assert standing.file_at(path).read() == said
+    with path.open() as held:  # by who reads it just then: it stays whole
+        standing.write(path, STOPPING)
+        assert held.read() != path.read_text()
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_the_same_is_the_same_object(tmp_path: Path) -> None:
+    file = standing.file_at(tmp_path / "standing")
+    standing.write(tmp_path / "standing", PLACES)
+    first = file.read()
+    standing.write(tmp_path / "standing", PLACES)
+    assert file.read() is first
+
+
+def test_a_file_of_another_kind_is_said(tmp_path: Path) -> None:
+    (tmp_path / "standing").write_text("[")
+    with pytest.raises(ValueError, match="Expecting"):
+        standing.file_at(tmp_path / "standing").read()

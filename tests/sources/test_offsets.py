@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.offsets import LogId, Offset, Position, partition_log, topic_and_number
+from sources.bounds import check_within
+from sources.errors import AboveMaximum, BelowMinimum, OffsetOutOfRange
+from sources.offsets import LogId, Offset, OffsetRange, Position, partition_log, topic_and_number
+from sources.packed import packed
 from tests.spans import span
 
 offsets = st.integers(0, 2**63 - 1)
@@ -94,8 +98,44 @@ def test_the_application_id_of_a_position_names_log_and_epoch() -> None:
     assert position.app_id == "logtwin/rocketmq/broker-a@2"
 
 
-def test_a_range_that_comes_from_another_process_is_checked_again() -> None:
-    sent = pickle.dumps(span(3, 5), protocol=0)
-    assert pickle.loads(sent) == span(3, 5)  # noqa: S301 - ours
+@pytest.mark.parametrize("wanted", [span(4096, 8192), span(4096, 4096), span(8192, 8192), span(5000, 5001)])
+def test_what_lies_inside_is_held(wanted: OffsetRange) -> None:
+    check_within(wanted, span(4096, 8192))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "kind", "offset", "expected"),
+    [
+        (span(4095, 5000), BelowMinimum, 4095, "4096 or more: the master holds [4096, 8192)"),
+        (span(0, 9000), BelowMinimum, 0, "4096 or more: the master holds [4096, 8192)"),
+        (span(5000, 8193), AboveMaximum, 8193, "8192 or less: the master holds [4096, 8192)"),
+        (span(9000, 9500), AboveMaximum, 9000, "8192 or less: the master holds [4096, 8192)"),
+    ],
+)
+def test_what_does_not_is_named(wanted: OffsetRange, kind: type[OffsetOutOfRange], offset: int, expected: str) -> None:
+    with pytest.raises(kind) as caught:
+        check_within(wanted, span(4096, 8192), log="rocketmq/broker-a")
+    error = caught.value
+    assert (error.log, error.offset, error.found) == ("rocketmq/broker-a", offset, str(offset))
+    assert error.expected == expected
+    assert error.hint
+
+
+def test_the_hint_for_what_was_deleted_is_that_of_its_kind() -> None:
+    with pytest.raises(BelowMinimum, match=r"found 5\. Retention, or somebody who deleted records"):
+        check_within(span(5, 6), span(6, 7), kind="kafka")
+
+
+@packed
+@dataclass(frozen=True, slots=True)
+class Pair:
+    one: int
+    other: tuple[str, ...] = ()
+
+
+def test_a_value_comes_back_whole_and_is_checked_again() -> None:
+    pair = Pair(1, ("a",))
+    assert pickle.loads(pickle.dumps(pair)) == pair  # noqa: S301 - ours
+    whole = pickle.dumps(span(3, 5), protocol=0)
     with pytest.raises(ValueError, match="not a range"):
-        pickle.loads(sent.replace(b"I5", b"I1"))  # noqa: S301 - ours
+        pickle.loads(whole.replace(b"I5", b"I1"))  # noqa: S301 - ours

@@ -17,13 +17,6 @@ def test_both_spellings_name_the_same_option() -> None:
     assert parse(max_bytes_per_trigger=5) == parse(maxBytesPerTrigger="5") == parse(maxbytespertrigger="5")
 
 
-def test_what_is_left_out_has_its_default() -> None:
-    options = parse()
-    assert options.starting_offset == "earliest"
-    assert options.max_record_bytes == 16 * 1024 * 1024
-    assert not options.parallel_reads
-
-
 @pytest.mark.parametrize(("given", "expected"), [("latest", "latest"), ("123", 123), (123, 123), ("0", 0)])
 def test_a_starting_offset_is_a_name_or_a_number(given: object, expected: object) -> None:
     assert parse(starting_offset=given).starting_offset == expected

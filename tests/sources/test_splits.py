@@ -13,7 +13,6 @@ MOST_BYTES = 64 * MIB
 
 
 def splits_of(total_bytes: int, *, cores: int, most_bytes: int = MOST_BYTES) -> int:
-    """How many splits a batch is cut into."""
     size = split_bytes(total_bytes, most_bytes=most_bytes, cores=cores)
     return -(-total_bytes // size)
 

@@ -68,5 +68,4 @@ def raw(log: DisterLog, start: int, end: int) -> bytes:
 
 
 def ids(log: DisterLog, start: int, end: int) -> list[int]:
-    """Of the entries that are read."""
     return [end - 1 for kind, _, end, _ in pieces(log, start, end) if kind == "entry"]

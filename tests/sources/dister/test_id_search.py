@@ -1,4 +1,4 @@
-"""Finding an id in a batch file without reading all of it."""
+"""Batch files: where they are, which there are; and finding an id in one without reading all of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sources.dister.files import batch_file
 from sources.dister.files.batch_file import BatchBytes, IdSearch
-from sources.dister.files.layout import BatchFile
+from sources.dister.files.layout import BatchFile, list_batches
+from sources.errors import ConfigurationError
 from sources.offsets import Offset
 from tests.sources.dister.entry_logs import set_line
 
@@ -34,14 +35,10 @@ def found(path: Path, lines: list[bytes], wanted: list[int]) -> tuple[list[bytes
     return [None if line is None else line.text + b"\n" for line in asked], None if last is None else last.entry.id
 
 
-def test_every_id_of_a_file_is_found(tmp_path: Path) -> None:
+def test_every_id_of_a_file_is_found_and_no_other(tmp_path: Path) -> None:
     lines = {number * 3: set_line(number * 3, value="x" * (number % 17)) for number in range(1, 501)}
-    assert found(tmp_path / "0", list(lines.values()), list(lines)) == (list(lines.values()), 1500)
-
-
-def test_ids_that_are_not_there_are_not_found(tmp_path: Path) -> None:
-    lines = [set_line(number * 3) for number in range(1, 500)]
-    assert found(tmp_path / "0", lines, [1, 2, 4, 700, 1498, 9999])[0] == [None] * 6
+    asked = [*lines, 1, 2, 4, 700, 1498, 9999]
+    assert found(tmp_path / "0", list(lines.values()), asked) == ([*lines.values(), *[None] * 6], 1500)
 
 
 def test_lines_that_are_longer_than_all_that_is_looked_at(tmp_path: Path) -> None:
@@ -112,3 +109,27 @@ def test_an_end_before_one_that_was_known_is_not_believed(tmp_path: Path) -> Non
         last = IdSearch(file).last_entry(Offset(3999 * 10_000 + 6))
     assert last is not None
     assert last.entry.id == 3999 * 10_000 + 5
+
+
+def test_files_are_listed_by_number(tmp_path: Path) -> None:
+    for path in ("0/0", "0/2", "0/10", "1/100", "1/101", "12/1234"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    listed = list_batches(tmp_path)
+    assert [batch.number for batch in listed] == [0, 2, 10, 100, 101, 1234]
+    assert listed[1] == BatchFile(2, tmp_path / "0" / "2")
+    assert listed[1].first_id == 2_000_000_000
+
+
+def test_what_is_named_otherwise_is_no_batch_file(tmp_path: Path) -> None:
+    for path in ("0/1", "0/01", "0/x", "0/1.bak", "0/100", "00/3", "x/4", "5", "0/99999999999"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).touch()
+    (tmp_path / "0" / "7").mkdir()
+    assert [batch.number for batch in list_batches(tmp_path)] == [1]
+
+
+def test_a_folder_that_is_none_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "log").touch()
+    with pytest.raises(ConfigurationError, match="cannot be read"):
+        list_batches(tmp_path / "log")

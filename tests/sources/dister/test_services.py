@@ -14,7 +14,6 @@ FILE = (
 
 
 def registry(names: dict[str, int], last: int = 100) -> ServiceRegistry:
-    """So many nodes of each name."""
     nodes = {
         key_of(index, name): Service("tcp", {"n": index}) for name, count in names.items() for index in range(count)
     }

@@ -75,12 +75,10 @@ class Written:
 
 
 def written(base_offset: int, *values: bytes, **options: Any) -> Written:
-    """A batch of records with these values."""
     return Written(base_offset, tuple(Sent(delta, value=value) for delta, value in enumerate(values)), **options)
 
 
 def marker(offset: int, producer_id: int, key: bytes) -> Written:
-    """The control batch that ends a transaction."""
     record = Sent(key=key, value=struct.pack(">hi", 0, 0))
     return Written(offset, (record,), attributes=CONTROL, producer_id=producer_id, transactional=True)
 

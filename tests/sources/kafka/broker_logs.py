@@ -34,7 +34,6 @@ class BrokerLog:
 
     @property
     def records(self) -> bytes:
-        """Its batches, segment after segment."""
         return b"".join(path.read_bytes() for path in sorted(self.folder.glob("*.log")))
 
     def aborted(self, wanted: OffsetRange) -> list[Aborted]:

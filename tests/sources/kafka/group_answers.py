@@ -31,7 +31,6 @@ def described(state: str = "", members: tuple[Member, ...] = (), error: int = 0)
 
 
 def listed(*groups: tuple[str, str, str]) -> Any:
-    """Name, protocol type and state of each."""
     of_group = ListGroupsResponse.ListedGroup
     found = [of_group(group_id=name, protocol_type=kind, group_state=state) for name, kind, state in groups]
     return ListGroupsResponse(groups=found, version=5)

@@ -129,7 +129,6 @@ def fetched_part(
 
 
 def fetched_of(parts: Mapping[int, Any], topic_id: uuid.UUID = TOPIC_ID) -> Any:
-    """The answer to a fetch from several partitions: what it says of each."""
     for number, part in parts.items():
         part.partition_index = number
     of_topic = FetchResponse.FetchableTopicResponse

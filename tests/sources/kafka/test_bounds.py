@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import kafka.errors as kafka_errors
+import pyarrow as pa
 import pytest
 
-from sources.errors import ConfigurationError, LogtwinError, MasterRefused
+from sources.errors import AboveMaximum, ConfigurationError, LogtwinError, MasterRefused, MasterUnreachable, Rewritten
 from sources.kafka.bounds import bounds, bounds_of, epoch_ends
+from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
-from sources.kafka.epochs import EpochEnd
+from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.isolation import Isolation
-from sources.offsets import Offset, OffsetRange
+from sources.kafka.metadata import fetched, held_back
+from sources.kafka.topic import KafkaTopic
+from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
+from sources.offsets import LogId, Offset
 from tests.sources.kafka import scripted_cluster as scripted
-from tests.sources.kafka.scripted_cluster import TOPIC_ID, ScriptedCluster, offsets
+from tests.sources.kafka.group_answers import committed, coordinator
+from tests.sources.kafka.scripted_cluster import NOT_LEADER, TOPIC_ID, Play, ScriptedCluster, metadata, offsets, topic
+from tests.spans import span
 
 LED_BY_TWO = Topic("t", TOPIC_ID, {0: Leader(1, 3), 1: Leader(1, 4), 2: None})
 
@@ -19,7 +29,7 @@ LED_BY_TWO = Topic("t", TOPIC_ID, {0: Leader(1, 3), 1: Leader(1, 4), 2: None})
 def test_a_leader_is_asked_for_all_its_partitions_at_once_with_its_epochs() -> None:
     cluster = ScriptedCluster(offsets(0, 5), offsets(10, 5))
     found = bounds(cluster, LED_BY_TWO, Isolation.READ_COMMITTED, [0, 1])
-    assert found == {0: OffsetRange(Offset(0), Offset(10)), 1: OffsetRange(Offset(5), Offset(5))}
+    assert found == {0: span(0, 10), 1: span(5, 5)}
     assert [node for _, node in cluster.asked] == [1, 1]
     for request, _ in cluster.asked:
         asked = request.topics[0].partitions
@@ -71,6 +81,133 @@ def test_the_error_of_one_partition_is_a_value_and_the_others_have_their_bounds(
     leading = {TopicPartition("t", number): 3 for number in range(3)}
     refused, held, other = bounds_of(cluster, 1, leading, Isolation.READ_COMMITTED).values()
     assert isinstance(refused, MasterRefused)
-    assert held == OffsetRange(Offset(5), Offset(10))
-    assert other == OffsetRange(Offset(7), Offset(9))
+    assert held == span(5, 10)
+    assert other == span(7, 9)
     assert [len(request.topics[0].partitions) for request, _ in cluster.asked] == [3, 2]
+
+
+# histories
+
+
+LOG = LogId("kafka", "c/orders/0")
+
+
+def check_log(epoch: int | None, position: int, found: tuple[int, int], start: int, end: int) -> None:
+    bounds = span(start, end)
+    check_history(epoch, Offset(position), EpochEnd(found[0], Offset(found[1])), bounds, LOG)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "position", "found", "end"),
+    [
+        (5, 100, (5, 100), 100),  # read to the end, same leader
+        (5, 100, (5, 300), 300),  # the leader went on
+        (5, 100, (5, 100), 200),  # another leader went on exactly there
+        (5, 100, (5, 150), 200),  # the old one still wrote some more
+        (0, 0, (0, 0), 0),
+        (None, 100, (-1, -1), 100),  # no epoch is known: the end alone tells
+    ],
+)
+def test_a_log_that_only_grew(epoch: int | None, position: int, found: tuple[int, int], end: int) -> None:
+    check_log(epoch, position, found, 0, end)
+
+
+@pytest.mark.parametrize("found", [(5, 80), (4, 80), (-1, -1), (5, 100)])
+@pytest.mark.parametrize("epoch", [5, None])
+def test_a_log_that_ends_below_the_position(epoch: int | None, found: tuple[int, int]) -> None:
+    with pytest.raises(AboveMaximum, match=r"kafka/c/orders/0 at offset 100: .* found 80") as raised:
+        check_log(epoch, 100, found, 10, 80)
+    assert raised.value.offset == 100
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("found", "same_up_to", "named"),
+    [
+        ((5, 99), 99, "epoch 5 up to 99"),  # cut below the position, and grown again under another leader
+        ((4, 60), 10, "epoch 4 up to 60"),  # the epoch was cut away as a whole: who knows where it began
+        ((4, 150), 10, "epoch 4 up to 150"),  # the same, and the older leader's records reach beyond
+        ((-1, -1), 10, "no such epoch"),  # the leader has never heard of any up to it
+    ],
+)
+def test_a_log_that_has_another_history_below_the_position(found: tuple[int, int], same_up_to: int, named: str) -> None:
+    with pytest.raises(Rewritten, match="expected leader epoch 5 up to 100 or more") as raised:
+        check_log(5, 100, found, 10, 200)
+    assert (raised.value.log, raised.value.offset, raised.value.found) == (str(LOG), same_up_to, named)
+
+
+# a topic's partitions as rows; errors are results
+
+
+UNKNOWN_TOPIC: int = kafka_errors.UnknownTopicOrPartitionError.errno
+
+
+def asked(
+    play: Play, *answers: Any, group: str | None = None, patience_ms: int = 0
+) -> tuple[FetchedMetadata, ScriptedCluster]:
+    """What is fetched of topic "t" where the cluster gives these answers, and which questions it was asked."""
+    cluster = play(*answers)
+    settings = KafkaSettings(servers=("h:1",))
+    (found,) = fetched(KafkaTopic(settings=settings, cluster="c", topic="t", group=group, patience_ms=patience_ms))
+    assert found.kind is KAFKA_PARTITIONS
+    assert cluster.is_done
+    return found, cluster
+
+
+def rows(found: FetchedMetadata) -> list[tuple[Any, ...]]:
+    assert found.items is not None
+    assert not isinstance(found.items, LogtwinError)
+    assert found.items.schema == KAFKA_PARTITIONS.schema
+    names = [name for name in found.items.column_names if name != "topic_id"]
+    assert set(found.items.column("topic_id").to_pylist()) == {str(TOPIC_ID)}
+    return [tuple(row[name] for name in names) for row in found.items.to_pylist()]
+
+
+def test_each_partition_has_its_leader_its_bounds_and_what_the_group_has_committed(play: Play) -> None:
+    leaders = metadata(topic(leaders=[(1, 3), (1, 4)]))
+    bounds = (offsets(2, 0), offsets(8, 0), offsets(5, 0), offsets(9, 1))  # stable ones first
+    found, cluster = asked(play, leaders, *bounds, coordinator(), committed(p0=7, p1=-1), group="lakehouse")
+    assert rows(found) == [(0, 1, 3, 2, 8, 9, "lakehouse", 7), (1, 1, 4, 0, 0, 1, "lakehouse", None)]
+    levels = [request.isolation_level for request, _ in cluster.asked[1:5]]
+    assert levels == [Isolation.READ_COMMITTED.value] * 2 + [Isolation.READ_UNCOMMITTED.value] * 2
+
+
+def test_a_partition_without_a_leader_has_no_bounds(play: Play) -> None:
+    leaders = metadata(topic(leaders=[(1, 3), (-1, 4)]))
+    found, _ = asked(play, leaders, offsets(0), offsets(5), offsets(0), offsets(5))
+    assert rows(found) == [(0, 1, 3, 0, 5, 5, None, None), (1, None, None, None, None, None, None, None)]
+    found, _ = asked(play, metadata(topic(leaders=[(-1, 4)])))
+    assert rows(found) == [(0, None, None, None, None, None, None, None)]
+
+
+def test_offsets_behind_the_last_stable_one_are_held_back(play: Play) -> None:
+    leaders = metadata(topic(leaders=[(1, 3), (1, 4), (-1, 5)]))
+    found, _ = asked(play, leaders, offsets(2, 0), offsets(8, 1), offsets(5, 0), offsets(8, 5))
+    assert isinstance(found.items, pa.Table)
+    assert held_back(found.items, Isolation.READ_COMMITTED) == {1: 4}
+    assert held_back(found.items, Isolation.READ_UNCOMMITTED) == {}
+
+
+def test_a_leader_that_has_moved_is_sought_again(play: Play) -> None:
+    before, after = metadata(topic(leaders=[(1, 3)])), metadata(topic(leaders=[(2, 4)]))
+    answers = (before, offsets(0, error=NOT_LEADER), after, offsets(0), offsets(5), offsets(0), offsets(6))
+    found, cluster = asked(play, *answers, patience_ms=60_000)
+    assert rows(found) == [(0, 2, 4, 0, 5, 6, None, None)]
+    assert cluster.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ([metadata(topic(error=UNKNOWN_TOPIC))], ConfigurationError),
+        ([MasterUnreachable("nobody is there")], MasterUnreachable),
+        ([metadata(topic()), offsets(0), offsets(5), offsets(0), MasterUnreachable("it broke")], MasterUnreachable),
+    ],
+    ids=["no such topic", "no broker", "in between"],
+)
+def test_what_goes_wrong_is_the_result_and_names_the_topic(
+    play: Play, answers: list[Any], expected: type[LogtwinError]
+) -> None:
+    found, _ = asked(play, *answers)
+    assert isinstance(found.items, expected)
+    assert "kafka/c/t" in str(found.items)

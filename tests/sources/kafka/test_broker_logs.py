@@ -13,11 +13,12 @@ from sources.kafka.format.batch_header import Batch, batch_at
 from sources.kafka.format.batches import DecodedBatches
 from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import OffsetRange
 from tests.peers.kafka import VERSIONS
 from tests.peers.kafka_fixture import BY_THE_BROKER, COMPACTED, OWN_TIMES, PRODUCED, TOPICS, TRANSACTIONS
 from tests.sources.kafka.batches import ALL, COMMITTED, UNCOMMITTED, decoded, rows_of
 from tests.sources.kafka.broker_logs import BrokerLog, extract
+from tests.spans import span
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -56,7 +57,7 @@ def test_read_in_random_pieces_it_is_the_same(logs: dict[str, BrokerLog], topic:
     edges = sorted({0, whole.reached, *(chance.randrange(whole.reached) for _ in range(20))})
     pieces = []
     for start, end in itertools.pairwise(edges):
-        wanted = OffsetRange(Offset(start), Offset(end))
+        wanted = span(start, end)
         answer = b"".join(batch.whole for batch in batches_of(log) if batch.end > start)
         piece = decoded(answer, wanted, log.aborted(wanted) if isolation is COMMITTED else (), isolation)
         assert piece.reached >= end

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from sources.kafka.cluster.connection import connected, has_answered, kept
 from sources.kafka.cluster.settings import KafkaSettings, Security
 from sources.kafka.topic import KafkaTopic
 from tests.deaf_port import deaf_port
+from tests.sources.rocketmq.scripted_master import Server
 
 PLAIN, TLS = Security(), Security(protocol="SSL")
 PATIENT_MS = 60_000
@@ -35,57 +34,32 @@ SHORT_MS = 100  # for who is silent anyway
 
 @pytest.fixture
 def key(tmp_path: Path) -> Path:
-    """A certificate and its key, in one file."""
     file = tmp_path / "key.pem"
     trustme.CA().issue_cert("us.example").private_key_and_cert_chain_pem.write_to_path(file)
     return file
 
 
-class Door:
+class Door(Server):
     """A port that takes connections and keeps them: silent, or with a greeting, after which it may say no more."""
 
-    def __init__(self, greeting: bytes, *, hangs_up: bool) -> None:
-        self.opened = 0
+    def __init__(self, greeting: bytes = b"", *, hangs_up: bool = False) -> None:
+        super().__init__()
         self._greeting = greeting
         self._hangs_up = hangs_up
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._kept: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
 
-    @property
-    def server(self) -> str:
-        return "127.0.0.1:{1}".format(*self._listener.getsockname())
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread
-        self._thread.join()
-        self._listener.close()
-        for connection in self._kept:
-            connection.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            self.opened += 1
-            self._kept.append(connection)
-            connection.sendall(self._greeting)
-            if self._hangs_up:
-                connection.shutdown(socket.SHUT_WR)
+    def serve(self, sock: socket.socket) -> None:
+        sock.sendall(self._greeting)
+        if self._hangs_up:
+            sock.shutdown(socket.SHUT_WR)
+        while sock.recv(4096):
+            pass
 
 
-@contextmanager
-def door(greeting: bytes = b"", *, hangs_up: bool = False) -> Iterator[Door]:
-    with closing(Door(greeting, hangs_up=hangs_up)) as one:
-        yield one
-
-
-def error_of(*servers: str, security: Security = PLAIN, attempts: int = 1, limit_ms: int = PATIENT_MS) -> LogtwinError:
+def error_of(
+    *servers: object, security: Security = PLAIN, attempts: int = 1, limit_ms: int = PATIENT_MS
+) -> LogtwinError:
     settings = KafkaSettings(
-        servers=servers,
+        servers=tuple(map(str, servers)),
         security=security,
         connect_timeout_ms=limit_ms,
         connect_attempts=attempts,
@@ -107,29 +81,29 @@ def test_a_name_that_no_host_has_is_not_reached(host: str) -> None:
 
 @pytest.mark.parametrize("security", [Security(), TLS])
 def test_a_port_that_is_silent_is_left_in_time(security: Security) -> None:
-    with door() as silent:
-        error = error_of(silent.server, security=security, limit_ms=SHORT_MS)
+    with Door() as silent:
+        error = error_of(silent.address, security=security, limit_ms=SHORT_MS)
         assert isinstance(error, MasterSilent)
-        assert silent.server in str(error)
+        assert str(silent.address) in str(error)
 
 
 def test_every_server_is_tried_as_often_as_is_asked_for() -> None:
-    with door() as one, door() as other:
-        assert isinstance(error_of(one.server, other.server, attempts=2, limit_ms=SHORT_MS), MasterSilent)
-        assert (one.opened, other.opened) == (2, 2)
+    with Door() as one, Door() as other:
+        assert isinstance(error_of(one.address, other.address, attempts=2, limit_ms=SHORT_MS), MasterSilent)
+        assert (one.accepted, other.accepted) == (2, 2)
 
 
 @pytest.mark.parametrize("hangs_up", [False, True])
 def test_what_a_retry_cannot_help_is_said_at_once(hangs_up: bool) -> None:
     """And is heard, too, where the end of the connection comes with it."""
-    with door(b"HTTP/1.1 400 Bad Request\r\n\r\n", hangs_up=hangs_up) as web:
-        assert isinstance(error_of(web.server, attempts=3), ProtocolViolation)
-        assert web.opened == 1
+    with Door(b"HTTP/1.1 400 Bad Request\r\n\r\n", hangs_up=hangs_up) as web:
+        assert isinstance(error_of(web.address, attempts=3), ProtocolViolation)
+        assert web.accepted == 1
 
 
 def test_a_port_that_speaks_no_tls_is_told_apart_from_one_that_is_down() -> None:
-    with door(b"220 smtp.example ESMTP\r\n") as mail:
-        error = error_of(mail.server, security=TLS)
+    with Door(b"220 smtp.example ESMTP\r\n") as mail:
+        error = error_of(mail.address, security=TLS)
     assert isinstance(error, ConfigurationError)
     assert "no TLS" in str(error)
 
@@ -171,8 +145,8 @@ def test_servers_at_which_nobody_listens_are_named_at_once_and_together() -> Non
 
 
 def test_one_silent_server_is_somebody_who_listens() -> None:
-    with door() as silent:
-        for servers in ((nowhere(), silent.server), (silent.server, nowhere())):  # kafka-python asks in any order
+    with Door() as silent:
+        for servers in ((nowhere(), silent.address), (silent.address, nowhere())):  # kafka-python asks in any order
             assert type(error_of(*servers, limit_ms=SHORT_MS)) in (MasterSilent, MasterUnreachable)
 
 

@@ -39,6 +39,7 @@ from tests.sources.kafka.batches import (
     with_crc,
     written,
 )
+from tests.spans import span
 
 BATCH = bytes(Written(100, (Sent(0, b"k", b"v", (("h", b"x"),)), Sent(1, None, None))))
 NO_PLACE_OF_ITS_OWN = 16  # base offset, length and leader epoch are not in the CRC
@@ -57,6 +58,7 @@ def test_every_byte_that_the_crc_covers(change: int) -> None:
 @pytest.mark.parametrize(
     ("length", "problem"),
     [
+        (len(BATCH) - 12 + 1, "CRC"),  # it reaches into the next batch
         (len(BATCH) - 12 - 1, "CRC"),
         (49, "CRC"),
         (48, "shorter than its head"),
@@ -66,9 +68,9 @@ def test_every_byte_that_the_crc_covers(change: int) -> None:
         (-(2**31), "shorter than its head"),
     ],
 )
-def test_a_length_that_is_too_small(length: int, problem: str) -> None:
-    with pytest.raises(CorruptRecord, match=problem):
-        decoded(BATCH[:8] + struct.pack(">i", length) + BATCH[12:])
+def test_a_length_that_is_wrong(length: int, problem: str) -> None:
+    with pytest.raises(CorruptRecord, match=f"at offset 100: .*{problem}"):
+        decoded(BATCH[:8] + struct.pack(">i", length) + BATCH[12:] + bytes(written(102, b"b")))
 
 
 @pytest.mark.parametrize("length", [len(BATCH) - 12 + 1, 2**31 - 1])
@@ -77,11 +79,6 @@ def test_a_length_beyond_the_answer_is_a_batch_that_is_cut_off(length: int) -> N
     assert offsets(decoded(damaged)) == []
     found = decoded(bytes(written(90, b"before")) + damaged)
     assert (values(found), found.reached) == ([b"before"], 91)
-
-
-def test_a_length_that_reaches_into_the_next_batch() -> None:
-    with pytest.raises(ChecksumMismatch, match="at offset 100"):
-        decoded(BATCH[:8] + struct.pack(">i", len(BATCH) - 12 + 1) + BATCH[12:] + bytes(written(102, b"b")))
 
 
 @pytest.mark.parametrize("base_offset", [-1, -(2**63), 2**63 - 2])
@@ -203,21 +200,22 @@ def test_a_compressed_body_that_is_cut_off_or_damaged(compression: int) -> None:
             decoded(with_body(stored, compression=compression, base_offset=9))
 
 
-def bomb(compression: int, size: int) -> bytes:
-    """One record of `size` zeros, compressed."""
-    return bytes(written(3, bytes(size), compression=compression))
+def peak_bytes(batch: bytes, limits: BatchLimits, problem: str, offset: int = 0) -> int:
+    """What Python takes until `problem` is found at `offset`."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptRecord, match=f"at offset {offset}: .*{problem}"):
+            decoded(batch, limits=limits)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_bomb_never_unfolds(compression: int) -> None:
-    stored = bomb(compression, 50_000_000)
+    bomb = bytes(written(0, bytes(50_000_000), compression=compression))
     limits = BatchLimits(max_batch_bytes=1_000_000)
-    tracemalloc.start()
-    with pytest.raises(CorruptRecord, match=r"offset 3: .* larger than .* expected at most 1000000 bytes"):
-        decoded(stored, limits=limits)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 10_000_000
+    assert peak_bytes(bomb, limits, "larger than .* expected at most 1000000 bytes") < 10_000_000
 
 
 @pytest.mark.parametrize("compression", [GZIP, SNAPPY, LZ4, ZSTD])
@@ -266,21 +264,26 @@ def test_a_snappy_frame_whose_length_lies(length: int) -> None:
         decoded(with_body(stored, compression=SNAPPY))
 
 
-@pytest.mark.parametrize("guilty", [0, 2, 3])
-def test_a_failure_that_nobody_thought_of_names_its_batch(monkeypatch: pytest.MonkeyPatch, guilty: int) -> None:
-    """As damage that is thought of: what lies before it can be had by ending there."""
+def failing_at(base_offset: int, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder of many batches raises `error` over this one."""
 
     def failing(some: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> object:
-        if any(batch.base_offset == 10 * guilty for batch in some):
-            raise ValueError("exceeds the limit of 4300 digits")
+        if any(batch.base_offset == base_offset for batch in some):
+            raise error
         return record_columns(some, bodies, most_headers)
 
     monkeypatch.setattr(batches, "record_columns", failing)
+
+
+@pytest.mark.parametrize("guilty", [0, 2, 3])
+def test_a_failure_that_nobody_thought_of_names_its_batch(monkeypatch: pytest.MonkeyPatch, guilty: int) -> None:
+    """As damage that is thought of: what lies before it can be had by ending there."""
+    failing_at(10 * guilty, ValueError("exceeds the limit of 4300 digits"), monkeypatch)
     log = log_of([written(10 * number, b"%d" % number) for number in range(4)])
     with pytest.raises(CorruptRecord, match=r"makes its decoder fail.*ValueError: exceeds") as raised:
         decoded(log)
     assert raised.value.offset == 10 * guilty
-    assert values(decoded(log, OffsetRange(Offset(0), Offset(10 * guilty)))) == [b"%d" % at for at in range(guilty)]
+    assert values(decoded(log, span(0, 10 * guilty))) == [b"%d" % at for at in range(guilty)]
 
 
 def test_snappy_blocks_of_nothing_are_handed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,17 +327,6 @@ SMALL = BatchLimits(max_cost_bytes=1_000_000)
 MOST_RECORDS, MOST_HEADERS = 1_000_000 // RECORD_COST_BYTES, 1_000_000 // HEADER_COST_BYTES
 
 
-def peak_bytes(batch: bytes, limits: BatchLimits, problem: str) -> int:
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorruptRecord, match=problem) as raised:
-            decoded(batch, limits=limits)
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-        assert raised.value.offset == 0
-
-
 @pytest.mark.parametrize(
     ("batch", "problem"),
     [
@@ -369,22 +361,16 @@ def test_a_batch_that_takes_too_much_does_not_hold_back_those_before_it() -> Non
     assert found.error.offset == 2
     damage = batches.damage_at(log, OffsetRange(Offset(2), END), found)
     assert damage is not None
-    assert damage.covered == OffsetRange(Offset(2), Offset(3))
+    assert damage.covered == span(2, 3)
 
 
 def test_a_lack_of_memory_for_one_batch_names_that_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer are tried first, so what is before it comes."""
-
-    def short(some: Sequence[Batch], bodies: Sequence[bytes | memoryview], most_headers: int) -> object:
-        if any(batch.base_offset == 30 for batch in some):
-            raise MemoryError("cannot allocate")
-        return record_columns(some, bodies, most_headers)
-
-    monkeypatch.setattr(batches, "record_columns", short)
+    failing_at(30, MemoryError("cannot allocate"), monkeypatch)
     log, at, read = log_of([written(10 * at, b"%d" % at) for at in range(5)]), 0, []
     with pytest.raises(OutOfMemory, match=r"at offset 30: .*cannot allocate.*more memory"):
         while at < 50:
-            found = decoded(log, OffsetRange(Offset(at), Offset(50)))
+            found = decoded(log, span(at, 50))
             read += offsets(found)
             at = found.reached
     assert read == [0, 10, 20]

@@ -23,7 +23,7 @@ from sources.offsets import Offset
 from sources.options import EARLIEST, ReadOptions, parse_options
 from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
-from tests.sources.planners import planning
+from tests.sources.scripted_log import planning
 from tests.spans import span
 
 OPTIONS = {"id": "kafka/c/t", "servers": "h:1"}

@@ -1,4 +1,4 @@
-"""What an operator writes to read a topic, and how mistakes are named; never a secret."""
+"""What an operator writes to read a topic of a cluster, and how mistakes are named; never a secret."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import pickle
 import traceback
 import uuid
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 
-HIDDEN = "hunter2"
+HIDDEN = "hunter2-ä"
 PLAIN = {"id": "kafka/east/orders", "servers": "a:9092"}
 
 
@@ -113,21 +115,21 @@ def test_a_mistake_names_the_key_and_what_was_meant(given: dict[str, str], words
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["saslUsername", "saslPassword", "sslKeyPassword"])
-@pytest.mark.parametrize("written", [HIDDEN, f"ENV:{HIDDEN}"])
-def test_a_secret_that_is_written_out_is_refused_by_its_key_alone(key: str, written: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"{key} is not the place of a secret; expected env:NAME") as caught:
-        TopicOptions.of({**PLAIN, key: written})
-    assert HIDDEN not in "".join(traceback.format_exception(caught.value))
-
-
 @pytest.mark.parametrize(
-    "wrong", [{"id": ""}, {"splitOffsets": "many"}, {"saslPasword": HIDDEN}, {"servers": None, "id": None}]
+    ("wrong", "said"),
+    [
+        *(({key: HIDDEN}, f"{key} is not the place of a secret") for key in ("saslUsername", "sslKeyPassword")),
+        ({"saslPassword": f"ENV:{HIDDEN}"}, "saslPassword is not the place of a secret; expected env:NAME"),
+        ({"id": ""}, "id"),
+        ({"splitOffsets": "many"}, "split_offsets"),
+        ({"saslPasword": HIDDEN}, "'saslPassword'"),
+        ({"servers": None, "id": None}, "'id' is missing"),
+    ],
 )
-def test_no_other_mistake_tells_what_lies_beside_it(wrong: dict[str, str | None]) -> None:
-    """Everything that Spark shows: the error, and the errors it came from."""
+def test_no_mistake_tells_a_secret(wrong: dict[str, str | None], said: str) -> None:
+    """In what Spark shows: the error, and the errors it came from."""
     given = {key: value for key, value in ({**PLAIN, "saslPassword": f"file:{HIDDEN}"} | wrong).items() if value}
-    with pytest.raises(ConfigurationError) as caught:
+    with pytest.raises(ConfigurationError, match=said) as caught:
         TopicOptions.of(given)
     assert HIDDEN not in "".join(traceback.format_exception(caught.value))
 
@@ -136,3 +138,50 @@ def test_a_topic_among_the_logs_of_a_job_is_told_where_topics_stand() -> None:
     with pytest.raises(ConfigurationError, match="no single log") as caught:
         open_log(MasterOptions(id="kafka/east/orders/0"))
     assert "[[topics]]" in str(caught.value)
+
+
+USER, PASSWORD = Secret("env:KAFKA_USER"), Secret("file:/run/secrets/kafka")
+SCRAM = Security(protocol="SASL_SSL", mechanism="SCRAM-SHA-512", username=USER, password=PASSWORD)
+
+
+def test_settings_travel_and_show_where_secrets_are_and_never_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_USER", HIDDEN)
+    settings = KafkaSettings(servers=("a:1", "[::1]:2"), security=SCRAM)
+    USER.reveal()
+    assert pickle.loads(pickle.dumps(settings)) == settings  # noqa: S301 - our own bytes
+    assert HIDDEN.encode() not in pickle.dumps(settings)
+    assert HIDDEN not in repr(settings)
+    assert "env:KAFKA_USER" in repr(settings)
+    assert str(PASSWORD) == "file:/run/secrets/kafka"
+    assert str(settings) == "a:1,[::1]:2"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"protocol": "TLS"}, "there is no protocol of this name; expected PLAINTEXT or SSL or .*, found 'TLS'"),
+        ({"mechanism": "GSSAPI"}, "there is no mechanism of this name; expected PLAIN or .*, found 'GSSAPI'"),
+        ({"mechanism": None}, "SASL_SSL needs a mechanism"),
+        ({"username": None}, "SASL_SSL needs a username"),
+        ({"password": None}, "SASL_SSL needs a password"),
+        ({"protocol": "SSL"}, "mechanism has no effect with security protocol SSL"),
+        ({"protocol": "SASL_PLAINTEXT", "tls": {"ca_file": "ca.pem"}}, "ca_file has no effect"),
+        ({"protocol": "SASL_PLAINTEXT", "tls": {"certificate_file": "us.pem"}}, "certificate_file has no effect"),
+        ({"protocol": "SASL_PLAINTEXT", "tls": {"check_hostname": False}}, "check_hostname = false has no effect"),
+        ({"tls": {"key_file": "key.pem"}}, "key_file of TLS has no effect. Remove it, or give the certificate_file"),
+        (
+            {"tls": {"key_password": PASSWORD}},
+            "key_password of TLS has no effect. Remove it, or give the certificate_file",
+        ),
+    ],
+)
+def test_what_is_missing_or_would_have_no_effect_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        replace(SCRAM, **changes | ({"tls": Tls(**changes["tls"])} if "tls" in changes else {}))
+
+
+def test_servers_are_host_and_port_and_there_is_one() -> None:
+    with pytest.raises(ConfigurationError, match="expected host:port"):
+        KafkaSettings(servers=("a:1", "a"))
+    with pytest.raises(ConfigurationError, match="no server"):
+        KafkaSettings(servers=())

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import pytest
 
+from pipeline.job.loss_policy import Stop, decide, explained
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
+    ChecksumMismatch,
     CorruptRecord,
     LogtwinError,
     MasterRefused,
@@ -14,12 +19,10 @@ from sources.errors import (
     MasterUnreachable,
     ProtocolViolation,
     Rewritten,
+    UnprovenEnd,
 )
-from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.reader import KafkaReader
-from sources.master import Chunk
+from sources.master import Chunk, Damage, Known
 from sources.offsets import Offset, OffsetRange
-from tests.sources.kafka.read_partition import KafkaPartition
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
     OUT_OF_RANGE,
@@ -35,6 +38,8 @@ from tests.sources.kafka.scripted_cluster import (
     throttled,
     topic,
 )
+from tests.sources.kafka.test_topic import a_log
+from tests.spans import span
 
 HERE = metadata(topic())
 
@@ -43,19 +48,17 @@ def read(
     play: Play, start: int, end: int, *answers: object, after_epoch: int | None = None, patience_ms: int = 0
 ) -> tuple[ScriptedCluster, list[Chunk]]:
     cluster = play(*answers)
-    owned = OffsetRange(Offset(start), Offset(end))
-    pieces = list(a_partition(patience_ms=patience_ms).read(owned, after_epoch=after_epoch))
+    owned = span(start, end)
+    pieces = list(pieces_of(owned, after_epoch, patience_ms=patience_ms))
     chunks = [piece for piece in pieces if isinstance(piece, Chunk)]
     assert len(chunks) == len(pieces)
     return cluster, chunks
 
 
-def a_partition(**options: object) -> KafkaPartition:
-    """With the `options` of a reader, or of a partition."""
-    where = {"topic": "t", "partition": 0, "cluster": "c", "topic_id": TOPIC_ID}
-    how = {"settings": KafkaSettings(servers=("h:1",)), "patience_ms": 0}
-    where |= {name: options.pop(name) for name in where if name in options}
-    return KafkaPartition(reader=KafkaReader(**how | options), **where)  # type: ignore[arg-type] # of a test
+def pieces_of(owned: OffsetRange, after_epoch: int | None = None, **options: Any) -> Iterator[Chunk | Damage]:
+    """What a partition of a topic with these `options` reads; `after_epoch` is the epoch of what lies before."""
+    known = Known(str(TOPIC_ID), owned.start, after_epoch)
+    return a_log(known=known, **options).read(owned, committed=None, boundary=True)
 
 
 def covered(chunks: list[Chunk]) -> list[tuple[int, int, list[int], int | None]]:
@@ -134,7 +137,7 @@ def test_a_batch_beyond_the_high_watermark_is_damage(play: Play) -> None:
     for behind in (batch(1 << 40, 5), batch(8, 5)):
         answers = (fetched(batch(0, 4) + behind, end=10), *[fetched(behind, end=10)] * 3)
         cluster = play(HERE, *answers)
-        pieces = a_partition().read(OffsetRange(Offset(0), Offset(10)))
+        pieces = pieces_of(span(0, 10))
         assert next(pieces).covered.start == 0  # what is sound before it comes
         with pytest.raises(CorruptRecord, match="high watermark 10") as raised:
             next(pieces)
@@ -165,3 +168,98 @@ def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
     with pytest.raises(AboveMaximum):
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
+
+
+# past a damaged batch: what is damage, where it ends, and what is never passed
+
+
+SOUND, NEXT, LAST = batch(10, 5, epoch=1), batch(17, 3, epoch=1), batch(20, 2, epoch=2)
+BAD = NEXT[:-1] + bytes([NEXT[-1] ^ 1])
+
+
+def pieces(play: Play, start: int, end: int, *answers: object, past_damage: bool = True) -> Sequence[Chunk | Damage]:
+    cluster = play(HERE, *answers)
+    found = list(pieces_of(span(start, end), past_damage=past_damage))
+    assert cluster.is_done
+    return found
+
+
+def shown(found: Sequence[Chunk | Damage]) -> list[tuple[int, int, list[int] | bytes | None]]:
+    """Of each piece where it begins and ends, the offsets of its records, or the bytes of what is damaged."""
+    return [
+        (
+            one.covered.start,
+            one.covered.end,
+            bytes(one.raw or b"") if isinstance(one, Damage) else one.records.column("offset").to_pylist(),
+        )
+        for one in found
+    ]
+
+
+def test_a_damaged_batch_ends_where_the_next_one_begins(play: Play) -> None:
+    """What lies before it comes first; offsets 15 and 16 have no record, and are asked for by what leads past them."""
+    found = pieces(
+        play, 10, 22,
+        fetched(SOUND + BAD + LAST),
+        fetched(BAD + LAST),
+        fetched(LAST),
+    )  # fmt: skip
+    assert shown(found) == [(10, 17, [10, 11, 12, 13, 14]), (17, 20, BAD), (20, 22, [20, 21])]
+    damage = found[1]
+    assert isinstance(damage, Damage)
+    assert isinstance(damage.error, ChecksumMismatch)
+    assert damage.error.offset == 17
+
+
+def test_a_part_of_a_damaged_batch(play: Play) -> None:
+    """Splits are cut at any offset: each has what it owns, with all of the batch's bytes."""
+    assert shown(pieces(play, 18, 19, fetched(BAD + LAST))) == [(18, 19, BAD)]
+    assert shown(pieces(play, 19, 22, fetched(BAD + LAST), fetched(LAST))) == [(19, 20, BAD), (20, 22, [20, 21])]
+
+
+@pytest.mark.parametrize("behind", [b"", LAST[:-1], BAD], ids=["nothing", "a batch cut off", "another damaged one"])
+@pytest.mark.parametrize("past_damage", [False, True])
+def test_damage_without_a_sound_batch_behind_it_ends_the_log(play: Play, behind: bytes, past_damage: bool) -> None:
+    """Whatever is to be done about losses: it is waited for, and asked for once at a time."""
+    with pytest.raises(UnprovenEnd, match="the newest batch is not sound") as raised:
+        pieces(play, 17, 22, *[fetched(BAD + behind)] * 2, fetched(behind or BAD), past_damage=past_damage)
+    assert raised.value.offset == 17
+    assert raised.value.is_transient
+    assert decide("record", raised.value, Offset(17), None) == Stop()
+    assert explained(raised.value, "fail", Offset(17)) is raised.value
+
+
+@pytest.mark.parametrize("past_damage", [False, True])
+def test_damage_before_a_sound_newest_batch_is_no_end_of_the_log(play: Play, past_damage: bool) -> None:
+    """An answer ends with its segment file: what follows the damage may be in the next one."""
+    cluster = play(HERE, *[fetched(BAD, end=22)] * 2, fetched(LAST, end=22))
+    with pytest.raises(ChecksumMismatch, match="offset 17") as raised:
+        next(pieces_of(span(17, 22), past_damage=past_damage))
+    assert not raised.value.is_transient
+    asked, _ = cluster.asked[-1]
+    assert asked.topics[0].partitions[0].fetch_offset == 21
+
+
+def test_how_far_damage_reaches_is_asked_for_where_the_answer_had_no_room_for_it(play: Play) -> None:
+    """One that many partitions share, or of a short range, holds little more than was wanted."""
+    assert shown(pieces(play, 17, 20, fetched(BAD), fetched(BAD + LAST))) == [(17, 20, BAD)]
+    cluster = play(HERE, fetched(BAD), fetched(BAD + LAST))
+    next(pieces_of(span(17, 20), past_damage=True))
+    asked = [request.topics[0].partitions[0] for request, _ in cluster.asked[1:]]
+    assert [(one.fetch_offset, one.partition_max_bytes) for one in asked] == [(17, 16 * 1024), (17, 8 * 1024 * 1024)]
+
+
+def test_what_is_sound_when_it_is_asked_for_again_is_read(play: Play) -> None:
+    cluster = play(HERE, fetched(BAD), fetched(NEXT), HERE, fetched(NEXT))
+    found = list(pieces_of(span(17, 20), patience_ms=60_000))
+    assert shown(found) == [(17, 20, [17, 18, 19])]
+    assert cluster.is_done
+
+
+def test_damage_of_several_batches_has_the_bytes_of_all_of_them(play: Play) -> None:
+    bad = [one[:-1] + bytes([one[-1] ^ 1]) for one in (batch(at, 1) for at in range(10, 16))]
+    sound = batch(16, 4)
+    assert shown(pieces(play, 10, 20, fetched(b"".join(bad) + sound), fetched(sound))) == [
+        (10, 16, b"".join(bad)),
+        (16, 20, [16, 17, 18, 19]),
+    ]

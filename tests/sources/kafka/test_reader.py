@@ -303,7 +303,6 @@ def test_when_time_is_up_everybody_has_had_a_turn(play: Play) -> None:
 
 
 def answer_of_1(offset: int) -> Any:
-    """The answer to a request for the offset of partition 1."""
     answer = offsets(offset)
     answer.topics[0].partitions[0].partition_index = 1
     return answer

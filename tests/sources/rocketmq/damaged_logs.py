@@ -78,7 +78,6 @@ def sound_records(log: SyntheticLog) -> list[int]:
 
 
 def offsets(pieces: Iterable[Chunk | Damage]) -> list[int]:
-    """Of all records in the chunks."""
     return [at for piece in pieces if isinstance(piece, Chunk) for at in piece.records["offset"].to_pylist()]
 
 

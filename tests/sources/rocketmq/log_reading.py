@@ -34,7 +34,6 @@ def pieces(
 
 
 def kept(piece: Chunk | Damage) -> Chunk | Damage:
-    """The piece with a copy of its bytes."""
     return piece if piece.raw is None else replace(piece, raw=memoryview(bytes(piece.raw)))
 
 

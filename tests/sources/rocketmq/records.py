@@ -163,7 +163,7 @@ def hosts(ipv6: bool) -> st.SearchStrategy[Host]:
 
 
 _NAMES = st.sampled_from(("TAGS", "KEYS", "UNIQ_KEY", "DELAY", "WAIT", "x")) | st.text(max_size=4)
-_VALUES = st.sampled_from(("1", "19", "0", "-1", "x", "k1 k2", " a  b ", "")) | st.text(max_size=8)
+_VALUES = st.sampled_from(("1", "19", "0", "-1", "x", "k1 k2", " a  b ", " ", "a\tb", "")) | st.text(max_size=8)
 _PAIRS = st.lists(
     st.tuples(_NAMES, st.sampled_from("\x01\x02="), _VALUES, st.sampled_from(("\x02", "\x02", "\x01", "")))
 )
@@ -225,7 +225,6 @@ class Log:
 
     @property
     def boundaries(self) -> list[Offset]:
-        """The offset of every record, and the end."""
         return [record.offset for record in self.records] + [self.end]
 
 

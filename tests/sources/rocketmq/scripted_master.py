@@ -18,7 +18,7 @@ from typing import Self
 from sources.access.address import Address
 from sources.offsets import Offset
 from sources.rocketmq.wire.ha import ReportParser, encode_frame
-from sources.rocketmq.wire.remoting import Command, FrameBuffer, decode_command, encode_command
+from sources.rocketmq.wire.remoting import Command, FrameBuffer, RequestCode, decode_command, encode_command
 
 PATIENCE_S = 60.0
 """How long a script waits for what must come; only a failing test waits that long."""
@@ -27,8 +27,8 @@ PATIENCE_S = 60.0
 class Server:
     """Accepts on loopback; each connection is served by a thread of its own. A context manager."""
 
-    def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, port: int = 0) -> None:
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.address = Address("127.0.0.1", self._listener.getsockname()[1])
         self._sockets: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -49,11 +49,9 @@ class Server:
 
     @property
     def accepted(self) -> int:
-        """How many connections there were."""
         return len(self._sockets)
 
     def hang_up(self) -> None:
-        """End all connections."""
         for sock in self._sockets:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
@@ -113,12 +111,10 @@ class SlaveConnection:
             assert self._changed.wait_for(lambda: offset in self.reports, PATIENCE_S), self.reports
 
     def has_ended(self) -> bool:
-        """Whether the slave has left."""
         with self._changed:
             return self._ended
 
     def await_end(self) -> None:
-        """Until the slave leaves."""
         with self._changed:
             self._changed.wait_for(lambda: self._ended, PATIENCE_S)
 
@@ -151,7 +147,6 @@ class ScriptedMaster(Server):
 
     @property
     def reports(self) -> list[Offset]:
-        """All reports of all connections."""
         return [report for connection in self.connections for report in connection.reports]
 
     def await_connection(self, count: int) -> SlaveConnection:
@@ -203,10 +198,13 @@ def after_the_report(data: bytes) -> HAScript:
 
 
 class ScriptedBroker(Server):
-    """The normal port of a broker: `answer` turns a request into whole frames to send, b"" for none."""
+    """The normal port of a broker: `answer` turns a request into whole frames to send, b"" for none.
 
-    def __init__(self, answer: Callable[[Command], bytes]) -> None:
-        super().__init__()
+    An OSError that it raises ends the connection.
+    """
+
+    def __init__(self, answer: Callable[[Command], bytes], port: int = 0) -> None:
+        super().__init__(port)
         self._answer = answer
         self.requests: list[Command] = []
 
@@ -224,7 +222,13 @@ def answer_as(response: bytes) -> Callable[[Command], bytes]:
     return lambda request: encode_command(replace(command, opaque=request.opaque))
 
 
-def holding(start: int, end: int) -> Callable[[Command], bytes]:
-    """A broker whose commit log is `[start, end)`, as runtime info (28) says it."""
-    body = f'{{"table":{{"commitLogMinOffset":"{start}","commitLogMaxOffset":"{end}"}}}}'.encode()
-    return lambda request: encode_command(request.response(0, body=body))
+def holding(start: int, end: int, **config: object) -> Callable[[Command], bytes]:
+    """A broker whose commit log is `[start, end)`, as runtime info (28) says it; with `config`, request 26 too."""
+    info = f'{{"table":{{"commitLogMinOffset":"{start}","commitLogMaxOffset":"{end}"}}}}'
+    words = "".join(f"{name}={value}\n" for name, value in config.items())
+
+    def answer(request: Command) -> bytes:
+        body = words if config and request.code == RequestCode.GET_BROKER_CONFIG else info
+        return encode_command(request.response(0, body=body.encode()))
+
+    return answer

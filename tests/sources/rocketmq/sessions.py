@@ -27,8 +27,6 @@ def stay(connection: SlaveConnection) -> None:
 
 
 def leave_after(count: int) -> HAScript:
-    """Close the connection after `count` reports."""
-
     def script(connection: SlaveConnection) -> None:
         connection.await_reports(count)
 

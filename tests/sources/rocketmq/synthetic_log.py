@@ -102,7 +102,6 @@ class SyntheticLog:
         return [*self.starts, self.end]
 
     def data(self) -> bytes:
-        """The bytes of all records, as they stand in the files."""
         whole = b"".join(path.read_bytes() for path in sorted(self.path.iterdir()))
         return whole[: self.end - self.minimum]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -19,15 +21,15 @@ from sources.errors import (
     ProtocolViolation,
 )
 from sources.master import Known
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import LogId, Offset
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.session import ha_client
 from sources.rocketmq.session.ha_client import HAReadOptions, read_stream
 from sources.rocketmq.session.ha_connection import confirmed_end
-from sources.rocketmq.wire.auto_switch import AnswerParser, AutoSwitch, HandshakeAnswer, TransferHeads
+from sources.rocketmq.wire.auto_switch import FRAME_HEAD, AnswerParser, AutoSwitch, HandshakeAnswer, TransferHeads
 from sources.rocketmq.wire.ha import Frame, FrameParser
-from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedBroker, Server, holding
+from tests.spans import span
 
 HANDSHAKE = bytes.fromhex("00000001" + "0000" + "0001" + "ffffffffffffffff")
 # state 1, 24 bytes, maximum 5000, last epoch 3; epochs 1 from 0 and 3 from 4096
@@ -140,6 +142,7 @@ class ElectedMaster(Server):
         return bool(report)
 
 
+ELECTED_BROKER = holding(1000, 5000, enableControllerMode="true", brokerRole="SYNC_MASTER")
 QUICK = HAReadOptions(silence_timeout_ms=300, report_interval_ms=50, dialect=AutoSwitch())
 PATIENT = replace(QUICK, silence_timeout_ms=3_600_000)  # whoever waits for it fails
 
@@ -184,14 +187,14 @@ def test_a_heartbeat_can_confirm_it() -> None:
 @pytest.mark.parametrize(("confirmed", "end"), [(4900, 4900), (9000, 5000), (-1, 1000)])
 def test_the_confirm_offset_is_asked_for_with_the_last_byte(confirmed: int, end: int) -> None:
     with ElectedMaster(frame(4999, b"x", confirmed=confirmed)) as master:
-        held = OffsetRange(Offset(1000), Offset(5000))
+        held = span(1000, 5000)
         assert confirmed_end(master.address, held, timeout_ms=10_000) == end
     assert (master.handshakes, master.reports) == ([HANDSHAKE], [4999])
 
 
 def test_a_plain_master_that_awaits_a_report_is_named() -> None:
     with ElectedMaster(answer=b"") as master, pytest.raises(MasterSilent, match="says nothing in time"):
-        confirmed_end(master.address, OffsetRange(Offset(0), Offset(9)), timeout_ms=200)
+        confirmed_end(master.address, span(0, 9), timeout_ms=200)
 
 
 @pytest.mark.parametrize("answer", [b"", ANSWER], ids=["before the handshake", "after it"])
@@ -204,7 +207,7 @@ def test_a_master_that_closes_is_named(answer: bytes) -> None:
                 sock.recv(12)
 
     with Leaving() as master, pytest.raises(MasterUnreachable, match="closed the connection before its first frame"):
-        confirmed_end(master.address, OffsetRange(Offset(0), Offset(9)), timeout_ms=10_000)
+        confirmed_end(master.address, span(0, 9), timeout_ms=10_000)
 
 
 @pytest.mark.parametrize(
@@ -213,9 +216,9 @@ def test_a_master_that_closes_is_named(answer: bytes) -> None:
     ids=["all", "news below the confirm offset", "not less than was seen", "no news", "a shorter log"],
 )
 def test_bounds_end_at_what_is_confirmed(known: int | None, end: int) -> None:
-    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
+    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
-        assert log.bounds(None if known is None else Offset(known)) == OffsetRange(Offset(1000), Offset(end))
+        assert log.bounds(None if known is None else Offset(known)) == span(1000, end)
 
 
 def following(*epochs: tuple[int, int], position: int = 4500) -> HAReadOptions:
@@ -258,14 +261,8 @@ def test_beyond_confirm_reads_unconfirmed_bytes() -> None:
         assert next(pieces) + next(pieces) == b"helloworld"
 
 
-def elected_broker(request: Command) -> bytes:
-    if request.code == RequestCode.GET_BROKER_CONFIG:
-        return encode_command(request.response(0, body=b"enableControllerMode=true\nbrokerRole=SYNC_MASTER\n"))
-    return holding(1000, 5000)(request)
-
-
 def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
-    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(elected_broker) as broker:
+    with ElectedMaster(frame(4999, b"x", confirmed=4900)) as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         view = log.look()
     assert view.epoch == Epoch(3, Offset(4096))
@@ -273,7 +270,7 @@ def test_a_look_has_the_epoch_and_the_confirm_offset() -> None:
 
 
 def test_who_knows_epochs_asks_where_they_part() -> None:
-    with ElectedMaster() as master, ScriptedBroker(elected_broker) as broker:
+    with ElectedMaster() as master, ScriptedBroker(ELECTED_BROKER) as broker:
         log = RocketMQLog(log_id=LogId("rocketmq", "b1"), master=master.address, remoting=broker.address)
         known = Known(offset=Offset(4500), epochs=(Epoch(1, Offset(0)), Epoch(2, Offset(4200))))
         parted = log.continuing(known).parting()
@@ -281,3 +278,84 @@ def test_who_knows_epochs_asks_where_they_part() -> None:
         assert parted.common == 4096
         assert log.parting() is None
     assert len(master.handshakes) == 1
+
+
+# what real masters said to a learner, after an election (tests/peers/capture_auto_switch.py)
+
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "auto-switch"
+
+
+@dataclass(frozen=True)
+class Captured:
+    """`answer` to a handshake, `frames` after a report of 1; `expected` by the master's requests 1007 and 28, `log` by
+    its files."""
+
+    answer: bytes
+    frames: bytes
+    expected: HandshakeAnswer
+    log: bytes
+
+
+@pytest.fixture(scope="module", params=["5.3.3", "5.5.0"])
+def captured(request: pytest.FixtureRequest) -> Captured:
+    found = json.loads((FOLDER / f"{request.param}.json").read_text())
+    epochs = tuple(Epoch(number, Offset(start)) for number, start in found["epochs"])
+    return Captured(
+        answer=bytes.fromhex(found["answer"]),
+        frames=bytes.fromhex(found["frames"]),
+        expected=HandshakeAnswer(Offset(found["maximum"]), epochs),
+        log=bytes.fromhex(found["log"]),
+    )
+
+
+def answered(data: bytes) -> HandshakeAnswer | None:
+    """What is understood of an answer that comes in pieces."""
+    parser, at, answer = AnswerParser(), 0, None
+    while (wanted := min(parser.wants, 3)) and at < len(data):
+        answer, at = parser.feed(data[at : at + wanted]), at + wanted
+    return answer
+
+
+def parsed(*pieces: bytes) -> tuple[list[Frame], Offset | None]:
+    heads = TransferHeads()
+    parser = FrameParser(Offset(1), 4096, heads)
+    return [frame for piece in pieces for frame in parser.feed(piece)], heads.confirmed
+
+
+def test_the_answer_is_what_the_master_says_elsewhere(captured: Captured) -> None:
+    assert answered(captured.answer) == captured.expected
+    assert len(captured.expected.epochs) == 2
+
+
+def test_the_frames_are_the_log_and_none_crosses_an_epoch(captured: Captured) -> None:
+    frames, confirmed = parsed(captured.frames)
+    assert b"".join(frame.body for frame in frames) == captured.log[1:]
+    assert frames[-1] == Frame(captured.expected.maximum, b"")
+    assert confirmed == captured.expected.maximum
+    assert captured.expected.epochs[1].start in {frame.offset for frame in frames}
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_a_changed_byte_is_refused_or_harmless(captured: Captured, mask: int) -> None:
+    """In any head: no other exception, and never other bytes than the log's; but a wrong size of the last body may take
+    some of the next head, which is for the checks of records."""
+    at = 0
+    while at < len(captured.frames):
+        for place in range(at, at + FRAME_HEAD.size):
+            wrong = bytearray(captured.frames)
+            wrong[place] ^= mask
+            try:
+                frames, _ = parsed(bytes(wrong))
+            except ProtocolViolation:
+                continue
+            given = b"".join(frame.body for frame in frames)
+            assert captured.log.startswith(given[: len(captured.log) - 1], 1)
+        at += FRAME_HEAD.size + FRAME_HEAD.unpack_from(captured.frames, at)[1]
+    for place in range(len(captured.answer)):
+        wrong = bytearray(captured.answer)
+        wrong[place] ^= mask
+        try:
+            answered(bytes(wrong))
+        except ProtocolViolation as refused:
+            assert refused.expected is not None

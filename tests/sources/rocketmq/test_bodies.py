@@ -1,15 +1,24 @@
 from __future__ import annotations
 
+import _ctypes
 import hashlib
 import tracemalloc
 import zlib
+from pathlib import Path
 from typing import Any
 
 import lz4.frame
+import numpy as np
 import pyarrow as pa
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from isal import isal_zlib
 
+from sources.decoding.spans import read_only
+from sources.rocketmq.columns import body_crcs
+from sources.rocketmq.columns.body_crcs import CFunction, found_in
 from sources.rocketmq.format.bodies import Compression, body_crc, compress, decompress
 from sources.rocketmq.format.layout import Limits
 from tests import truth
@@ -58,10 +67,6 @@ def test_a_body_as_a_producer_may_send_it(sys_flag: int, stored: bytes) -> None:
 @pytest.mark.parametrize("body", [b"x", BODY, bytes(1_000_000), hashlib.sha512(b"").digest() * 3000])
 def test_every_kind_comes_back(kind: Compression, body: bytes) -> None:
     assert decompress(compress(body, kind), kind.sys_flag) == body
-
-
-def test_the_flags_of_each_kind() -> None:
-    assert [kind.sys_flag for kind in (LZ4, ZSTD, ZLIB)] == [0x101, 0x201, 0x301]
 
 
 @pytest.mark.parametrize("sys_flag", [0x1, 0x101, 0x201, 0x301, 0x401, 0x501, 0x601, 0x701])
@@ -165,3 +170,39 @@ def test_a_machine_without_memory_makes_no_body_null(monkeypatch: pytest.MonkeyP
 def test_the_kinds_in_a_brokers_log(fixture_log: truth.Fixture) -> None:
     kinds = {row["sys_flag"] & 0x701 for row in fixture_log.rows if not row.get("blank")}
     assert kinds == {0, 0x1, 0x101, 0x201, 0x301}
+
+
+# CRCs of many bodies
+
+
+OF_ISAL = found_in(isal_zlib.__file__)
+WAYS = pytest.mark.parametrize("crc32", [OF_ISAL, None], ids=["called from the loop", "one by one"])
+
+
+def crcs(data: bytes, spans: list[tuple[int, int]], crc32: CFunction | None) -> list[int]:
+    starts, ends = np.array(spans, np.int64).reshape(-1, 2).T.copy()
+    return list(body_crcs.body_crcs(read_only(memoryview(data)), starts, ends, crc32))
+
+
+def test_isal_has_the_function_here() -> None:
+    assert OF_ISAL is not None
+
+
+@WAYS
+@given(st.lists(st.binary(max_size=700), max_size=6), st.binary(max_size=9))
+def test_each_span_has_the_crc_that_zlib_gives_it(crc32: CFunction | None, bodies: list[bytes], gap: bytes) -> None:
+    ends = np.cumsum([len(gap + body) for body in bodies], dtype=np.int64).tolist()
+    spans = [(end - len(body), end) for end, body in zip(ends, bodies, strict=True)]
+    data = b"".join(gap + body for body in bodies)
+    assert crcs(data, spans, crc32) == [zlib.crc32(body) & 0x7FFFFFFF for body in bodies]
+
+
+def test_a_library_without_the_function_gives_none(tmp_path: Path) -> None:
+    (tmp_path / "no.so").write_bytes(b"no library")
+    assert found_in(_ctypes.__file__) is None
+    assert found_in(str(tmp_path / "no.so")) is None
+
+
+def test_a_function_that_gives_something_else_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_crcs, "_NAME", "crc32_ieee")  # ISA-L's, not reflected
+    assert found_in(isal_zlib.__file__) is None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sources.errors import ProtocolViolation
-from sources.offsets import Offset, OffsetRange
+from sources.errors import ConfigurationError, ProtocolViolation
 from sources.retention import MasterRetention
 from sources.rocketmq import broker_words
+from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
     counted_for_s,
     ha_address,
@@ -17,6 +17,7 @@ from sources.rocketmq.broker_words import (
     retention,
     takes_turns,
 )
+from tests.spans import span
 
 GIB = 1024**3
 INFO = {
@@ -36,8 +37,8 @@ CONFIG = {
 
 
 def test_a_log_has_two_ends() -> None:
-    assert log_bounds(INFO) == OffsetRange(Offset(1073741824), Offset(5000000000))
-    assert log_bounds({"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}) == OffsetRange(Offset(0), Offset(0))
+    assert log_bounds(INFO) == span(1073741824, 5000000000)
+    assert log_bounds({"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}) == span(0, 0)
 
 
 @pytest.mark.parametrize(
@@ -169,3 +170,31 @@ def test_an_elected_master_waits_for_no_learner() -> None:
     config = {"enableControllerMode": "true", "brokerRole": "SYNC_MASTER", "inSyncReplicas": "3"}
     assert not (may_let_wait(config) or lets_wait(config) or takes_turns(config))
     assert counted_for_s(config) is None
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},  # 4.9.7 knows none of the keys of 5.x
+        {"enableControllerMode": "false", "enableDLegerCommitLog": "false", "inSyncReplicas": "1"},
+        {"enableControllerMode": "true", "inSyncReplicas": "3"},  # which waits for no learner
+        {"inSyncReplicas": "2"},  # producers wait for one replica: us
+    ],
+)
+def test_a_broker_may_be_replicated(config: dict[str, str]) -> None:
+    check_broker(config, parallel_reads=True)
+    check_broker(config | {"inSyncReplicas": "5"}, parallel_reads=False)  # in turns
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({"enableDLegerCommitLog": "true"}, ["DLedger"]),
+        ({"inSyncReplicas": "3"}, ["inSyncReplicas=3", "parallel_reads", "slave"]),
+    ],
+)
+def test_what_cannot_be_replicated_honestly_is_refused(config: dict[str, str], words: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check_broker(config, parallel_reads=True)
+    for word in words:
+        assert word in str(caught.value)

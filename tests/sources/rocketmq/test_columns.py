@@ -28,7 +28,6 @@ from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
 
 
 def decode_all(log: Log, limits: Limits | None = None) -> list[dict[str, Any]]:
-    """The rows of a whole log."""
     decoded = codec.decode(log.stored, log.start, log.end, limits or Limits())
     decoded.records.validate(full=True)
     assert decoded.end == log.end
@@ -231,21 +230,6 @@ def test_a_decoder_that_fails_over_sound_records_too_blames_none(monkeypatch: py
     log = log_of([message()], 77)
     with pytest.raises(TypeError, match="another version"):
         codec.decode_sound(log.stored, log.start, log.end)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "keys"),
-    [
-        (b"", None),
-        (b"KEYS\x01\x02", None),
-        (b"KEYS\x01k1 k2\x02", ["k1", "k2"]),
-        (b"KEYS\x01  k1   k2 \x02", ["k1", "k2"]),
-        (b"KEYS\x01 \x02", []),
-        (b"KEYS\x01k1\tk2\x02", ["k1\tk2"]),
-    ],
-)
-def test_keys(pairs: bytes, keys: list[str] | None) -> None:
-    assert one_row(message(properties=pairs))["keys"] == keys
 
 
 def test_more_names_than_fit_16_bits() -> None:

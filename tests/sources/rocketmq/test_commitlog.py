@@ -1,17 +1,29 @@
 from __future__ import annotations
 
 import struct
+from itertools import product
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.options import ReadOptions
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.commitlog import BLANK, V1, V2, Host, Limits, Message
+from sources.rocketmq.format.commitlog import (
+    BLANK,
+    V1,
+    V2,
+    BatchItem,
+    Host,
+    Limits,
+    Message,
+    decode_items,
+    encode_items,
+)
 from tests import truth
-from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, message, messages
+from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, hosts, message, messages
 
 vectors = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 
@@ -152,3 +164,95 @@ def test_what_no_record_can_hold(changes: dict[str, object]) -> None:
 def test_what_a_record_can_just_hold() -> None:
     for sent in (message(topic="t" * 127, properties=bytes(32767)), message(magic=V2, topic="t" * 32767)):
         assert commitlog.decode(commitlog.encode(sent), 0, Offset(0)) == sent
+
+
+# size, magic, CRC, flag, body length, body, properties length, properties: specification, section 1.7
+WIRE = (
+    bytes.fromhex("0000001f 00000000 00000000 00000007 00000003") + b"abc" + bytes.fromhex("0006") + b"A\x01b\x02C\x01"
+    + bytes.fromhex("00000016 00000000 00000000 ffffffff 00000000 0000")
+)  # fmt: skip
+ITEMS = [BatchItem(7, b"abc", b"A\x01b\x02C\x01"), BatchItem(-1, b"", b"")]
+
+
+def test_the_wire_body_of_a_batch() -> None:
+    assert decode_items(WIRE) == ITEMS
+    assert encode_items(ITEMS) == WIRE
+    assert decode_items(b"") == []
+
+
+def test_a_batch_that_is_cut_off() -> None:
+    for size in (size for size in range(1, len(WIRE)) if size != 31):
+        with pytest.raises(CorruptRecord) as caught:
+            decode_items(WIRE[:size])
+        assert caught.value.offset == (0 if size < 31 else 31), size
+        assert caught.value.hint is not None, size
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "problem"),
+    [
+        (0, 30, "not the sum of its parts"),
+        (0, 32, "not the sum of its parts"),
+        (0, -1, "not the sum of its parts"),
+        (16, -1, "body does not fit"),
+        (16, 2**31 - 1, "body does not fit"),
+        (16, 4, "not the sum of its parts"),
+    ],
+)
+def test_wrong_lengths(at: int, value: int, problem: str) -> None:
+    with pytest.raises(CorruptRecord, match=problem):
+        decode_items(WIRE[:at] + struct.pack(">i", value) + WIRE[at + 4 :])
+
+
+def test_the_inner_batches_of_a_broker(fixture_550: truth.Fixture) -> None:
+    inner = [row for row in fixture_550.rows if row.get("sys_flag", 0) & 0x80]
+    assert len(inner) == 4
+    for row in inner:
+        record = commitlog.decode(fixture_550.log, row["physical_offset"], Offset(row["physical_offset"]))
+        assert isinstance(record, commitlog.Message)
+        assert len(decode_items(record.body)) == int(row["properties"]["INNER_NUM"])
+        assert encode_items(decode_items(record.body)) == record.body
+
+
+# hosts
+
+
+# As java.net prints them: InetAddress.getByAddress(ip).getHostAddress().
+JAVA = [
+    ("7f000001", 10911, "127.0.0.1:10911"),
+    ("ffffffff", 0, "255.255.255.255:0"),
+    ("00000000000000000000000000000001", 37946, "[0:0:0:0:0:0:0:1]:37946"),
+    ("20010db8000000000a0b00c000000fff", 65535, "[2001:db8:0:0:a0b:c0:0:fff]:65535"),
+    ("00000000000000000000ffff0a000001", 80, "10.0.0.1:80"),  # mapped IPv4: Java makes an IPv4 address of it
+    ("0000000000000000000000000a000001", 80, "[0:0:0:0:0:0:a00:1]:80"),
+]
+
+
+@pytest.mark.parametrize(("ip", "port", "text"), JAVA)
+def test_text_and_stored_form(ip: str, port: int, text: str) -> None:
+    stored = bytes.fromhex(ip) + port.to_bytes(4, "big")
+    host = Host.unpack(stored)
+    assert str(host) == text
+    assert host.pack() == stored
+    assert host.is_ipv6 == (len(ip) == 32)
+    assert Host.parse(text, ipv6=len(ip) == 32) == host
+
+
+@given(st.booleans(), st.data())
+def test_every_host_comes_back_from_its_text(ipv6: bool, data: st.DataObject) -> None:
+    host = data.draw(hosts(ipv6))
+    assert Host.parse(str(host), ipv6=ipv6) == host
+
+
+@pytest.mark.parametrize(
+    ("text", "ipv6"),
+    [
+        *product(
+            ("", "127.0.0.1", "broker:10911", "1.2.3:1", "1.2.3.256:1", "1..3.4:1", "[0:0:0:0:0:0:0:1]:1"), [False]
+        ),
+        *product(("1.2.3.4.5:1", "[::1]:1", "[0:0:0:0:0:0:0:10000]:1"), [True]),
+    ],
+)
+def test_text_that_is_no_host(text: str, ipv6: bool) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        Host.parse(text, ipv6=ipv6)

@@ -116,17 +116,6 @@ def test_a_forged_record_in_a_damaged_record_is_none(tmp_path: Path, way: Way) -
     assert offsets(pieces) == [*log.starts[:2], behind]
 
 
-@BOTH
-def test_each_of_many_damaged_records_has_its_own_error(tmp_path: Path, way: Way) -> None:
-    log = filled(tmp_path, *[50] * 60)
-    bodies = [start for start in log.starts if start not in log.blanks]
-    for start in bodies[::2]:
-        flip(log, start + 90)
-    pieces = way(Reading(), log, 0, log.end)
-    assert_covers(pieces, log, 0, log.end)
-    assert [piece.error.offset for piece in pieces if isinstance(piece, Damage)] == bodies[::2]
-
-
 SIZES = st.lists(st.integers(0, 1500), min_size=1, max_size=30)
 
 
@@ -242,7 +231,6 @@ def test_splits_join_over_forged_records_in_damage(tmp_path: Path) -> None:
 
 
 def test_a_forged_record_behind_a_split_is_an_error_in_either_mode(tmp_path: Path) -> None:
-    """A forged record behind the end of a split: the reader of the next one would begin with it."""
     log = filled(tmp_path, 100)
     forged_at = log.end + 88 + 50
     log.append((b"x" * 50 + record_bytes(forged_at, b"forged")).ljust(300, b"x"))

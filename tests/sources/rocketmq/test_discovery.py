@@ -21,7 +21,6 @@ NOWHERE = Address("127.0.0.1", 1)
 
 
 def listing(**clusters: str) -> ScriptedNameServer:
-    """A name server that knows these brokers, none of which has a master."""
     return ScriptedNameServer({name: dict.fromkeys(brokers.split(",")) for name, brokers in clusters.items()})
 
 

@@ -1,33 +1,38 @@
-"""A RocketMQ log as a master log, over HA."""
+"""A RocketMQ log as a master log, over HA and by path."""
 
 from __future__ import annotations
 
+import random
+import zlib
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sources.access.address import Address
-from sources.errors import ConfigurationError
+from sources.epochs import Epoch
+from sources.errors import AboveMaximum, ConfigurationError, CorruptRecord, LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset
 from sources.retention import MasterRetention
+from sources.rocketmq.files.controller_store import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
-from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
+from sources.rocketmq.wire.remoting import Command, encode_command
+from tests.log_lines import said_by
 from tests.sources.rocketmq.log_reading import (
     ALL,
     LOG_ID,
     assert_is,
-    offsets,
+    damaged,
     over_ha,
     owned,
-    raw,
     read,
     serving,
     truth_between,
 )
-from tests.sources.rocketmq.scripted_master import answer_as, holding, serve_log
+from tests.sources.rocketmq.scripted_master import HAScript, answer_as, holding, serve_log
 from tests.truth import Fixture
 
 NOWHERE = Address("127.0.0.1", 1)
@@ -41,16 +46,6 @@ def test_a_whole_log_comes_over_ha(fixture_log: Fixture, chunk_bytes: int) -> No
     assert_is(chunks, fixture_log, 0, fixture_log.max_offset)
     largest = max(row["size"] for row in fixture_log.rows)
     assert max(len(chunk.raw) for chunk in chunks) <= max(chunk_bytes, largest) + 32 * 1024
-
-
-def test_without_a_boundary_reading_begins_at_the_next_record(fixture_550: Fixture) -> None:
-    size = 150_000
-    with serving(fixture_550.log, chunk_bytes=40_000, parallel_reads=True, split_bytes=size) as (log, _):
-        pieces = log.plan(owned(0, fixture_550.max_offset))
-        parts = [read(log, piece.start, piece.end, committed=None, boundary=piece.start == 0) for piece in pieces]
-    assert len(pieces) > 20
-    assert [offset for part in parts for offset in offsets(part)] == truth_between(fixture_550, 0, ALL)
-    assert b"".join(map(raw, parts)) == fixture_550.log
 
 
 def test_over_ha_a_range_is_one_piece_unless_nobody_waits() -> None:
@@ -116,21 +111,11 @@ def test_the_masters_own_count_of_acknowledgements(fixture_550: Fixture) -> None
     assert RocketMQLog(log_id=LOG_ID, path="commitlog").acknowledged_by_master() == {}
 
 
-CONFIG = "brokerRole={}\nmappedFileSizeCommitLog=1024\nfileReservedTime=48\ninSyncReplicas={}\n"
-
-
 def telling(
     start: int, end: int, *, role: str = "SYNC_MASTER", in_sync_replicas: int = 2
 ) -> Callable[[Command], bytes]:
-    """A broker that answers 26 as well as 28."""
-    info = holding(start, end)
-
-    def answer(request: Command) -> bytes:
-        if request.code == RequestCode.GET_BROKER_CONFIG:
-            return encode_command(request.response(0, body=CONFIG.format(role, in_sync_replicas).encode()))
-        return info(request)
-
-    return answer
+    files = {"mappedFileSizeCommitLog": 1024, "fileReservedTime": 48}
+    return holding(start, end, brokerRole=role, inSyncReplicas=in_sync_replicas, **files)
 
 
 def test_a_look_at_the_master() -> None:
@@ -173,3 +158,103 @@ WAYS: dict[str, Any] = {"path": "commitlog", "master": NOWHERE, "remoting": NOWH
 def test_there_is_exactly_one_way_to_a_log(given: tuple[str, ...]) -> None:
     with pytest.raises(ConfigurationError, match="either path, or master and remoting, or name_server"):
         RocketMQLog(log_id=LOG_ID, **{name: WAYS[name] for name in given})
+
+
+# by path
+
+
+def test_files_are_cut_at_records(fixture_log: Fixture) -> None:
+    log = RocketMQLog(log_id=LOG_ID, path=str(fixture_log.commitlog_path), split_bytes=200_000)
+    starts = truth_between(fixture_log, 0, ALL)
+    count = -(-fixture_log.max_offset // 225_000)  # a split may be an eighth longer
+    size_bytes = -(-fixture_log.max_offset // count)  # as large as each other
+    pieces = log.plan(owned(0, fixture_log.max_offset))
+    assert log.traits.cuts_at_records
+    assert log.traits.cuts_batches
+    cut, expected = 0, []
+    while cut < fixture_log.max_offset:
+        end = min((start for start in starts if start >= cut + size_bytes), default=fixture_log.max_offset)
+        expected.append(owned(cut, end))
+        cut = end
+    assert pieces == tuple(expected)
+
+
+def test_files_that_a_fail_over_may_cut_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The epoch file as CheckpointFile of 5.5.0 writes it: a count, a CRC, a line of each epoch."""
+    (tmp_path / "commitlog").mkdir()
+    log = RocketMQLog(log_id=LOG_ID, path=str(tmp_path / "commitlog"))
+    log.check()
+    assert said_by(RocketMQLog.__module__, caplog) == []
+    epochs = "1-0\n2-4096\n"
+    crc = zlib.crc32(epochs.encode()) & 0x7FFFFFFF  # as UtilAll.crc32
+    (tmp_path / "epochFileCheckpoint").write_text(f"2\n{crc}\n{epochs}")
+    log.check()
+    (record,) = (one for one in caplog.records if one.name == RocketMQLog.__module__)
+    assert record.levelname == "WARNING"
+    assert record.message.startswith(f"{LOG_ID}: {tmp_path}/commitlog is the log of a broker in controller mode")
+    assert "confirm offset" in record.message
+
+
+def test_a_line_an_epoch_as_a_broker_has_written_it() -> None:
+    """Section 3.5 of the RocketMQ notes."""
+    assert encode_epoch_file((Epoch(1, Offset(0)),)) == b"1\n1725254278\n1-0\n"
+    head, _, lines = encode_epoch_file((Epoch(1, Offset(0)), Epoch(12, Offset(4096)))).split(b"\n", 2)
+    assert (head, lines) == (b"2", b"1-0\n12-4096\n")
+
+
+# faults over HA: each is a named error with log, offset, expected, found and a hint
+
+
+def failure(
+    scripts: tuple[HAScript, ...], answer: Callable[[Command], bytes], start: int = 0, end: int = 1000, **options: Any
+) -> LogtwinError:
+    with over_ha(scripts, answer, **options) as (log, master):
+        with pytest.raises(LogtwinError) as caught:
+            read(log, start, end, committed=start)
+        assert set(master.reports) <= {max(start, 1)}
+    error = caught.value
+    assert error.log == "rocketmq/broker-a"
+    assert None not in (error.expected, error.found, error.hint)
+    return error
+
+
+@pytest.mark.parametrize(("start", "end", "offset"), [(9000, 9100, 9000), (5000, 9000, 9000)])
+def test_above_the_maximum(start: int, end: int, offset: int) -> None:
+    """HA-70."""
+    error = failure((serve_log(b""),), holding(4096, 8192), start=start, end=end)
+    assert isinstance(error, AboveMaximum)
+    assert error.offset == offset
+    assert error.expected == "8192 or less: the master holds [4096, 8192)"
+
+
+@pytest.mark.parametrize("at", [4, 100], ids=["magic", "body or behind it"])
+def test_a_record_that_was_damaged(fixture_550: Fixture, at: int) -> None:
+    """HA-70: the same offsets with other bytes do not pass for the log."""
+    row = next(row for row in fixture_550.rows[10:] if row["size"] > 500)
+    place = row["physical_offset"]
+    log_bytes = damaged(fixture_550.log, place + at)
+    error = failure((serve_log(log_bytes),), holding(0, len(log_bytes)), end=place + 1)
+    assert isinstance(error, CorruptRecord)
+    assert error.offset == place
+
+
+def test_a_start_that_is_no_record_boundary(fixture_550: Fixture) -> None:
+    """HA-70."""
+    start = fixture_550.rows[10]["physical_offset"] + 3
+    error = failure((serve_log(fixture_550.log),), holding(0, fixture_550.max_offset), start=start, end=start + 5000)
+    assert isinstance(error, CorruptRecord)
+    assert error.offset == start
+    assert error.problem == "no record starts at the offset to read from"
+
+
+def test_a_search_ends_where_no_record_can_be() -> None:
+    noise = b"\0" + random.Random(1).randbytes(20_000)
+    with (
+        serving(noise, parallel_reads=True, max_record_bytes=2000, chunk_bytes=500) as (log, _),
+        pytest.raises(CorruptRecord, match="no record boundary") as caught,
+    ):
+        read(log, 100, 200, boundary=False)
+    assert (caught.value.offset, caught.value.expected) == (
+        100,
+        "one within 4000 bytes, twice the size limit of a record",
+    )

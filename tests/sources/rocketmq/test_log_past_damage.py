@@ -62,9 +62,10 @@ def test_damage_on_a_master_over_ha(fixture_550: Fixture, tmp_path: Path) -> Non
             master=log.master,
             past_damage=True,
             parallel_reads=True,
-            split_bytes=500_000,
+            split_bytes=150_000,
         )
         cuts = parallel.plan(owned(0, end))
+        assert len(cuts) > 20
         parts = [pieces(parallel, cut.start, cut.end, boundary=not cut.start) for cut in cuts]
         bytes_there = b"".join(file.read_bytes() for file in sorted(commitlog.iterdir()))[:end]
 

@@ -21,7 +21,7 @@ from sources.rocketmq.format.layout import HEAD, V1
 from tests.resident import PROJECT
 from tests.sources.rocketmq.records import log_of, message
 
-WITH_DAMAGE = ("test_property_columns.py", "test_columns.py", "test_damage.py")
+WITH_DAMAGE = ("test_properties.py", "test_columns.py", "test_damage.py")
 IPV6 = Host(bytes(15) + b"\x01", 10911)
 FORMS = (
     message(),

@@ -1,52 +1,51 @@
-"""Where a broker is: as given, or as a name server says. Real name servers: tests/peers/test_lookup.py."""
+"""Where a broker is: as given, or as a name server says (real ones: tests/peers/test_lookup.py); and its client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import ExitStack
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 
 from sources.access.address import Address
 from sources.access.secrets import Secret
-from sources.errors import ConfigurationError, MasterError, MasterUnreachable, ProtocolViolation
+from sources.access.tls import Tls
+from sources.errors import (
+    ConfigurationError,
+    LogtwinError,
+    MasterError,
+    MasterRefused,
+    MasterSilent,
+    MasterUnreachable,
+    ProtocolViolation,
+)
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
+from sources.rocketmq.wire.client import RemotingClient
+from sources.rocketmq.wire.connection import connect, connect_securely
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from sources.rocketmq.wire.security import RemotingSecurity
+from tests.deaf_port import deaf_port
 from tests.patience import wait_until
-from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, holding
+from tests.sources.rocketmq.name_servers import ScriptedNameServer
+from tests.sources.rocketmq.scripted_master import ScriptedBroker, ScriptedMaster, answer_as, holding
 from tests.sources.rocketmq.sessions import stay, up_to
+from tests.spans import span
+from tests.truth import Fixture
 
-NOWHERE = Address("127.0.0.1", 1)
-
-
-def knowing(brokers: Callable[[], str]) -> Callable[[Command], bytes]:
-    """A name server; `brokers` is its table as fastjson writes it, integer keys unquoted."""
-
-    def answer(request: Command) -> bytes:
-        assert request.code == RequestCode.GET_BROKER_CLUSTER_INFO
-        body = f'{{"brokerAddrTable":{{{brokers()}}},"clusterAddrTable":{{"c1":["broker-a"]}}}}'
-        return encode_command(request.response(0, body=body.encode()))
-
-    return answer
+NOWHERE, OTHER = Address("127.0.0.1", 1), Address("10.0.0.8", 10911)
 
 
-def group(addresses: str, name: str = "broker-a") -> str:
-    return f'"{name}":{{"brokerAddrs":{{{addresses}}},"brokerName":"{name}","cluster":"c1"}}'
+def knowing(**brokers: Address | None) -> ScriptedNameServer:
+    """A name server with these brokers, whose names are "broker-…"; one without a master has a slave, with id 7."""
+    return ScriptedNameServer({"c1": {f"broker-{name}": at for name, at in brokers.items()}})
 
 
-def listening_at(ha: Address, end: int = 5000) -> Callable[[Command], bytes]:
-    """A broker that says so in 26."""
-
-    def answer(request: Command) -> bytes:
-        if request.code == RequestCode.GET_BROKER_CONFIG:
-            words = f"brokerIP2={ha.host}\nhaListenPort={ha.port}\n"
-            return encode_command(request.response(0, body=words.encode()))
-        return holding(0, end)(request)
-
-    return answer
+def listening_at(ha: Address) -> Callable[[Command], bytes]:
+    return holding(0, 5000, brokerIP2=ha.host, haListenPort=ha.port)
 
 
 def named(*name_servers: Address) -> NamedBroker:
@@ -63,14 +62,12 @@ def test_given_addresses_are_used() -> None:
 def test_a_master_is_found_by_its_name() -> None:
     """MS-13: who is not asks a name server, and the broker itself for its HA address."""
     ha = Address("10.0.0.6", 12345)
-    with ScriptedBroker(listening_at(ha)) as broker:
-        table = group(f'0:"{broker.address}",1:"10.0.0.7:10911"') + "," + group('0:"10.0.0.8:10911"', "broker-b")
-        with ScriptedBroker(knowing(lambda: table)) as name_server:
-            found = named(name_server.address)
-            assert found.remoting() == broker.address
-            assert found.ha() == ha
-            assert found.bounds().end == found.maximum() == 5000
-            assert found.place == f"broker-a at name server {name_server.address}"
+    with ScriptedBroker(listening_at(ha)) as broker, knowing(a=broker.address, b=OTHER) as name_server:
+        found = named(name_server.address)
+        assert found.remoting() == broker.address
+        assert found.ha() == ha
+        assert found.bounds().end == found.maximum() == 5000
+        assert found.place == f"broker-a at name server {name_server.address}"
 
 
 def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +77,7 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
     with ExitStack() as stack:
         old, new = (stack.enter_context(ScriptedMaster(stay)) for _ in range(2))
         at_old, at_new = (stack.enter_context(ScriptedBroker(listening_at(ha.address))) for ha in (old, new))
-        where = [at_old.address]
-        name_server = stack.enter_context(ScriptedBroker(knowing(lambda: group(f'0:"{where[0]}"'))))
+        name_server = stack.enter_context(knowing(a=at_old.address))
         options = MasterOptions(
             id="rocketmq/broker-a", name_server=f"{NOWHERE}; {name_server.address}", connect_timeout_ms=10_000
         )
@@ -90,7 +86,7 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
         session.acknowledge(up_to(100))
         first = old.await_connection(1)
         first.await_report_of(100)
-        where[0] = at_new.address
+        name_server.clusters["c1"] = {"broker-a": at_new.address}
         session.acknowledge(up_to(200))
         first.await_report_of(200)
         assert new.connections == []
@@ -99,17 +95,11 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("table", "found"),
-    [
-        (group('1:"10.0.0.7:10911"'), "ids 1"),
-        (group('0:"10.0.0.8:10911"', "broker-b"), "brokers broker-b"),
-        ("", "brokers none"),
-    ],
-    ids=["a slave only", "another broker", "nobody"],
+    ("known", "found"), [({"a": None}, "ids 7"), ({"b": OTHER}, "brokers broker-b"), ({}, "brokers none")]
 )
-def test_a_broker_without_a_master_may_have_one_later(table: str, found: str) -> None:
+def test_a_broker_without_a_master_may_have_one_later(known: dict[str, Address | None], found: str) -> None:
     with (
-        ScriptedBroker(knowing(lambda: table)) as name_server,
+        knowing(**known) as name_server,
         pytest.raises(MasterUnreachable, match="knows no master of broker-a") as caught,
     ):
         named(name_server.address).remoting()
@@ -119,18 +109,20 @@ def test_a_broker_without_a_master_may_have_one_later(table: str, found: str) ->
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind"),
+    ("code", "body", "kind"),
     [
-        (lambda request: encode_command(request.response(0, body=b"[]")), ProtocolViolation),
-        (lambda request: encode_command(request.response(0, body=b"{}")), ProtocolViolation),
-        (lambda request: encode_command(request.response(1, remark="what?")), MasterError),
-        (knowing(lambda: '"broker-a":[1]'), ProtocolViolation),
-        (knowing(lambda: group("").replace("{}", "7")), ProtocolViolation),
-        (knowing(lambda: group("").replace("{}", '"0"')), ProtocolViolation),
+        (0, "[]", ProtocolViolation),
+        (0, "{}", ProtocolViolation),
+        (1, "what?", MasterError),
+        (0, '{"brokerAddrTable":{"broker-a":[1]}}', ProtocolViolation),
+        (0, '{"brokerAddrTable":{"broker-a":{"brokerAddrs":7}}}', ProtocolViolation),
+        (0, '{"brokerAddrTable":{"broker-a":{"brokerAddrs":"0"}}}', ProtocolViolation),
     ],
-    ids=["no object", "no table", "refused", "a list of brokers", "a number of addresses", "a text of addresses"],
 )
-def test_what_is_no_name_server_is_named(answer: Callable[[Command], bytes], kind: type[MasterError]) -> None:
+def test_what_is_no_name_server_is_named(code: int, body: str, kind: type[MasterError]) -> None:
+    def answer(request: Command) -> bytes:
+        return encode_command(request.response(code, body=body.encode()))
+
     with ScriptedBroker(answer) as name_server, pytest.raises(kind) as caught:
         named(name_server.address).remoting()
     assert str(name_server.address) in str(caught.value)
@@ -152,12 +144,10 @@ def test_a_broker_in_the_place_of_a_name_server_is_called_one() -> None:
 
 
 def test_a_wrong_name_server_does_not_hide_one_that_is_away() -> None:
-    with ScriptedBroker(not_knowing) as wrong, ScriptedBroker(knowing(lambda: "")) as ignorant:
+    with ScriptedBroker(not_knowing) as wrong, knowing() as ignorant, knowing(a=OTHER) as right:
         with pytest.raises(MasterUnreachable, match="knows no master"):
             named(ignorant.address, wrong.address).remoting()
-        table = group('0:"10.0.0.8:10911"')
-        with ScriptedBroker(knowing(lambda: table)) as right:
-            assert named(wrong.address, right.address).remoting() == Address("10.0.0.8", 10911)
+        assert named(wrong.address, right.address).remoting() == OTHER
 
 
 def controller(code: int, **fields: str) -> Callable[[Command], bytes]:
@@ -216,3 +206,159 @@ def test_new_secrets_take_effect_at_the_next_request(monkeypatch: pytest.MonkeyP
         monkeypatch.delenv("KEY")
         with pytest.raises(ConfigurationError, match="no secret"):
             asked.maximum()
+
+
+# the remoting client against brokers that answer as told
+
+
+PATIENT: dict[str, Any] = {"connect_timeout_ms": 10_000, "connect_attempts": 2, "call_timeout_ms": 10_000}
+
+
+def answering(*, code: int = 0, body: str = "", remark: str | None = None) -> Callable[[Command], bytes]:
+    return lambda request: encode_command(request.response(code, body=body.encode(), remark=remark))
+
+
+@contextmanager
+def asking(answer: Callable[[Command], bytes]) -> Iterator[RemotingClient]:
+    with ScriptedBroker(answer) as broker, RemotingClient(broker.address, **PATIENT) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ('{"table":{"commitLogMaxOffset":"5"}}', "commitLogMinOffset"),
+        ('{"table":{"commitLogMinOffset":"0","commitLogMaxOffset":"many"}}', "commitLogMaxOffset"),
+        ('{"table":{"commitLogMinOffset":"9","commitLogMaxOffset":"5"}}', "at or above 9"),
+        ('{"rows":{}}', "table"),
+        ("[]", "table"),
+        ("{", "JSON"),
+    ],
+)
+def test_a_runtime_info_without_bounds_is_a_protocol_violation(body: str, named: str) -> None:
+    with asking(answering(body=body)) as client, pytest.raises(ProtocolViolation, match=named):
+        client.commit_log_bounds()
+
+
+def test_a_broker_that_has_just_booted_is_asked_again() -> None:
+    codes = iter([1, 1])
+    bounds = holding(0, 229)
+
+    def answer(request: Command) -> bytes:
+        for code in codes:
+            return encode_command(request.response(code, remark="java.util.NoSuchElementException"))
+        return bounds(request)
+
+    with asking(answer) as client:
+        assert client.commit_log_bounds() == span(0, 229)
+
+
+def test_a_broker_that_fails_for_good_is_not_asked_for_ever() -> None:
+    with (
+        ScriptedBroker(answering(code=1, remark="java.lang.Error")) as broker,
+        RemotingClient(broker.address, call_timeout_ms=300) as client,
+        pytest.raises(MasterRefused) as caught,
+    ):
+        client.runtime_info()
+    assert "28 GET_BROKER_RUNTIME_INFO" in caught.value.problem
+    assert caught.value.found == "code 1 SYSTEM_ERROR: java.lang.Error"
+    assert len(broker.requests) > 1
+
+
+def test_what_the_broker_sends_unasked_is_not_taken_for_an_answer() -> None:
+    def answer(request: Command) -> bytes:
+        push = Command(40, opaque=request.opaque)
+        late = Command(0, opaque=request.opaque - 1, flag=1, body=b"late")
+        return b"".join(map(encode_command, (push, late, request.response(0, body=b"right"))))
+
+    with asking(answer) as client:
+        assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
+        assert client.call(Command(RequestCode.GET_BROKER_CONFIG)).body == b"right"
+
+
+def test_chatter_does_not_prolong_the_wait_for_an_answer() -> None:
+    class Chatting(ScriptedBroker):
+        def serve(self, sock: socket.socket) -> None:
+            while True:
+                sock.sendall(encode_command(Command(40)))
+
+    with (
+        Chatting(lambda _: b"") as broker,
+        RemotingClient(broker.address, call_timeout_ms=200) as client,
+        pytest.raises(MasterSilent) as caught,
+    ):
+        client.runtime_info()
+    assert caught.value.expected == "an answer within 0.2 s"
+    assert str(broker.address) in caught.value.problem
+    assert caught.value.is_transient
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [(encode_command(Command(0, flag=1))[:9], MasterUnreachable), (b"HTTP/1.1 400 Bad Request", ProtocolViolation)],
+)
+def test_a_broken_conversation_is_an_error(answer: bytes, kind: type[LogtwinError]) -> None:
+    class Hanging(ScriptedBroker):
+        def serve(self, sock: socket.socket) -> None:
+            sock.recv(4096)
+            sock.sendall(answer)
+
+    with Hanging(lambda _: b"") as broker, RemotingClient(broker.address, **PATIENT) as client, pytest.raises(kind):
+        client.runtime_info()
+
+
+def test_a_port_where_nobody_listens_is_unreachable_after_all_attempts() -> None:
+    address = Address("127.0.0.1", deaf_port())
+    with pytest.raises(MasterUnreachable) as caught:
+        connect(address, timeout_ms=1000, attempts=3)
+    assert caught.value.problem == f"cannot connect to {address}, 3 attempts"
+    assert "refused" in str(caught.value.found)
+    assert caught.value.hint
+
+
+def test_a_later_attempt_may_succeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    look_up = socket.getaddrinfo
+    answers = iter([OSError("name server away"), OSError("still away")])
+
+    def failing_at_first(host: str, port: int, **options: socket.SocketKind) -> object:
+        for error in answers:
+            raise error
+        return look_up(host, port, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", failing_at_first)
+    with ScriptedBroker(lambda _: b"") as broker, connect(broker.address, timeout_ms=1000, attempts=3) as connection:
+        assert connection.getpeername()[1] == broker.address.port
+
+
+def test_a_broker_that_breaks_off_the_handshake_of_tls_is_unreachable() -> None:
+    class Leaving(ScriptedBroker):
+        def serve(self, sock: socket.socket) -> None:
+            sock.recv(4096)
+
+    with Leaving(lambda _: b"") as broker, pytest.raises(MasterUnreachable, match=f"no TLS with {broker.address}"):
+        connect_securely(broker.address, Tls(), timeout_ms=10_000)
+
+
+@pytest.mark.parametrize(
+    "status",
+    ["[]", *(f'{{"haConnectionInfo":{slaves}}}' for slaves in ("7", '"all"', "[7]", "[{}]")),
+     *(f'{{"haConnectionInfo":[{{"slaveAckOffset":{text}}}]}}' for text in ("null", "1e999", "[]", '"x"'))],
+)  # fmt: skip
+def test_a_status_that_is_none_and_slaves_without_an_offset_are_a_violation(status: str) -> None:
+    problem = r"the HA status of the broker at .* is none" if status == "[]" else "a slave without offset"
+    with asking(answering(body=status)) as client, pytest.raises(ProtocolViolation, match=problem):
+        client.highest_slave_offset()
+
+
+def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
+    with asking(answer_as(fixture_550.wire("907-with-slave.resp.bin"))) as client:
+        status = client.ha_status()
+        assert status is not None
+        assert status["master"] is True
+        assert client.highest_slave_offset() == status["haConnectionInfo"][0]["slaveAckOffset"]
+
+
+def test_the_brokers_configuration_is_read_from_its_properties() -> None:
+    body = "messageDelayLevel=1s 5s\nextra=a=b\n\n"
+    with asking(answering(body=body)) as client:
+        assert client.broker_config() == {"messageDelayLevel": "1s 5s", "extra": "a=b"}

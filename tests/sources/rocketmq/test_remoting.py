@@ -24,8 +24,8 @@ from sources.rocketmq.wire.remoting import (
     decode_command,
     encode_command,
     loads,
-    quote_integer_keys,
 )
+from sources.rocketmq.wire.send_header import SendHeader, decode_send_header, encode_send_header
 from tests.truth import Fixture
 
 # a response in binary form: code 0, OTHER, version 479, opaque 7, flag 1, remark "ok", ext {"a": "bc"}, body "xyz"
@@ -178,28 +178,10 @@ def test_a_real_brokers_integer_keys_are_read(fixture_log: Fixture) -> None:
     assert {level: offsets[level] for level in ("1", "2", "3", "4")} == {"1": 13, "2": 13, "3": 6, "4": 6}
 
 
-@pytest.mark.parametrize(
-    ("text", "quoted"),
-    [
-        ('{"offsetTable":{1:1}}', '{"offsetTable":{"1":1}}'),
-        ('{"T1@CG":{0:2,1:5}}', '{"T1@CG":{"0":2,"1":5}}'),
-        ("{0:1\n\t\t}", '{"0":1\n\t\t}'),
-        ("{ -1 : 2 , 3:4}", '{ "-1" : 2 , "3":4}'),
-        ('{0:"127.0.0.1:20911"}', '{"0":"127.0.0.1:20911"}'),
-        ('{"a":"{1:2,3:4}"}', '{"a":"{1:2,3:4}"}'),
-        ('{"a":"\\"{1:","b":{2:3}}', '{"a":"\\"{1:","b":{"2":3}}'),
-        ('{"a":"\\\\",1:2}', '{"a":"\\\\","1":2}'),
-        ("[1,2,3]", "[1,2,3]"),
-    ],
-)
-def test_integer_keys_are_quoted_outside_strings_only(text: str, quoted: str) -> None:
-    assert quote_integer_keys(text) == quoted
-
-
 def unquoted(value: Any) -> str:
-    """JSON as fastjson writes it: integer keys of maps without quotes."""
+    """JSON as fastjson writes it: integer keys of maps without quotes; and with space where a file may have some."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{json.dumps(key)}:{unquoted(item)}" for key, item in value.items()) + "}"
+        return "{" + " ,".join(f" {json.dumps(key)}\n: {unquoted(item)}" for key, item in value.items()) + "\t}"
     return json.dumps(value)
 
 
@@ -228,3 +210,56 @@ def test_a_body_that_is_no_json_is_a_protocol_violation(data: bytes | str) -> No
 def test_a_remark_is_text() -> None:
     assert decode_command(json_frame('{"code":1,"remark":5}')).remark == "5"
     assert decode_command(json_frame('{"code":1,"remark":null}')).remark is None
+
+
+# the ext fields of a send: section 6.5
+
+
+HEADER = SendHeader(
+    producer_group="PG",
+    topic="T1",
+    queue_id=2,
+    sys_flag=4,
+    born_timestamp_ms=1795253573458,
+    flag=-5,
+    properties="KEYS\x01k1\x02",
+    reconsume_times=1,
+    default_topic="TBW102",
+    default_topic_queue_nums=4,
+    unit_mode=True,
+    max_reconsume_times=16,
+    batch=False,
+    broker_name="b1",
+)
+LONG = {
+    "producerGroup": "PG",
+    "topic": "T1",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "2",
+    "sysFlag": "4",
+    "bornTimestamp": "1795253573458",
+    "flag": "-5",
+    "properties": "KEYS\x01k1\x02",
+    "reconsumeTimes": "1",
+    "unitMode": "true",
+    "maxReconsumeTimes": "16",
+    "batch": "false",
+    "brokerName": "b1",
+}
+SHORT = dict(zip("abcdefghijklmn", LONG.values(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [(RequestCode.SEND_MESSAGE, LONG), (RequestCode.SEND_MESSAGE_V2, SHORT), (RequestCode.SEND_BATCH_MESSAGE, SHORT)],
+)
+def test_request_10_spells_the_names_out_and_the_others_use_letters(code: RequestCode, fields: dict[str, str]) -> None:
+    assert encode_send_header(HEADER, code) == fields
+    assert decode_send_header(fields, code) == HEADER
+
+
+def test_what_is_not_given_is_not_sent_and_gets_its_default() -> None:
+    least = SendHeader(producer_group="PG", topic="T1")
+    assert {"l", "n"}.isdisjoint(encode_send_header(least, RequestCode.SEND_MESSAGE_V2))
+    assert decode_send_header({"a": "PG", "b": "T1", "zz": "?"}, RequestCode.SEND_MESSAGE_V2) == least

@@ -7,7 +7,6 @@ from itertools import accumulate
 
 import pytest
 
-from sources.access.address import Address
 from sources.errors import MasterReplaced
 from sources.master import Damage
 from sources.offsets import Offset
@@ -16,6 +15,7 @@ from sources.rocketmq.wire.ha import FRAME_HEAD
 from tests.sources.rocketmq.log_reading import ALL, kept, over_ha, owned
 from tests.sources.rocketmq.scripted_master import ScriptedMaster, holding, serve_log
 from tests.sources.rocketmq.synthetic_log import record_bytes
+from tests.sources.rocketmq.test_ha_client import read
 
 FRAME_BYTES = 50  # so that what has come before a connection ends is known to 50 bytes
 SIZES = [200, 40, 300, 120, 90]
@@ -49,14 +49,6 @@ def until(count: int) -> int:
     return frames * (FRAME_BYTES + FRAME_HEAD.size)
 
 
-def read_all(master: Address) -> bytes:
-    taken = bytearray()
-    with closing(read_stream(master, Offset(0), HAReadOptions(silence_timeout_ms=10_000))) as pieces:
-        while len(taken) < LENGTH:
-            taken += next(pieces)
-    return bytes(taken)
-
-
 @pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
 def test_no_stream_goes_on_with_another_history(cut: int) -> None:
     old = serve_log(OLD, frame_bytes=FRAME_BYTES, stop_after=until(cut))
@@ -85,7 +77,7 @@ def test_one_byte_that_differs_is_another_history(at: int) -> None:
     other = OLD[:at] + bytes([OLD[at] ^ 1]) + OLD[at + 1 :]
     old = serve_log(OLD, frame_bytes=FRAME_BYTES, stop_after=until(ENDS[6]))
     with ScriptedMaster(old, serve_log(other)) as master, pytest.raises(MasterReplaced):
-        read_all(master.address)
+        read(master.address, 0, LENGTH)
 
 
 def test_a_difference_above_what_was_handed_over_is_no_other_history() -> None:
@@ -93,16 +85,16 @@ def test_a_difference_above_what_was_handed_over_is_no_other_history() -> None:
     handed_over = cut // (FRAME_BYTES + FRAME_HEAD.size) * FRAME_BYTES
     mixed = OLD[:handed_over] + NEW[handed_over:]
     with ScriptedMaster(serve_log(OLD, frame_bytes=FRAME_BYTES, stop_after=cut), serve_log(mixed)) as master:
-        assert read_all(master.address) == mixed
+        assert read(master.address, 0, LENGTH) == mixed
 
 
 def test_a_connection_that_ends_before_it_has_shown_its_past_proves_nothing() -> None:
     """Two more that break off below what was handed over: it is compared with all of it all the same."""
     old = [serve_log(OLD, frame_bytes=FRAME_BYTES, stop_after=until(cut)) for cut in (2000, 1000, 500)]
     with ScriptedMaster(*old, serve_log(OLD)) as master:
-        assert read_all(master.address) == OLD
+        assert read(master.address, 0, LENGTH) == OLD
     with ScriptedMaster(*old, serve_log(NEW)) as master, pytest.raises(MasterReplaced):
-        read_all(master.address)
+        read(master.address, 0, LENGTH)
 
 
 @pytest.mark.parametrize("past_damage", [False, True])

@@ -1,4 +1,6 @@
-"""Who we are to a broker, as an operator writes it; and that it is told to nobody else."""
+"""Who we are to a broker, as an operator writes it; that it is told to nobody else; signatures, which are those that
+RocketMQ's own class makes; and answers that are refusals for want of rights, with remarks of real brokers.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from sources.options import MasterOptions, ReadOptions, parse_options
 from sources.registry import open_log
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.remoting import Command, encode_command
+from sources.rocketmq.wire.denials import denied, is_denial
+from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from sources.rocketmq.wire.security import RemotingSecurity
-from sources.rocketmq.wire.signing import SIGNATURE, signed
+from sources.rocketmq.wire.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signed
 from tests.sources.rocketmq.scripted_master import ScriptedBroker
+from tests.sources.rocketmq.signatures import CASES, WHO, Case
 
 NAME, KEY, TOKEN = "user-7f3a", "hunter2-ä", "token-9c1d"
 LOG = {"id": "rocketmq/a", "name_server": "b:1"}
@@ -130,3 +134,91 @@ def test_every_request_is_signed_and_the_refusal_of_one_tells_nothing(caplog: py
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value.facts()) + caplog.text
     signatures = [request.ext_fields[SIGNATURE] for request in requests]
     assert not [secret for secret in (NAME, KEY, TOKEN, *signatures) if secret in told]
+
+
+# signatures
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_signature_is_rocketmq_s_own(name: str) -> None:
+    case = CASES[name]
+    request = Command(RequestCode.GET_BROKER_CONFIG, ext_fields=case.ext_fields, body=case.body)
+    assert signed(request, case.credentials).ext_fields[SIGNATURE] == case.signature
+
+
+@pytest.mark.parametrize("token", [None, "token"])
+def test_what_was_asked_stays_and_says_who_asks(token: str | None) -> None:
+    who = replace(WHO, security_token=token)
+    request = Command(RequestCode.SEND_MESSAGE_V2, 7, 0, {"b": "orders"}, body=b"body")
+    answer = signed(request, who)
+    added = {name: value for name, value in answer.ext_fields.items() if name not in request.ext_fields}
+    assert added.keys() == {ACCESS_KEY, SIGNATURE} | ({SECURITY_TOKEN} if token else set())
+    assert (added[ACCESS_KEY], added.get(SECURITY_TOKEN)) == ("logtwin", token)
+    assert replace(answer, ext_fields={"b": "orders"}) == request
+
+
+def test_a_request_that_was_signed_may_be_signed_again() -> None:
+    case: Case = CASES["fields in another order"]
+    once = signed(Command(28, ext_fields=case.ext_fields), case.credentials)
+    assert signed(once, case.credentials) == once
+
+
+def test_credentials_show_and_travel_nowhere() -> None:
+    who = Credentials("logtwin", "secret-of-logtwin", "token-7")
+    shown = f"{who!r} {who}"
+    assert not [secret for secret in ("logtwin", "secret-of-logtwin", "token-7") if secret in shown]
+    with pytest.raises(TypeError, match="do not travel"):
+        pickle.dumps(who)
+
+
+# denials
+
+_497 = "org.apache.rocketmq.acl.common.AclException: {}, org.apache.rocketmq.acl.plain.PlainPermissionManager.validate"
+
+
+@pytest.mark.parametrize(
+    ("code", "remark", "missing"),
+    [
+        (1, _497.format("No accessKey is configured"), "access_key and secret_key of an account"),
+        (1, _497.format("No acl config for env:ROCKETMQ_USER"), "an account of that name"),
+        (1, _497.format("No PlainAccessResource for accessKey=env:ROCKETMQ_USER"), "an account of that name"),
+        (1, _497.format("Check signature failed for accessKey=env:ROCKETMQ_USER"), "the secret key of that account"),
+        (1, _497.format("No default permission for orders"), "the permission that the remark names"),
+        (1, _497.format("Need admin permission for request code=17, but accessKey=u is not"), "an account with admin"),
+        (16, "username cannot be null.", "access_key and secret_key of an account"),
+        (16, "User:env:ROCKETMQ_USER is not found.", "a user of that name"),
+        (16, "User:env:ROCKETMQ_USER is disabled.", "a user that is enabled"),
+        (16, "check signature failed.", "the secret key of that account"),
+        (16, "User:u has no permission to access Topic:t from 127.0.0.1, no matched policies.", "the permission that"),
+        (16, None, "the right to ask this"),
+    ],
+)
+def test_a_denial_says_what_is_missing(code: int, remark: str | None, missing: str) -> None:
+    answer = Command(code, flag=1, remark=remark)
+    assert is_denial(answer)
+    error = denied(RequestCode.GET_BROKER_CONFIG, answer, "the broker at a:1", Secret("env:ROCKETMQ_USER"))
+    assert (error.expected or "").startswith(missing)
+    assert (remark or "no remark") in (error.found or "")
+    for word in ("the broker at a:1", "26 GET_BROKER_CONFIG", "env:ROCKETMQ_USER"):
+        assert word in error.problem
+    assert not error.is_transient
+
+
+def test_who_gives_no_key_is_told_to_give_one() -> None:
+    error = denied(28, Command(16, remark="of a provider of your own"), "b", None)
+    assert error.expected == "access_key and secret_key of an account"
+    assert "without an access key" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (0, None),
+        (1, None),
+        (1, "java.util.NoSuchElementException"),
+        (1, "java.lang.RuntimeException: AclException is only mentioned"),
+        (3, " request type 907 not supported"),
+    ],
+)
+def test_other_answers_are_none(code: int, remark: str | None) -> None:
+    assert not is_denial(Command(code, remark=remark))

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from sources.errors import ConfigurationError, SegmentError
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import Offset
 from sources.rocketmq.files import segment_files
 from sources.rocketmq.files.segment_files import Hole, Segment, list_segments, mapped, parts_of
+from tests.spans import span
 
 
 def make(path: Path, files: dict[int, int]) -> Path:
@@ -69,7 +70,7 @@ def test_a_missing_middle_file_is_named(tmp_path: Path, files: dict[int, int]) -
     missing = next(start for start in range(0, 500, 100) if start not in files)
     listed = list_segments(make(tmp_path, files))
     assert [segment.start for segment in listed] == list(files)
-    (hole,) = [part for part in parts_of(listed, OffsetRange(Offset(0), Offset(600))) if isinstance(part, Hole)]
+    (hole,) = [part for part in parts_of(listed, span(0, 600)) if isinstance(part, Hole)]
     assert hole.error().offset == missing
     assert f"{missing:020d} is missing" in str(hole.error())
 

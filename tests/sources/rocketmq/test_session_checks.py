@@ -1,28 +1,30 @@
-"""What a session makes of what its master says and holds."""
+"""What a session makes of what its master says and holds; how the job knows the master again before a promise; and a
+connection that stands at the master, and with it a file of its log: not for ever.
+"""
 
 from __future__ import annotations
 
 import struct
 import threading
+from collections.abc import Iterator
 
 import pytest
 
+from sources.errors import MasterUnreachable, Rewritten
 from sources.offsets import Offset
 from sources.rocketmq.wire.ha import encode_frame
-from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
-from tests.sources.rocketmq.sessions import Known, reported, session_of, session_with, stay, up_to
-
-
-def saying(data: bytes) -> HAScript:
-    """Answers the first report, and stays."""
-
-    def script(connection: SlaveConnection) -> None:
-        connection.await_reports()
-        connection.send(data)
-        connection.await_end()
-
-    return script
-
+from tests.patience import eventually
+from tests.sources.rocketmq.scripted_master import PATIENCE_S, ScriptedMaster, SlaveConnection, after_the_report
+from tests.sources.rocketmq.sessions import (
+    COUNTS_CONNECTIONS,
+    Known,
+    leave_after,
+    reported,
+    session_of,
+    session_with,
+    stay,
+    up_to,
+)
 
 HEARTBEAT = encode_frame(Offset(100))
 DATA = encode_frame(Offset(100), bytes(50_000))
@@ -35,7 +37,7 @@ DATA = encode_frame(Offset(100), bytes(50_000))
 )
 def test_a_master_that_starts_where_it_was_asked_is_trusted(data: bytes) -> None:
     """HA-46: a heartbeat at the right place changes nothing; HA-48: and is not answered by a report."""
-    with ScriptedMaster(saying(data)) as master, session_with(master.address) as session:
+    with ScriptedMaster(after_the_report(data)) as master, session_with(master.address) as session:
         reported(session, master, 100)
         reported(session, master, 200)
         state = session.state
@@ -57,7 +59,7 @@ def test_a_master_that_starts_where_it_was_asked_is_trusted(data: bytes) -> None
 )
 def test_a_head_that_contradicts_the_position_ends_the_connection(data: bytes, words: str) -> None:
     """HA-41, HA-42, HA-46: as soon as the head is there; HA-51, HA-52: whatever is wrong with it. It is tried on."""
-    with ScriptedMaster(saying(data), stay) as master, session_with(master.address) as session:
+    with ScriptedMaster(after_the_report(data), stay) as master, session_with(master.address) as session:
         reported(session, master, 100, connection=2)
         assert words in str(session.state.last_error)
     assert [connection.reports for connection in master.connections] == [[100], [100]]
@@ -159,3 +161,150 @@ def test_the_first_raise_after_connecting_is_checked_too() -> None:
         master.await_connection(1).await_end()
         master.await_connection(2)
     assert set(master.reports) == {100}
+
+
+# proofs
+
+
+def test_each_connection_is_preceded_by_a_proof() -> None:
+    reported_before: list[int] = []
+    with ScriptedMaster(leave_after(2), leave_after(1), stay) as master:
+
+        def prove() -> None:
+            reported_before.append(sum(len(connection.reports) for connection in master.connections))
+
+        with session_of(Known(master.address), prove=prove) as session:
+            reported(session, master, 100)
+            reported(session, master, 200, connection=3)
+    assert reported_before == [0, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MasterUnreachable("away"),
+        Rewritten("another log"),
+        OSError("no more files"),
+        OverflowError("nobody thought of it"),
+        MemoryError("nobody thought of it"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_nothing_is_promised_to_a_master_that_is_not_proven(error: Exception) -> None:
+    """It is asked for again: the master may be back, or the right one again. Whatever fails is told."""
+    failures: Iterator[Exception] = iter([error, error])
+    proofs: list[bool] = []
+
+    def prove() -> None:
+        proofs.append(master.connections == [])
+        for failure in failures:
+            raise failure
+
+    with ScriptedMaster(stay) as master, session_of(Known(master.address), prove=prove) as session:
+        session.acknowledge(up_to(100))
+        assert eventually(lambda: str(error) in (session.state.last_error or ""))
+        assert session.failure is (error if isinstance(error, Rewritten) else None)  # no other disproves the master
+        master.await_connection(1).await_report_of(100)
+    assert proofs == [True, True, True]
+    assert len(master.connections) == 1
+
+
+def test_a_proof_takes_the_turn_of_the_session() -> None:
+    """It may connect: to a master that counts connections not while tasks read."""
+    proving, may_end, entered = threading.Event(), threading.Event(), threading.Event()
+    may_leave = threading.Event()
+    inside_at_the_end: list[bool] = []  # whether tasks were reading as a proof ended; each connection has one
+
+    def prove() -> None:
+        proving.set()
+        assert may_end.wait(PATIENCE_S)
+        inside_at_the_end.append(entered.is_set() and not may_leave.is_set())
+
+    with (
+        ScriptedMaster(stay, stay) as master,
+        session_of(Known(master.address, words=COUNTS_CONNECTIONS), prove=prove) as session,
+    ):
+
+        def read() -> None:
+            with session.reading():
+                entered.set()
+                may_leave.wait(PATIENCE_S)
+
+        session.acknowledge(up_to(100))
+        assert proving.wait(PATIENCE_S)
+        tasks = threading.Thread(target=read)
+        tasks.start()
+        assert not entered.wait(0.2)
+        may_end.set()
+        assert entered.wait(PATIENCE_S)
+        assert inside_at_the_end == [False]
+        may_leave.set()
+        tasks.join(PATIENCE_S)
+        assert eventually(lambda: any(100 in connection.reports for connection in master.connections))
+    assert not any(inside_at_the_end)
+
+
+# renewals
+
+SOON_S = 0.1
+
+
+def test_a_connection_that_has_stood_long_is_made_anew_before_the_old_one_ends() -> None:
+    """A broker of 4.x tells producers that no slave is available as soon as there is none."""
+    was_there: list[bool] = []
+
+    def accept(connection: SlaveConnection) -> None:
+        connection.await_reports()
+        was_there.append(any(not one.has_ended() for one in master.connections if one is not connection))
+        connection.send(encode_frame(Offset(connection.reports[0])))
+        connection.await_end()
+
+    with ScriptedMaster(accept) as master, session_of(Known(master.address), renew_after_s=SOON_S) as session:
+        session.acknowledge(up_to(100))
+        assert eventually(lambda: session.state.connected_since is not None)
+        since = session.state.connected_since
+        reported(session, master, 200, connection=3)
+        master.await_connection(1).await_end()
+        master.await_connection(2).await_end()
+        assert session.state.reconnects == 0  # no interruption
+        assert session.state.connected_since == since
+        assert session.state.last_error is None
+    assert was_there[:3] == [False, True, True]
+    assert all(connection.has_ended() for connection in master.connections)
+
+
+def test_a_master_that_is_another_one_by_then_keeps_no_old_connection() -> None:
+    proven = iter([None])
+
+    def prove() -> None:
+        for _ in proven:
+            return
+        raise Rewritten("another log")
+
+    with (
+        ScriptedMaster(stay) as master,
+        session_of(Known(master.address), renew_after_s=SOON_S, prove=prove) as session,
+    ):
+        session.acknowledge(up_to(100))
+        master.await_connection(1).await_end()
+        assert eventually(lambda: session.state.last_error == "another log")
+        assert session.state.connected_since is None
+    assert len(master.connections) == 1
+
+
+@pytest.mark.parametrize("renews", [1, 2])
+def test_to_a_master_that_counts_connections_the_old_one_ends_first(renews: int) -> None:
+    were_there: list[bool] = []
+
+    def accept(connection: SlaveConnection) -> None:
+        were_there.append(any(not one.has_ended() for one in master.connections if one is not connection))
+        connection.await_end()
+
+    with ScriptedMaster(accept) as master:
+        with session_of(Known(master.address, words=COUNTS_CONNECTIONS), renew_after_s=SOON_S) as session:
+            with session.reading():
+                pass  # that is when the session hears of it
+            session.acknowledge(up_to(100))
+            master.await_connection(1 + renews).await_report_of(100)
+        assert eventually(lambda: all(one.has_ended() for one in master.connections))
+    assert not any(were_there)

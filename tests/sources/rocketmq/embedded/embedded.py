@@ -1,15 +1,19 @@
-"""An embedded master in a thread of the test's own process."""
+"""An embedded master in a thread of the test's own process; and tests that are coroutines."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ParamSpec
 
+from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
+from sources.rocketmq.wire.client import RemotingClient
 
 
 def settings_for(store: Path) -> MasterSettings:
@@ -58,3 +62,19 @@ def paused(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         yield
     finally:
         goes_on.set()
+
+
+P = ParamSpec("P")
+
+
+def scenario(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    @functools.wraps(test)
+    def run(*given: P.args, **named: P.kwargs) -> None:
+        asyncio.run(test(*given, **named))
+
+    return run
+
+
+def end_of(address: Address) -> int:
+    with RemotingClient(address) as client:
+        return client.commit_log_bounds().end

@@ -45,7 +45,6 @@ def open_store(root: Path, **options: Any) -> Iterator[CommitLogStore]:
 
 
 def log_bytes(root: Path) -> bytes:
-    """All files of the log, one after the other."""
     return b"".join(path.read_bytes() for path in sorted((root / "commitlog").iterdir()))
 
 

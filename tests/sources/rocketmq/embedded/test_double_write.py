@@ -19,7 +19,7 @@ from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from tests.patience import PATIENCE_S, wait_until
 from tests.sources.rocketmq.embedded.conversation import Conversation, conversation, request, send_fields
-from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
+from tests.sources.rocketmq.embedded.embedded import end_of, running_master, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PUT_OK, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 11, 12
@@ -32,11 +32,6 @@ def slaves_of(master: EmbeddedMaster) -> list[dict[str, Any]]:
     with conversation(master.address) as talk:
         slaves: list[dict[str, Any]] = json.loads(talk.ask(907)[1])["haConnectionInfo"]
     return slaves
-
-
-def end_of(master: EmbeddedMaster) -> int:
-    with conversation(master.address) as talk:
-        return int(json.loads(talk.ask(28)[1])["table"]["commitLogMaxOffset"])
 
 
 def wait_for_slaves(master: EmbeddedMaster, *acknowledged: int) -> None:
@@ -128,7 +123,7 @@ def test_without_a_slave_it_is_not_available(tmp_path: Path) -> None:
     """HA-03, MS-04, MS-05: told at once, and the message is stored."""
     with sync_master(tmp_path) as master, conversation(master.address) as talk:
         assert status(talk) == SLAVE_NOT_AVAILABLE
-        end = end_of(master)
+        end = end_of(master.address)
     assert [message.body for message in messages_of(tmp_path, end)] == [b"x"]
 
 
@@ -144,7 +139,7 @@ def test_a_mute_slave_is_waited_for_so_long_and_no_longer(tmp_path: Path, caplog
         started = time.monotonic()
         assert status(talk, "TAGS\x01tagA\x02") == FLUSH_SLAVE_TIMEOUT
         assert time.monotonic() - started >= SHORT_S
-        end, client = end_of(master), "{}:{}".format(*talk.connection.getsockname())
+        end, client = end_of(master.address), "{}:{}".format(*talk.connection.getsockname())
     assert [message.body for message in messages_of(tmp_path, end)] == [b"x"]
     (line,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert f"topic T1, tags tagA, client {client}" in line.getMessage()
@@ -180,7 +175,7 @@ def test_a_slave_that_is_too_far_behind_is_not_available(
     """HA-04, HA-05, MS-03: strictly less than the limit, counted to the end of this message, from 0 at first."""
     with sync_master(tmp_path, role="ASYNC_MASTER") as master, conversation(master.address) as talk:
         assert status(talk) == PUT_OK
-        size = end_of(master)
+        size = end_of(master.address)
     limit = 2 * size + more_than_behind
     with (
         sync_master(tmp_path, fall_behind_max_bytes=limit, slave_timeout_s=SHORT_S) as master,
@@ -189,7 +184,7 @@ def test_a_slave_that_is_too_far_behind_is_not_available(
     ):
         wait_for_slaves(master, 0)  # connected, and it has said nothing
         assert status(talk) == (FLUSH_SLAVE_TIMEOUT if available else SLAVE_NOT_AVAILABLE)
-        assert end_of(master) == 2 * size
+        assert end_of(master.address) == 2 * size
 
 
 def test_the_fastest_slave_decides(tmp_path: Path) -> None:
@@ -203,7 +198,7 @@ def test_the_fastest_slave_decides(tmp_path: Path) -> None:
         mute.report(0)
         wait_for_slaves(master, 0, 0)
         assert [status(talk) for _ in range(10)] == [PUT_OK] * 10
-        assert end_of(master) > 1200
+        assert end_of(master.address) > 1200
 
 
 def test_a_slave_that_has_gone_does_not_count(tmp_path: Path) -> None:
@@ -231,7 +226,7 @@ def test_a_slave_that_says_less_than_before_counts_for_less(tmp_path: Path) -> N
         slave.report(0)
         wait_for_slaves(master, 0)
         say(talk)
-        end = end_of(master)
+        end = end_of(master.address)
         for offset in (end - 1, 50, end - 1):
             slave.report(offset)
             wait_for_slaves(master, offset)

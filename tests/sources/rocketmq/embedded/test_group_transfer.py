@@ -11,7 +11,7 @@ import pytest
 
 from sources.offsets import Offset
 from sources.rocketmq.embedded.double_write import GroupTransfer
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import scenario
 
 NEVER_S = 3600.0
 

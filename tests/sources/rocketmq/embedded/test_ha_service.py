@@ -17,7 +17,7 @@ import pytest
 from sources.offsets import Offset
 from sources.rocketmq.embedded.ha_service import HAService, HASettings, Slave
 from tests.patience import soon
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import scenario
 
 FILE_BYTES = 1000
 PATIENCE_S = 60.0

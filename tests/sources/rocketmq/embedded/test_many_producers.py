@@ -19,8 +19,7 @@ from sources.access.address import Address
 from sources.rocketmq.embedded.double_write import DoubleWriteSettings
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from tests.sources.rocketmq.embedded.conversation import heard, request, send_fields
-from tests.sources.rocketmq.embedded.embedded import settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import scenario, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PUT_OK, FLUSH_SLAVE_TIMEOUT = 0, 12

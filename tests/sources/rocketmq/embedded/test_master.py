@@ -23,9 +23,7 @@ from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
-from sources.rocketmq.wire.client import RemotingClient
-from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import end_of, running_master, scenario, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 PROCESS = """
@@ -53,11 +51,6 @@ def master_process(store: Path) -> Iterator[tuple[subprocess.Popen[str], Address
             pytest.fail("".join(said))
         finally:
             process.kill()
-
-
-def end_of(address: Address) -> int:
-    with RemotingClient(address) as client:
-        return client.commit_log_bounds().end
 
 
 @pytest.mark.job

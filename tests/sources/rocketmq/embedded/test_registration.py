@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import socket
-import struct
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,39 +13,21 @@ import pytest
 from sources.access.address import Address
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.embedded.registration import Registration
+from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from tests.patience import soon
-from tests.sources.rocketmq.embedded.conversation import heard, request, send_fields
-from tests.sources.rocketmq.embedded.embedded import settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.conversation import request, send_fields
+from tests.sources.rocketmq.embedded.embedded import scenario, settings_for
+from tests.sources.rocketmq.scripted_master import ScriptedBroker
 
 
-@asynccontextmanager
-async def name_server(port: int, *, leaves_at: int | None = None) -> AsyncIterator[list[int]]:
-    """Says to each request that it is well, until one of code `leaves_at`; gives the codes of all."""
-    codes: list[int] = []
-    connections: list[asyncio.StreamWriter] = []
+def well(request: Command) -> bytes:
+    return encode_command(request.response(0))
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.append(writer)
-        with suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                header, _ = await heard(reader)
-                codes.append(header["code"])
-                if header["code"] == leaves_at:
-                    writer.close()
-                    return
-                answer = {"code": 0, "flag": 1, "language": "JAVA", "opaque": header["opaque"], "version": 1}
-                text = json.dumps(answer).encode()
-                writer.write(struct.pack(">iI", 4 + len(text), len(text)) + text)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", port)
-    try:
-        yield codes
-    finally:
-        server.close()
-        for writer in connections:
-            writer.transport.abort()
-        await server.wait_closed()
+def well_until_it_leaves(request: Command) -> bytes:
+    if request.code == RequestCode.UNREGISTER_BROKER:
+        raise ConnectionResetError
+    return well(request)
 
 
 @scenario
@@ -75,13 +53,13 @@ async def test_a_name_server_that_is_away_hinders_nothing_and_is_found_when_it_c
     await reader.readexactly(4)
     writer.close()
     for _ in range(2):
-        async with name_server(port) as codes:
-            await soon(lambda codes=codes: len(codes) >= 3)  # type: ignore[misc]
-            assert set(codes) == {103}
+        with ScriptedBroker(well, port) as name_server:
+            await soon(lambda one=name_server: len(one.requests) >= 3)  # type: ignore[misc]
+            assert {request.code for request in name_server.requests} == {103}
         lines = len(caplog.records)
         await soon(lambda lines=lines: len(caplog.records) > lines)  # type: ignore[misc]
-    async with name_server(port, leaves_at=104) as codes:
-        await soon(lambda: len(codes) >= 2)  # the first answer has been heard
+    with ScriptedBroker(well_until_it_leaves, port) as name_server:
+        await soon(lambda: len(name_server.requests) >= 2)  # the first answer has been heard
         await master.stop()
     assert f"{address} could not be told that this master stops" in caplog.text
     assert "closed by the broker" in caplog.text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import socket
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,19 +17,21 @@ import pytest
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.embedded.remoting_service import RemotingService
 from sources.rocketmq.format import properties
-from sources.rocketmq.format.commitlog import Message
+from sources.rocketmq.format.commitlog import Host, Message
+from sources.rocketmq.wire.remoting import Command
 from tests import truth
+from tests.patience import soon
 from tests.sources.rocketmq.embedded.conversation import (
     Conversation,
     batch_item,
     conversation,
+    heard,
     lenient_json,
     request,
     send_fields,
     split,
 )
-from tests.sources.rocketmq.embedded.embedded import running_master, settings_for
-from tests.sources.rocketmq.embedded.scenarios import scenario
+from tests.sources.rocketmq.embedded.embedded import running_master, scenario, settings_for
 from tests.sources.rocketmq.embedded.stores import messages_of
 
 
@@ -49,7 +53,6 @@ async def test_a_service_that_never_listened_stops_at_once() -> None:
 
 
 def stored(talk: Conversation, root: Path) -> list[Message]:
-    """Every message in the log."""
     return messages_of(root, int(runtime_info(talk)["commitLogMaxOffset"]))
 
 
@@ -187,3 +190,38 @@ def test_slaves_are_told_as_a_real_broker_tells_them(
     (status,) = ours["haConnectionInfo"]
     assert (status["slaveAckOffset"], status["diff"], status["inSync"]) == (1, end - 1, True)
     assert (ours["masterCommitLogMaxOffset"], ours["inSyncSlaveNums"], ours["master"]) == (end, 1, True)
+
+
+@scenario
+async def test_a_failure_is_told_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    """HA-31: an exception ends one wait, and later requests are served."""
+    waiting: dict[int, asyncio.Future[str]] = {}
+
+    async def later(request: Command, _sender: Host) -> Command:
+        waiting[request.opaque] = answer = asyncio.get_running_loop().create_future()
+        return request.response(0, remark=await answer)
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    remoting = RemotingService({2: later}, lambda: None)
+    await remoting.start(listener)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(b"".join(request(2, opaque=opaque) for opaque in (1, 2, 3)))
+        await soon(lambda: len(waiting) == 3)
+        waiting[1].set_exception(ValueError("something broke"))
+        headers = []
+        for _ in range(2):
+            async with asyncio.timeout(60):
+                headers.append((await heard(reader))[0])
+            if not waiting[2].done():
+                waiting[2].set_result("well")
+        writer.close()
+        await soon(waiting[3].cancelled)  # its client has gone
+    finally:
+        writer.close()
+        await remoting.stop()
+    assert [(header["opaque"], header["code"]) for header in headers] == [(1, 1), (2, 0)]
+    assert "something broke" in headers[0]["remark"]
+    assert headers[1]["remark"] == "well"
+    assert "request 2 of 127.0.0.1" in caplog.text
