@@ -19,8 +19,8 @@ from sources.epochs import Epoch
 from sources.offsets import Offset
 from sources.rocketmq.files.controller_store import EPOCH_FILE, encode_epoch_file
 from tests.peers.elected import elected_group
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 
 MESSAGES = 1_600_000  # 2 GB
 GOAL = Goal(least=0.95)

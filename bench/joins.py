@@ -30,8 +30,8 @@ from bench.sender import LARGE_FILES, ROCKETMQ_VERSION, Producing, ToKafka, ToRo
 from pipeline.job.roll_call import ASK_EVERY_S
 from sinks.tables import KAFKA_LOG, LOG
 from sources.rocketmq.producer.producer import Producer
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 
 BROKERS = 3
 PARTITIONS = 6

@@ -37,8 +37,8 @@ from sources.offsets import Offset
 from sources.rocketmq.format.commitlog import HEAD
 from tests.patience import wait_until
 from tests.peers.cluster import knows
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.wire import Connection
 
 VERSION = "5.5.0"

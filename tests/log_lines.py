@@ -1,12 +1,21 @@
-"""What one module said: a process of tests has threads of other tests, and what they say is in `caplog`, too."""
+"""What one module logged, for a process of tests has threads of other tests; and what is printed of a text."""
 
 from __future__ import annotations
 
+import io
 import logging
 
 import pytest
+from rich.console import Console
 
 
-def said_by(module: str, caplog: pytest.LogCaptureFixture, least: int = logging.INFO) -> list[str]:
-    """Its messages, of this level or a higher one."""
-    return [record.getMessage() for record in caplog.records if record.name == module and record.levelno >= least]
+def said_by(module: str, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Its messages, from INFO on."""
+    return [one.getMessage() for one in caplog.records if one.name == module and one.levelno >= logging.INFO]
+
+
+def printed(what: object, width: int = 300) -> str:
+    """In columns, so many of them."""
+    stream = io.StringIO()
+    Console(file=stream, width=width).print(what)
+    return stream.getvalue()

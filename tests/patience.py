@@ -1,11 +1,12 @@
-"""Waiting for a condition, with a limit. Only a failing test waits that long."""
+"""Waiting for a condition, with a limit: only a failing test waits that long. And looking all the time meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 PATIENCE_S = 120.0
 LOOK_EVERY_S = 0.02
@@ -39,3 +40,21 @@ async def soon(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while not holds():
             await asyncio.sleep(0.001)
+
+
+@contextmanager
+def meanwhile(look: Callable[[], None], *, every_s: float) -> Iterator[None]:
+    """Call `look` again and again, from a thread of its own, while the `with` lasts."""
+    is_over = threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(every_s):
+            look()
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        watcher.join()

@@ -29,9 +29,9 @@ from sources.dister.log import DisterLog
 from sources.offsets import LogId, Offset
 from sources.records import RECORD_SCHEMA
 from tests.dister.odd_leader import OddLeader, replay
+from tests.pipeline.group_world import Killed as Killed  # one of that name: errors come back by it
+from tests.pipeline.group_world import dying_after as dying_after
 from tests.pipeline.running import job_config, replicate_now
-from tests.pipeline.schedules import Killed as Killed  # one of that name: errors come back by it
-from tests.pipeline.schedules import dying_after as dying_after
 from tests.sinks.batches import no_step, opened, ranges
 
 

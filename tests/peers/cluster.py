@@ -7,8 +7,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from tests.peers.name_server import NameServer
+from sources.errors import MasterRefused
+from sources.rocketmq.wire.client import RemotingClient
+from tests.patience import meanwhile, wait_until
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.wire import Connection, Refused
 
 UPDATE_BROKER_CONFIG, GET_BROKER_CONFIG, BROKER_CLUSTER_INFO, HA_STATUS = 25, 26, 106, 907
@@ -48,3 +51,20 @@ def knows(names: NameServer, broker: Broker) -> bool:
     """Whether it would tell a slave of that broker."""
     with Connection(names.port) as connection:
         return f'"127.0.0.1:{broker.port}"'.encode() in connection.call(BROKER_CLUSTER_INFO)[1]
+
+
+HOUSEKEEPING_MS = 3000
+
+
+@contextmanager
+def counting(broker: Broker) -> Iterator[list[int]]:
+    """The numbers of connections that the broker counts meanwhile, asked for all the time."""
+    counts: list[int] = []
+
+    def look() -> None:
+        with suppress(MasterRefused):  # 5.5.0 walks the list while others change it, and then answers code 1
+            counts.append(len((client.ha_status() or {})["haConnectionInfo"]))
+
+    with RemotingClient(broker.address) as client, meanwhile(look, every_s=0.002):
+        wait_until(lambda: counts != [], "a first look")
+        yield counts

@@ -12,9 +12,8 @@ from typing import Any
 
 from tests.patience import wait_until
 from tests.peers.cluster import BROKER_CLUSTER_INFO, knows
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
-from tests.peers.rocketmq_process import free_ports
+from tests.peers.rocketmq_process import NameServer, free_ports
 from tests.peers.wire import Connection, Refused
 
 VERSION = "5.5.0"

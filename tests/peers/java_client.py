@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.spark.jars import java, resolve
 from pipeline.system.processes import ending_with_us
-from tests.peers.name_server import NameServer
+from tests.peers.rocketmq_process import NameServer
 
 PROGRAM = Path(__file__).parent / "java" / "Traffic.java"
 VERSION = "5.5.0"

@@ -20,9 +20,9 @@ from sinks.views.registration import register
 from tests.patience import wait_until
 from tests.peers.java_client import VERSION, Said, Sent, java_client
 from tests.peers.logical_side import Queue, consume_queues, consumer_progress, count_of, found_by_key
-from tests.peers.name_server import NameServer
 from tests.peers.replicating import replicating, wait_for_all
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.wire import Connection, Refused
 
 CREATE_TOPIC, UPDATE_BROKER_CONFIG, ROUTE_OF_TOPIC = 17, 25, 105

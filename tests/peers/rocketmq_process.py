@@ -1,4 +1,4 @@
-"""A Java process of RocketMQ's, for tests."""
+"""Java processes of RocketMQ's, for tests; of these its name servers."""
 
 from __future__ import annotations
 
@@ -83,3 +83,23 @@ def free_ports() -> tuple[int, int]:
     """A broker's port and its HA port. A broker also takes the one two below its port."""
     port = free_port(-2, 1)
     return port, port + 1
+
+
+class NameServer(RocketMQProcess):
+    """A real name server; enableControllerInNamesrv, … in `settings`."""
+
+    kind = "namesrv"
+    module = "rocketmq-namesrv"
+    main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
+
+    def _defaults(self) -> dict[str, str | int]:
+        return {
+            "listenPort": self.port,
+            "bindAddress": "127.0.0.1",  # 5.x; 4.9.x binds every interface
+            "kvConfigPath": str(self.home / "kvConfig.json"),
+            "configStorePath": str(self.home / "namesrv.properties"),
+        }
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"

@@ -19,7 +19,7 @@ from sinks.batch.replica import Replica
 from sources.errors import MasterUnreachable
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.patience import eventually
-from tests.peers.counted import HOUSEKEEPING_MS, counting
+from tests.peers.cluster import HOUSEKEEPING_MS, counting
 from tests.peers.replicating import end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
 

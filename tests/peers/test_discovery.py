@@ -14,9 +14,9 @@ from pipeline.config.found import found_now
 from pipeline.inspect.status import statuses
 from sources.errors import MasterUnreachable
 from tests.patience import eventually, wait_until
-from tests.peers.name_server import NameServer
 from tests.peers.replicating import assert_holds, end_of, running_job
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.sender import Sender
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]

@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import parse
 from pipeline.job import roll_call
 from pipeline.monitoring.progress import Phase, Progress
-from tests.meanwhile import meanwhile
-from tests.patience import wait_until
+from tests.patience import meanwhile, wait_until
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_traffic import Record, create_topic, delete_topic, producer, send
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, table

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -25,6 +23,7 @@ from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_compaction import await_compaction, await_rest, create_compacted, set_config
 from tests.peers.kafka_traffic import Record, create_topic, delete_topic, producer, send, transaction
 from tests.peers.kafka_twin import assert_accounted, assert_replicated, config_of, group_offsets, state_of, table
+from tests.pipeline.edited_rows import edit_rows
 from tests.pipeline.running import replicate_now
 
 pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
@@ -70,13 +69,9 @@ def test_what_lies_before_the_beginning_is_filled_in_and_every_record_compared(
     assert all(one.claims > 1 and one.bytes > 250 * 30 for one in found.values())
     assert all(one.problem is None for one in coverages(config))
 
-    (damaged, *_) = sorted((tmp_path / "kafka_log").glob("*.parquet"))
-    rows = pq.read_table(damaged)
-    log_id, offset = rows["log_id"][0].as_py(), rows["offset"][0].as_py()
-    values = [b"other", *rows["value"].to_pylist()[1:]]
-    pq.write_table(
-        rows.set_column(rows.schema.get_field_index("value"), "value", pa.array(values, pa.binary())), damaged
-    )
+    log_id, offset = "kafka/test/proven/0", 0
+    other = {offset: lambda row: [row | {"value": b"other"} if row["log_id"] == log_id else row]}
+    edit_rows(tmp_path / "kafka_log", other)
     found = verified(spark, config)
     (difference,) = found[log_id].differences
     assert difference.verdict is Verdict.REPLICA_DAMAGED

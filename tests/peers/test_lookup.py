@@ -15,8 +15,8 @@ from sources.offsets import LogId
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.remote_broker import NamedBroker
 from tests.patience import eventually, wait_until
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.sender import Sender
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.sessions import up_to

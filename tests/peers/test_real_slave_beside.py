@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.meanwhile import meanwhile
-from tests.patience import wait_until
+from tests.patience import meanwhile, wait_until
 from tests.peers.cluster import configured, connections_of, knows
-from tests.peers.name_server import NameServer
 from tests.peers.replicating import (
     assert_holds,
     assert_same_as_files,
@@ -22,6 +20,7 @@ from tests.peers.replicating import (
     wait_for_position,
 )
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.sender import Sender
 
 pytestmark = [pytest.mark.peer, pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(300)]

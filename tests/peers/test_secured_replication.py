@@ -25,7 +25,7 @@ from sources.errors import AccessDenied
 from sources.registry import open_log
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.patience import wait_until
-from tests.peers.name_server import NameServer
+from tests.peers.rocketmq_process import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.running import own_cache, run_until

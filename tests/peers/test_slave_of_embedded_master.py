@@ -15,8 +15,8 @@ from sources.rocketmq.producer.workload import send_workload, workload
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, loads
 from tests.patience import wait_until
-from tests.peers.name_server import NameServer
 from tests.peers.rocketmq import Broker
+from tests.peers.rocketmq_process import NameServer
 from tests.sources.rocketmq.embedded.embedded import running_master
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]

@@ -14,8 +14,7 @@ from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.wire.remoting import ResponseCode
 from tests.patience import eventually, wait_until
-from tests.peers.cluster import configured, connections_of
-from tests.peers.counted import HOUSEKEEPING_MS, counting
+from tests.peers.cluster import HOUSEKEEPING_MS, configured, connections_of, counting
 from tests.peers.rocketmq import Broker
 from tests.sources.rocketmq.sessions import up_to
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from deltalake import DeltaTable
 
@@ -47,6 +48,12 @@ def interrupted_beyond(end: int, running: subprocess.Popen[str]) -> tuple[str, s
             break
     os.kill(running.pid, signal.SIGINT)
     return finish(running)
+
+
+def processes_of(place: Path) -> list[int]:
+    """Those whose command lines name it."""
+    found = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
+    return [pid for pid, command in found if str(place) in " ".join(command)]
 
 
 class DemoHere:

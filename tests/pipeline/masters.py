@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.wire.client import RemotingClient
-from tests.meanwhile import meanwhile
+from tests.patience import meanwhile
 from tests.sources.rocketmq.embedded.embedded import master_and_loop, paused, settings_for
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import psutil
 import pytest
-from deltalake import DeltaTable
 
-from tests.pipeline.demos import demo, finish, interrupted_beyond
+from tests.pipeline.demos import demo, finish, interrupted_beyond, processes_of
+from tests.pipeline.read_back import count_of
 
 pytestmark = [pytest.mark.peer, pytest.mark.nightly, pytest.mark.timeout(400)]
 
@@ -20,16 +19,6 @@ PARTITION = re.compile(r"^ +(\d) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]
 def shown_partitions(out: str) -> dict[int, list[int]]:
     rows = [[int(text.replace(",", "")) for text in found] for found in PARTITION.findall(out)]
     return {number: rest for number, *rest in rows}
-
-
-def records_in(table: Path) -> int:
-    count: int = DeltaTable(str(table)).to_pyarrow_dataset().count_rows()
-    return count
-
-
-def processes_of(folder: Path) -> list[int]:
-    found = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
-    return [pid for pid, command in found if str(folder) in " ".join(command)]
 
 
 def check_shown(out: str) -> tuple[int, int]:
@@ -58,7 +47,7 @@ def check_once(tmp_path: Path, out: str, err: str) -> tuple[int, int]:
     assert out.count("complete  0 to") == 8
     assert "missing" not in out.replace("is anything missing?", "")
     assert "Traceback" not in err
-    assert records_in(tmp_path / "warehouse" / "kafka_log") == records > 3000
+    assert count_of(tmp_path / "warehouse", "kafka_log") == records > 3000
     assert records < end  # aborted records, and the marks of transactions, have offsets too
     assert processes_of(tmp_path) == []
     return end, records
@@ -72,5 +61,5 @@ def test_it_goes_on_when_run_again_until_ctrl_c(tmp_path: Path) -> None:
     assert f"complete up to {end:,} offsets" in out
     again_end, again_records = check_shown(out)
     assert again_end > end
-    assert records_in(tmp_path / "warehouse" / "kafka_log") == again_records > records
+    assert count_of(tmp_path / "warehouse", "kafka_log") == again_records > records
     assert processes_of(tmp_path) == []

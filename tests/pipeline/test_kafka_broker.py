@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from unittest.mock import Mock
 
-import psutil
 import pytest
 from kafka.errors import MessageSizeTooLargeError
 
@@ -23,16 +22,12 @@ from pipeline.demo.kafka_workload import OrderRecord, Sender, Transaction, order
 from pipeline.spark import jars
 from sources.errors import ConfigurationError, MasterError
 from tests.patience import PATIENCE_S, wait_until
+from tests.pipeline.demos import processes_of
 
 _KEPT = "import sys\nfrom pathlib import Path\nfrom pipeline.demo.kafka_broker import running_broker\n"
 _KEPT += "with running_broker(Path(sys.argv[1])) as server:\n    print(server, flush=True)\n    sys.stdin.read()\n"
 
 STATUSES = ["placed", "paid", "packed", "shipped"]
-
-
-def brokers_of(home: Path) -> list[int]:
-    found = [(one.pid, one.info["cmdline"] or []) for one in psutil.process_iter(["cmdline"])]
-    return [pid for pid, command in found if f"{home}/server.properties" in command]
 
 
 @pytest.mark.peer
@@ -43,14 +38,14 @@ def test_it_ends_with_who_started_it_also_by_force_and_its_store_is_used_once(tm
         try:
             assert starter.stdout is not None
             assert starter.stdout.readline().startswith("127.0.0.1:")
-            assert len(brokers_of(tmp_path)) == 1
+            assert len(processes_of(tmp_path / "server.properties")) == 1
             with pytest.raises(MasterError, match="did not start") as raised, running_broker(tmp_path):
                 pass
             assert "broker.log" in str(raised.value)
         finally:
             os.kill(starter.pid, signal.SIGKILL)
         starter.wait(PATIENCE_S)
-    wait_until(lambda: brokers_of(tmp_path) == [], "the broker's end")
+    wait_until(lambda: processes_of(tmp_path / "server.properties") == [], "the broker's end")
 
 
 def test_where_kafka_cannot_be_had_it_says_so_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

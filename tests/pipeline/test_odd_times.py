@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from datetime import UTC, datetime
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
 
 from pipeline.inspect.coverage import LogCoverage, coverage_blocks
 from pipeline.report.finding.ranges import COLUMNS, LedgerRanges, log_facts
@@ -17,19 +14,13 @@ from sinks.proof.completeness import Completeness, Missing, Reason, Stretch
 from sinks.tables import LEDGER_SCHEMA
 from sources.offsets import LogId, Offset
 from sources.records import TIMESTAMP
+from tests.log_lines import printed
 from tests.spans import span
 
 LOG = LogId("rocketmq", "broker-a")
 NOON_US = 1_709_208_000_000_000  # 2024-02-29 12:00:00 UTC
 ODD = [NOON_US * 1000, (1 << 63) - 1, -(1 << 62)]
 """Microseconds for milliseconds; the greatest there is; one long before any year."""
-
-
-def printed(what: Any) -> str:
-    console = Console(file=io.StringIO(), width=300)
-    console.print(what)
-    text: str = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
-    return text
 
 
 @pytest.mark.parametrize("odd_us", ODD)

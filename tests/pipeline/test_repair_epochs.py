@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import random
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import pytest
-from rich.console import Console
 
 from pipeline.inspect.coverage import coverage_blocks, coverages
 from sinks.healing.repair import Repair
@@ -22,6 +20,7 @@ from sources.loss import Condition
 from sources.offsets import Offset
 from sources.registry import open_log
 from sources.rocketmq.log import RocketMQLog
+from tests.log_lines import printed
 from tests.pipeline.read_back import assert_whole
 from tests.pipeline.repair_bench import Bench
 from tests.sinks.killed import Killed, dying_after
@@ -84,9 +83,7 @@ def test_coverage_names_the_elections(bench: Bench) -> None:
         {"number": 1, "start": 0, "master": None, "since": None},
         {"number": 2, "start": 300, "master": "10.0.0.5:10912", "since": "2023-11-14T22:13:20.123+00:00"},
     ]
-    console = Console(file=io.StringIO(), width=100)
-    console.print(coverage_blocks([found]))
-    assert "10.0.0.5:10912, election 2, from 300 on" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "10.0.0.5:10912, election 2, from 300 on" in printed(coverage_blocks([found]), width=100)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import time
 import uuid
@@ -14,7 +13,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from pipeline.config.configuration import parse
 from pipeline.inspect.asked import MasterAnswer, answered, subject
@@ -33,6 +31,7 @@ from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
+from tests.log_lines import printed
 from tests.patience import PATIENCE_S
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 from tests.pipeline.test_run_state import GONE_PID, LOG, run_of
@@ -192,11 +191,9 @@ def test_masters_that_do_not_answer_are_asked_side_by_side(tmp_path: Path) -> No
 
 
 def shown(*logs: Progress) -> str:
-    console = Console(file=io.StringIO(), width=80)
-    console.print(status_blocks(list(logs), NOW))
-    text = console.file.getvalue()  # type: ignore[attr-defined]  # a StringIO
+    text = printed(status_blocks(list(logs), NOW), width=80)
     assert max(len(line) for line in text.splitlines()) <= 80
-    return str(text)
+    return text
 
 
 def test_people_read_a_block_a_log() -> None:
