@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 AIRFLOW := .venv-airflow
 WORKERS ?= 3
+PARTS ?= 4
 MASTER ?= rocketmq
 WAREHOUSE ?= local
 # of random cases: another one each day, shown in the command that make prints
@@ -88,7 +89,7 @@ test: lint ## everything that must hold: lint, then unit, Spark and real-broker 
 	$(BIN)/python -m pytest -m "$(GATE)" -n $(WORKERS) --no-loadscope-reorder --durations=20 $(ARGS)
 
 unit: setup ## the pure tests without whole jobs and processes, in about 45 s
-	$(BIN)/python -m tests.parts $(WORKERS) -m "$(PURE) and not job" $(ARGS)
+	$(BIN)/python -m tests.parts $(PARTS) -m "$(PURE) and not job" $(ARGS)
 
 nightly: lint airflow-setup browser-setup azurite-setup ## within the hour: older brokers, Airflow, Azure, Chromium, demos, what repeats, random cases (SEED=…)
 	$(BIN)/mypy tests bench
