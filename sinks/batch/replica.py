@@ -6,7 +6,6 @@ After a crash at any point a new Replica goes on at the table's position, and th
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +22,7 @@ from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
 from sinks.batch.tasks import discard_files
 from sinks.books.ledger_rows import LedgerRows
+from sinks.delta.group_commit import GroupCommit
 from sinks.delta.kernel import KernelConflict
 from sinks.delta.retries import doubled_s, retrying
 from sinks.history.keyed_state import KeyedStateFollower
@@ -308,7 +308,6 @@ class _Wish:
     """A request to open replicas, all or none."""
 
     replicas: Sequence[Replica]
-    is_done: bool = False
     failure: Exception | None = None
 
 
@@ -321,18 +320,12 @@ class Opening:
 
     def __init__(self) -> None:
         self.writer = this_writer()
-        self._turn = threading.Lock()
-        self._waiting: list[_Wish] = []  # changed only by calls that are atomic between threads
+        self._wanted: GroupCommit[_Wish] = GroupCommit(_open_all)
 
     def open(self, *replicas: Replica) -> None:
         """Open `replicas`, all of one table, as `open_together` does. If it raises, none of them is opened."""
         mine = _Wish(replicas)
-        self._waiting.append(mine)
-        with self._turn:
-            if not mine.is_done:
-                _open_all(taken := list(self._waiting))
-                for wish in taken:
-                    self._waiting.remove(wish)
+        self._wanted.take(mine)
         if mine.failure is not None:
             raise mine.failure
 
@@ -358,4 +351,4 @@ def _open(wishes: Sequence[_Wish]) -> None:
     except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
         failure = error
     for wish in wishes:
-        wish.is_done, wish.failure = True, failure
+        wish.failure = failure

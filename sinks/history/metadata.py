@@ -16,7 +16,6 @@ been made.
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.files import FileWriter, open_parquet
+from sinks.delta.group_commit import GroupCommit
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.retries import retrying
 from sinks.history.metadata_versions import Row, compare
@@ -171,17 +171,11 @@ class _Shared:
         self.kernel = KernelTable(spark, path)
         self._spec = spec
         self._is_ensured = False
-        self._turn = threading.Lock()
-        self._waiting: list[_Fetch] = []  # changed only by calls that are atomic between threads
+        self._fetched: GroupCommit[_Fetch] = GroupCommit(self._record)
 
     def record(self, fetch: _Fetch) -> int:
         """Record `fetch`, as `MetadataTable.record` says. From any thread."""
-        self._waiting.append(fetch)
-        with self._turn:
-            if fetch in self._waiting:
-                taken = [*self._waiting]
-                del self._waiting[: len(taken)]
-                self._record(taken)
+        self._fetched.take(fetch)
         if fetch.error is not None:
             raise fetch.error
         return fetch.changed

@@ -133,12 +133,12 @@ def test_fetches_that_wait_for_a_commit_are_one_and_an_error_is_its_own(plain: S
         except MasterError as error:
             failed.append(error)
 
-    shared = tables[0]._shared
-    with shared._turn:
+    fetched = tables[0]._shared._fetched
+    with fetched._turn:
         threads = [threading.Thread(target=write, args=(number,)) for number in range(3)]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(shared._waiting) == 3, "all wait")
+        wait_until(lambda: len(fetched._waiting) == 3, "all wait")
     for thread in threads:
         thread.join()
     assert delta(tmp_path).version() == 2

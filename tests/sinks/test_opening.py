@@ -65,7 +65,7 @@ class Job:
 def job(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
     """Whose first opening begins when all others wait."""
     found = Job(plain, tmp_path)
-    waiting = found._opening._waiting
+    waiting = found._opening._wanted._waiting
     counts: list[int] = []
 
     def slow(replicas: list[Replica]) -> None:
