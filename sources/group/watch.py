@@ -167,8 +167,7 @@ class GroupWatch:
         """
         known, count = self._roles_known, len(self._lookouts)
         again = min(int((now_s - self._roles_s) * known / ROLES_S), known)
-        if again or not known:
-            self._roles_s = now_s
+        self._roles_s = now_s if again == known else self._roles_s + again * ROLES_S / known
         due = [(self._roles_next + number) % known for number in range(again)]
         self._roles_next, self._roles_known = self._roles_next + again, count
         return [*range(known, count), *due]

@@ -139,8 +139,12 @@ class OverHA:
         """
         log = self.log
         with self.broker.client() as client:
-            bounds = client.commit_log_bounds() if known_end is None or wanted.start > (committed or 0) else None
+            is_known = known_end is not None and wanted.start <= (committed or 0)
+            bounds = None if is_known else client.commit_log_bounds()  # before the role (`may_let_wait`)
             config = client.broker_config()
+            if is_known and may_let_wait(config):
+                # The first report is a promise there: it must not be of what the broker has lost since it was planned.
+                bounds = client.commit_log_bounds()
         if bounds is not None:
             check_within(wanted, bounds)
         check_broker(config, parallel_reads=log.parallel_reads)

@@ -109,7 +109,7 @@ def decode_together(parts: Sequence[LogPart]) -> list[DecodedRecords | None]:
     """Decode parts of different logs at once, which costs little more than one of them does.
 
     Where anything is unusual, the answer is None, and `decode_sound` says what it is: if a part holds a blank, or not
-    all that is wanted. If a record of any of them is not sound, it is None for all.
+    all that is wanted, or a record that is not sound.
     """
     found = [hop(memoryview(part.data), part.start, part.stop, part.limits) for part in parts]
     usual = [at for at, heads in enumerate(found) if _is_plain(parts[at], heads)]
@@ -128,15 +128,21 @@ def decode_together(parts: Sequence[LogPart]) -> list[DecodedRecords | None]:
             bodies = BodyColumns.of(view, messages, first.limits)
             records = _records(view, offsets, messages, bodies)
     except (CorruptRecord, MemoryError):
-        return decoded
+        return _halved(parts)
     if bodies.complete < len(starts):
-        return decoded
+        return _halved(parts)
     row = 0
     for at in usual:
         count = len(found[at].starts)
         decoded[at] = DecodedRecords(records.slice(row, count), Offset(parts[at].start + found[at].end))
         row += count
     return decoded
+
+
+def _halved(parts: Sequence[LogPart]) -> list[DecodedRecords | None]:
+    """Find out which of `parts` cannot be decoded with the others; a single one cannot."""
+    half = len(parts) // 2
+    return [None] if half == 0 else [*decode_together(parts[:half]), *decode_together(parts[half:])]
 
 
 def _is_plain(part: LogPart, heads: RecordHeads) -> bool:

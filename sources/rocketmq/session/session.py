@@ -76,15 +76,16 @@ class AskedBroker(Protocol):
 
 
 class _NoTurn(nullcontext[None]):
-    """Reading where the master does not count connections; `failed` is called if an error ends it."""
+    """Reading where the master does not count connections: nobody waits to enter it, so it may be left unentered.
+    Then `ended` is called, with whether an error has ended it.
+    """
 
-    def __init__(self, failed: Callable[[], None]) -> None:
+    def __init__(self, ended: Callable[[bool], None]) -> None:
         super().__init__()
-        self._failed = failed
+        self._ended = ended
 
     def __exit__(self, *error: object) -> None:
-        if error[0] is not None:
-            self._failed()
+        self._ended(error[0] is not None)
 
 
 class HASession:
@@ -125,6 +126,7 @@ class HASession:
         self._closing = threading.Event()
         self._turns = Turns(self._wake_up)
         self._must_ask = True  # whether the master counts connections
+        self._reads_unasked = False  # somebody reads who has no turn
         self._wake, self._woken = socket.socketpair()
         self._wake.setblocking(False)
         self._woken.setblocking(False)
@@ -151,7 +153,10 @@ class HASession:
         enough there, and 4.x would tell producers that no slave is available. Entering raises what asking raises;
         MasterUnreachable after `close`.
         """
-        return self._in_turn() if self._must_ask or self._turns.are_taken else _NoTurn(self._reading_failed)
+        if self._must_ask or self._turns.are_taken:
+            return self._in_turn()
+        self._reads_unasked = True
+        return _NoTurn(self._read_unasked)
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
@@ -161,13 +166,18 @@ class HASession:
             yield
         self._must_ask = False
 
-    def _reading_failed(self) -> None:
-        self._turns.lose()
-        self._must_ask = True
+    def _read_unasked(self, has_failed: bool) -> None:
+        self._reads_unasked = False
+        if has_failed:
+            self._turns.lose()
+            self._must_ask = True
 
     def reader_of(self, log: MasterLog) -> MasterLog:
-        """Fulfil the contract. The broker tells each reader anyway whether it counts connections."""
-        return replace(log, takes_no_turn=not self._turns.are_taken)  # type: ignore[type-var] # a RocketMQLog
+        """Fulfil the contract. The broker tells each reader anyway whether it counts connections; who has no turn for a
+        batch gets none in the middle of it, though the session may learn meanwhile that they are counted.
+        """
+        takes_no_turn = self._reads_unasked or not self._turns.are_taken
+        return replace(log, takes_no_turn=takes_no_turn)  # type: ignore[type-var] # a RocketMQLog
 
     def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
         """Leave its log's position to be reported. Raises ValueError below an earlier one, and after `close`."""
@@ -239,6 +249,8 @@ class HASession:
             without_successor.callback(self._leave_the_one_before, is_last=True)
             config = self._master.config()
             self._turns.learn(counted_for_s(config))
+            if self._turns.are_taken:  # then the one before would be counted beside the next
+                self._leave_the_one_before(is_last=True)
             if not self._has_proven():
                 return False
             address, dialect = self._find(), dialect_of(config)

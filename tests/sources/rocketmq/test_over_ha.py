@@ -13,7 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.errors import BelowMinimum, CorruptRecord, LogtwinError, MasterError, MasterReplaced, MasterSilent
+from sources.errors import (
+    AboveMaximum,
+    BelowMinimum,
+    CorruptRecord,
+    LogtwinError,
+    MasterError,
+    MasterReplaced,
+    MasterSilent,
+)
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import LogId, Offset
 from sources.reading import Ended, LogReader, OneByOne, WantedSplit
@@ -215,6 +223,14 @@ def test_what_the_master_has_deleted_since_it_was_planned_is_said() -> None:
     assert [one["type"] for one in found] == [BelowMinimum.__name__]
 
 
+def test_what_a_master_has_lost_is_promised_to_none_of_its_producers() -> None:
+    """Its log was [0, 3000) when it was planned; a connection would report 2000."""
+    with over_ha((silent,), holding(0, 1000, brokerRole="SYNC_MASTER")) as (log, master):
+        (found,) = come(log.small_reader, [WantedSplit(log.log_id, owned(2000, 3000), Offset(2000), log=log)])
+        assert [one["type"] for one in found] == [AboveMaximum.__name__]
+        assert master.connections == []
+
+
 def test_a_broker_that_has_begun_to_count_connections_gets_none() -> None:
     with over_ha((silent,), telling(0, 5000, in_sync_replicas=3)) as (log, master):
         unknowing = replace(log, takes_no_turn=True)
@@ -237,4 +253,11 @@ def test_decoded_together_is_decoded_one_by_one(given_logs: list[Log]) -> None:
         alone = decode_sound(part.data, part.start, part.stop)
         if found is not None:
             assert (found.records, found.end, found.error) == (alone.records, alone.end, alone.error)
-    assert decode_together([LogPart(SOUND.stored, Offset(0), SOUND.end, DEFAULT_LIMITS)]) != [None]
+
+
+@pytest.mark.parametrize("bad", range(5))
+def test_one_that_is_damaged_leaves_the_others_decoded(bad: int) -> None:
+    broken = damaged(SOUND.stored, SOUND.boundaries[-2] - 1)
+    stored = [broken if at == bad else SOUND.stored for at in range(5)]
+    found = decode_together([LogPart(data, Offset(0), SOUND.end, DEFAULT_LIMITS) for data in stored])
+    assert [at for at, one in enumerate(found) if one is None] == [bad]

@@ -168,6 +168,20 @@ def test_a_master_is_not_asked_again_whether_it_counts_until_something_has_faile
         closing_soon.join()
 
 
+def test_who_reads_without_a_turn_gets_none_when_the_session_learns_that_they_are_counted() -> None:
+    with ScriptedMaster(stay) as master:
+        known = Known(master.address, words={"haHousekeepingInterval": "600000"})
+        log = RocketMQLog(log_id=LOG_ID, master=known.address, remoting=known.address)
+        with session_of(known) as session:
+            with session.reading():
+                pass
+            with session.reading():  # a batch begins
+                known.words = known.words | {"inSyncReplicas": "3"}
+                reported(session, master, 100)
+                assert session.reader_of(log) == replace(log, takes_no_turn=True)
+            assert session.reader_of(log) == log
+
+
 def test_closing_ends_the_wait_for_a_turn() -> None:
     words = {"inSyncReplicas": "3", "haHousekeepingInterval": "600000"}
     with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
