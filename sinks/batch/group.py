@@ -22,7 +22,7 @@ from sinks.batch.coverage import one_batch
 from sinks.batch.handshake import Replay, decide
 from sinks.batch.landing import Landing, Moving
 from sinks.batch.proof import ProvenBatch, SplitReport
-from sinks.batch.reading_turns import entered, leave
+from sinks.batch.reading_turns import entered, leave, lingering
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
@@ -240,8 +240,7 @@ def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Par
             leave(turn, error)
         raise
     for of_session, turn in inside:
-        errors = (report.error for part in of_session for report in part.reports)
-        leave(turn, next((error for error in errors if error is not None and error.is_transient), None))
+        leave(turn, lingering(report.error for part in of_session for report in part.reports))
 
 
 class _Clock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractContextManager, nullcontext, suppress
 
@@ -25,6 +25,11 @@ def entered(turns: Sequence[Turn], within_s: float | None) -> list[Exception | N
     asked = [None if isinstance(turn, nullcontext) else _Asked(turn) for turn in turns]  # nullcontext asks nobody
     ends_s = None if within_s is None else time.monotonic() + within_s
     return [None if one is None else one.answer(ends_s, within_s) for one in asked]
+
+
+def lingering(errors: Iterable[Exception | None]) -> Exception | None:
+    """The first of what went wrong with reading that may leave a connection behind."""
+    return next((one for one in errors if isinstance(one, LogtwinError) and one.is_transient), None)
 
 
 def leave(turn: Turn, error: BaseException | None) -> None:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from sinks.batch.landing import Landing, acknowledge
 from sinks.batch.master_proof import prove_master
 from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch
+from sinks.batch.reading_turns import leave, lingering
 from sinks.batch.receiver import LogWriter
 from sinks.batch.result import BatchResult
 from sinks.batch.tasks import discard_files
@@ -138,8 +139,7 @@ class Replica:
         """
         patience_s = doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
         slow = self._fruitless
-        with self.session.reading():
-            reports = [self._read(batch, patience_s)]
+        reports = [self._read_in_turn(batch, patience_s)]
         try:
             proven = self.proven(reports)
         except LogtwinError:
@@ -152,6 +152,17 @@ class Replica:
         move = self.move(proven)
         self._landing.land_alone(self, move)
         return proven.result(move.to)
+
+    def _read_in_turn(self, batch: OffsetRange, patience_s: float) -> SplitReport:
+        turn = self.session.reading()
+        turn.__enter__()
+        try:
+            report = self._read(batch, patience_s)
+        except BaseException as error:
+            leave(turn, error)
+            raise
+        leave(turn, lingering([report.error]))
+        return report
 
     def _read(self, batch: OffsetRange, patience_s: float) -> SplitReport:
         try:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -42,6 +42,9 @@ from sources.errors import LogtwinError, MasterError, ReplicaError
 from sources.metadata import MetadataKind
 from sources.offsets import LogId
 
+SURE_FOR: Final = timedelta(minutes=10)
+"""How long the table is taken to have what was recorded."""
+
 _TICK = timedelta(microseconds=1)
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -55,21 +58,23 @@ class MetadataTable:
         self._spec = metadata_table(kind)
         self._schema = self._spec.schema.remove_metadata()
         self._shared = _shared(spark, absolute(warehouse), kind)
-        self._recorded: tuple[pa.Table, int] | None = None
+        self._recorded: tuple[pa.Table, int, datetime] | None = None
 
     def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
         """Record that at `fetched_at` the master had exactly `items`. Returns how many versions began or ended.
 
         If that is 0, nothing is committed but the master's `version` if it grew. What this object has recorded last is
-        not looked at again. If the clock went back, the time of the last change plus a microsecond is used for
-        `fetched_at`.
+        not looked at again for SURE_FOR: others may write the table, or remove it. If the clock went back, the time of
+        the last change plus a microsecond is used for `fetched_at`.
         Raises MasterError if `version` is below the recorded one: the items are older, and are not taken.
         Raises ReplicaError, ConfigurationError (a table that is not ours).
         """
-        if self._recorded is not None and self._recorded[1] == version and self._recorded[0].equals(items):
-            return 0
+        if self._recorded is not None:
+            recorded, numbered, at = self._recorded
+            if numbered == version and abs(fetched_at - at) < SURE_FOR and recorded.equals(items):
+                return 0
         changed = self._shared.record(_Fetch(self, items.to_pylist(), fetched_at, version))
-        self._recorded = items, version
+        self._recorded = items, version, fetched_at
         return changed
 
     def exchange(self, on: Snapshot, files: Sequence[StoredFile], fetch: _Fetch) -> _Exchange:

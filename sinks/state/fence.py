@@ -92,22 +92,25 @@ def checked(log_id: LogId, state: LogState | None, transaction: int | None) -> L
     return state
 
 
-def said_at(version: Version, log_id: LogId, domain: str, parse: Callable[[str], T]) -> T | None:
-    """What a domain of the table says, None where it says nothing. Raises ReplicaError for what no one wrote."""
-    text = version.domain(domain)
+def holes_in(text_of: Callable[[str], str | None], log_id: LogId, state: LogState | None) -> Holes:
+    """What a log whose state is `state` lacks, by the text of each domain of a version (`Version.domain`).
+
+    Raises ReplicaError for what no one wrote.
+    """
+    domain = f"{HOLES_DOMAIN}{log_id}"
+    text = text_of(domain)
+    if text is None:
+        first = None if state is None else state.first
+        return Holes() if first is None else Holes.before(first)
     try:
-        return None if text is None else parse(text)
+        return Holes.from_json(text)
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(log_id, domain) from error
 
 
 def holes_at(version: Version, log_id: LogId, state: LogState | None) -> Holes:
-    """What a log whose state is `state` lacks at that version. Raises ReplicaError for what no one wrote."""
-    holes = said_at(version, log_id, f"{HOLES_DOMAIN}{log_id}", Holes.from_json)
-    if holes is not None:
-        return holes
-    first = None if state is None else state.first
-    return Holes() if first is None else Holes.before(first)
+    """`holes_in` of that version."""
+    return holes_in(version.domain, log_id, state)
 
 
 def refuse_repair(log_id: LogId, state: LogState | None) -> None:

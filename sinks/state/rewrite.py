@@ -23,8 +23,8 @@ from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds, holds_only, may_hold
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet
 from sinks.delta.kernel import KernelTable, Overlap, Snapshot
-from sinks.state.fence import logs_in, state_in
-from sinks.state.holes import HOLES_DOMAIN, Holes, TakenOut
+from sinks.state.fence import holes_in, logs_in, state_in
+from sinks.state.holes import TakenOut
 from sinks.state.log_state import LogState
 from sinks.storage.errors import failed_by
 from sinks.tables import LOG_ID, TableSpec
@@ -267,9 +267,4 @@ def _may_have_rows(log_id: LogId, state: LogState, domains: Mapping[str, str], o
     if state.offset is None or offsets is None:
         return state.offset is not None
     below = OffsetRange(Offset(min(offsets.start, state.offset)), Offset(min(offsets.end, state.offset)))
-    return not below.is_empty and not _holes(log_id, state, domains).hold(below)
-
-
-def _holes(log_id: LogId, state: LogState, domains: Mapping[str, str]) -> Holes:
-    text = domains.get(f"{HOLES_DOMAIN}{log_id}")
-    return Holes.from_json(text) if text is not None else Holes.before(state.first or Offset(0))
+    return not below.is_empty and not holes_in(domains.get, log_id, state).hold(below)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
-from sinks.history.metadata import MetadataTable
+from sinks.history.metadata import SURE_FOR, MetadataTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import METADATA_TABLES, TableSpec
 from sources.errors import MasterError, ReplicaError
@@ -192,6 +192,9 @@ def test_a_table_that_was_removed_is_made_again(plain: SparkSession, tmp_path: P
     shutil.rmtree(tmp_path / "topics")
     table.record(topics(a=7), LATER)
     assert versions(tmp_path) == [("a", 7, LATER, None, True)]
+    shutil.rmtree(tmp_path / "topics")
+    table.record(topics(a=7), LATER + SURE_FOR)  # nothing has changed, and still it is noticed in the end
+    assert versions(tmp_path) == [("a", 7, LATER + SURE_FOR, None, True)]
     shutil.rmtree(tmp_path / "topics")
     MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(a=8), LATER)  # of another run of the process
     assert versions(tmp_path) == [("a", 8, LATER, None, True)]
