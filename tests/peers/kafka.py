@@ -16,7 +16,8 @@ from tests.peers.process import PeerProcess
 VERSIONS = ("3.9.2", "4.3.1")
 EACH_VERSION = (VERSIONS[1], pytest.param(VERSIONS[0], marks=pytest.mark.nightly))
 """Parameters: `make test` has the newest."""
-_IMPATIENT: Settings = {
+_FOR_TESTS: Settings = {
+    "log.retention.ms": -1,  # many records have times of long ago
     "log.initial.task.delay.ms": 500,  # retention and compaction begin so long after the start; by default 30 s
     "log.retention.check.interval.ms": 500,
     "log.cleaner.backoff.ms": 500,
@@ -82,7 +83,7 @@ class KafkaBroker(PeerProcess):
         bound = listeners | ({"CONTROLLER": f"127.0.0.1:{self._controller_port}"} if is_controller else {})
         return {
             **lone_settings(self.data, self.port),
-            **_IMPATIENT,
+            **_FOR_TESTS,
             "node.id": self.node_id,
             "process.roles": "broker,controller" if is_controller else "broker",
             "controller.quorum.voters": f"{CONTROLLER_ID}@127.0.0.1:{self._controller_port}",

@@ -82,7 +82,7 @@ def test_hundreds_of_partitions_are_one_request_and_each_has_its_own_errors(
         return plain(cluster, request, node_id)
 
     monkeypatch.setattr(Cluster, "send", send)
-    create_topic(newest_kafka, TOPIC, PARTITIONS, retention_ms=-1)
+    create_topic(newest_kafka, TOPIC, PARTITIONS)
     topic_id = str(topic_of(newest_kafka, TOPIC).id)
     whole = KafkaReader(settings=settings_of(newest_kafka))
     small = replace(whole, chunk_bytes=SMALL_BYTES)

@@ -35,7 +35,7 @@ ALL = OffsetRange(Offset(0), Offset(21))
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """With the log SOUND + BOMB + LAST."""
     with KafkaBroker(request.param, tmp_path_factory.mktemp(f"odd-{request.param}")) as running:
-        create_topic(running, TOPIC, retention_ms=-1)
+        create_topic(running, TOPIC)
         running.stop()
         folder = running.partition_folder(TOPIC, 0)
         for path in folder.iterdir():
