@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sources.errors import CorruptRecord, SegmentError
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.standing import ReadingPlace
-from sources.offsets import Offset
-from sources.rocketmq.files.log_end import Hopped, hop_sound
+from sources.offsets import Offset, OffsetRange
+from sources.rocketmq.files.log_end import Hopped, hop
 from sources.rocketmq.files.segment_files import Segment, list_segments
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.log import RocketMQLog
@@ -205,10 +205,10 @@ def test_a_head_that_changes_after_the_hop_does_not_move_the_end(
     log.append(b"x" * 300, b"")
 
     def hop_wrong(*arguments: Any) -> Hopped:
-        hopped = hop_sound(*arguments)
+        hopped = hop(*arguments)
         return hopped._replace(end=Offset(hopped.end + difference))
 
-    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_sound", hop_wrong)
+    monkeypatch.setattr("sources.rocketmq.files.log_end.hop", hop_wrong)
     doubt_at(log.starts[1], log, caplog)
 
 
@@ -282,12 +282,82 @@ def test_any_log_ends_before_the_first_unsound_record_of_its_newest_file(
         end = max((start for start in sound if start % log.file_bytes == 0), default=0)
         while end in sound:
             end = sound[end]
-        if end:
-            assert segments(log).bounds() == span(0, end)
-        else:  # nothing shows that the files are a commit log
-            with pytest.raises(CorruptRecord, match=str(log.file(0))) as raised:
-                segments(log).bounds()
-            assert raised.value.offset == 0
+        for one_by_one in (200, 2):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sources.rocketmq.files.log_end.FEW", one_by_one)
+                if end:
+                    assert segments(log).bounds() == span(0, end)
+                    continue
+                with pytest.raises(CorruptRecord, match=str(log.file(0))) as raised:
+                    segments(log).bounds()  # nothing shows that the files are a commit log
+                assert raised.value.offset == 0
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "append", "tear", "cut", "change"]), st.integers(0, 1500), st.integers(0, 200)
+    ),
+    max_size=30,
+)
+
+
+def step(log: SyntheticLog, what: str, number: int, byte: int) -> None:
+    """What may happen to a log between two looks, to its last file if it takes something back."""
+    if what == "append":
+        log.append(b"x" * number)
+    elif what == "tear":
+        log.write(log.end, record_bytes(log.end, b"y" * number)[: min(byte, log.left)])
+    elif log.starts:
+        first = log.starts[-1] - log.starts[-1] % log.file_bytes
+        places = [place for place in log.starts if place >= first]
+        at = places[number % len(places)]
+        if what == "cut":
+            log.write(at, bytes(first + log.file_bytes - at))
+            log.recover_at(log.starts.index(at))
+        else:
+            log.write(at + byte % (first + log.file_bytes - at), bytes([number % 256]))
+
+
+def found(source: Segments, known: Offset | None = None) -> OffsetRange | int | None:
+    """The bounds; where it is wrong if there are none."""
+    try:
+        return source.bounds(known)
+    except CorruptRecord as error:
+        return error.offset
+
+
+@given(steps=STEPS, few=st.sampled_from([0, 2, 200]), window_bytes=st.sampled_from([500, 1 << 22]))
+def test_a_look_that_goes_on_sees_what_one_from_the_beginning_does(
+    steps: list[tuple[str, int, int]], few: int, window_bytes: int
+) -> None:
+    with tempfile.TemporaryDirectory() as path, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sources.rocketmq.files.log_end.FEW", few)
+        patch.setattr("sources.rocketmq.files.log_end._WINDOW_BYTES", window_bytes)
+        log = filled(Path(path), 10)
+        source = segments(log, settle_s=0)
+        for one in steps:
+            known = source.seen_end
+            step(log, *one)
+            assert found(source, known) == found(segments(log, settle_s=0))
+
+
+def test_a_look_that_goes_on_reads_no_record_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at the end of a full file, whether or not the next one is there."""
+    log = filled(tmp_path, *[300] * 10, file_bytes=1 << 16)
+    log.append_blank()
+    hops: list[Offset] = []
+
+    def noted(*arguments: Any) -> Hopped:
+        hops.append(arguments[1])
+        return hop(*arguments)
+
+    monkeypatch.setattr("sources.rocketmq.files.log_end.hop", noted)
+    source = segments(log)
+    assert source.bounds().end == source.bounds(Offset(log.end)).end == log.end
+    for start in (1 << 16, 2 << 16):
+        log.file(start).unlink()
+    assert source.bounds(Offset(log.end)).end == log.end
+    assert [at for at in hops if at < 1 << 16] == [0]
 
 
 # a broker that has recovered
