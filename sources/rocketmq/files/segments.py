@@ -8,7 +8,7 @@ saying the same again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,7 +112,7 @@ class Segments:
         self._seen.look = look(looked_at, start, self._limits, before, known or NOWHERE)
         return segments, self._seen.look
 
-    def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Iterator[Chunk | Damage]:
+    def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Generator[Chunk | Damage]:
         """Yield the records that start in `owned`, in order, about `chunk_bytes` of the log at a time.
 
         With `boundary` the first record must start at ``owned.start``; otherwise reading begins at the first record at
