@@ -46,7 +46,7 @@ from sources.rocketmq.format.layout import HEAD, TOPIC_LENGTH, read_head
 NOWHERE = Offset(0)
 NEVER_MS: Final = -(2**63)
 """A store time before all others."""
-FEW: Final = 200
+FEW: Final = 50
 """How many messages are decoded one by one: then loading machine code pays."""
 _WINDOW_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are released
 _LINK_BYTES: Final = 64 * 1024

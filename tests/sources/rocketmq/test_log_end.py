@@ -282,7 +282,7 @@ def test_any_log_ends_before_the_first_unsound_record_of_its_newest_file(
         end = max((start for start in sound if start % log.file_bytes == 0), default=0)
         while end in sound:
             end = sound[end]
-        for one_by_one in (200, 2):
+        for one_by_one in (50, 2):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("sources.rocketmq.files.log_end.FEW", one_by_one)
                 if end:
@@ -326,7 +326,7 @@ def found(source: Segments, known: Offset | None = None) -> OffsetRange | int | 
         return error.offset
 
 
-@given(steps=STEPS, few=st.sampled_from([0, 2, 200]), window_bytes=st.sampled_from([500, 1 << 22]))
+@given(steps=STEPS, few=st.sampled_from([0, 2, 50]), window_bytes=st.sampled_from([500, 1 << 22]))
 def test_a_look_that_goes_on_sees_what_one_from_the_beginning_does(
     steps: list[tuple[str, int, int]], few: int, window_bytes: int
 ) -> None:
