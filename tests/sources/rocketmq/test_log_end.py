@@ -103,12 +103,6 @@ def test_a_log_that_somebody_deletes_is_an_error_naming_the_directory(
     assert str(tmp_path) in str(raised.value)
 
 
-def test_a_record_without_properties_can_be_the_known_end(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    log.append(b"no properties", b"")
-    assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
-
-
 def test_each_part_of_a_record_counts_only_when_the_rest_has_arrived(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
