@@ -47,17 +47,6 @@ def test_bounds_of_any_log_from_any_known_record(sizes: list[int], first_file: i
         assert segments(log).bounds(Offset(boundary)) == segments(log).bounds() == span(log.minimum, log.end)
 
 
-def test_a_blank_at_the_end_is_data_with_and_without_a_next_file(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    log.append_blank()
-    assert segments(log).bounds() == span(0, 4096)
-    for start in (4096, 8192):
-        log.file(start).unlink()
-    source = segments(log)
-    for known in (None, Offset(4096)):
-        assert source.bounds(known) == span(0, 4096)
-
-
 def test_a_blank_may_be_followed_by_anything(tmp_path: Path) -> None:
     log = filled(tmp_path, 100)
     start = log.end
