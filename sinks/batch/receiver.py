@@ -58,8 +58,7 @@ class LogWriter:
     def report(self, planned: PlannedSplit) -> SplitReport:
         """Read and write a split of this log by itself. Raises OSError or ArrowException if the storage fails."""
         with Receiver(self, planned, None) as receiver:
-            if receiver.wanted is not None:
-                receive(receiver.wanted.log.reader, [receiver])
+            receive(self.patient.reader, [receiver])
             return receiver.report()
 
     @property

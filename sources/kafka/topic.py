@@ -171,9 +171,7 @@ class KafkaTopic:
 
     def _bounds(self, known: uuid.UUID | None, cluster: Cluster) -> TopicBounds:
         topic = self._described(cluster, known)
-        ours = None
-        if self.shard is not None:
-            ours = [at for at in topic.leaders if self.shard.has(partition_log(self.id, at))]
+        ours = None if self.shard is None else [at for at in topic.leaders if self._is_ours(at)]
         return TopicBounds(topic.id, bounds(cluster, topic, self.isolation, ours))
 
     def _check_history(self, topic_id: uuid.UUID, known: Mapping[int, Known], cluster: Cluster) -> None:
@@ -189,6 +187,9 @@ class KafkaTopic:
         tps = [TopicPartition(self.topic, number) for number in self._described(cluster, None).leaders]
         found = ConsumerGroup(str(self.group), patience_ms=0).committed(cluster, tps)
         return {partition_log(self.id, tp.partition): at.offset for tp, at in found.items()}
+
+    def _is_ours(self, number: int) -> bool:
+        return self.shard is None or self.shard.has(partition_log(self.id, number))
 
     def _described(self, cluster: Cluster, known: uuid.UUID | None) -> Topic:
         topic = topics_named(cluster, [self.topic])[0]
