@@ -12,22 +12,18 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterLog
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.master import Chunk, Damage, MasterLog
+from sources.offsets import Offset, OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSplit:
-    """What is to be read of one log. For `committed` and `boundary` see `MasterLog.read`, for `known` `Known`.
+    """What is to be read of `log`. For `committed` and `boundary` see `MasterLog.read`."""
 
-    `log` is for a reader that reads logs of several masters."""
-
-    log_id: LogId
+    log: MasterLog
     owned: OffsetRange
     committed: Offset | None = None
     boundary: bool = True
-    known: Known = NOTHING_KNOWN
-    log: MasterLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class OneByOne:
     log: MasterLog
 
     def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
-        """Implement `LogReader`. What `log` knows counts, not what `wanted` does."""
+        """Implement `LogReader`."""
         for number, one in enumerate(wanted):
             error: Exception | None = None
             try:

@@ -53,7 +53,7 @@ class RebuiltFolder:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
             self._check_own()
             (self._folder / _MARK).touch()
-            _sync(self._folder)
+            sync_folder(self._folder)
             self._empty()
             self._files.mkdir()
             self._lock = until_locked.pop_all()
@@ -90,10 +90,10 @@ class RebuiltFolder:
             self._close_file()
             for folder in self._files.iterdir():
                 if folder.is_dir():
-                    _sync(folder)
-            _sync(self._files)
+                    sync_folder(folder)
+            sync_folder(self._files)
             self._files.rename(self.directory)
-            _sync(self.directory.parent)
+            sync_folder(self.directory.parent)
 
     @contextmanager
     def told(self) -> Iterator[None]:
@@ -153,7 +153,8 @@ def _check_free(directory: Path) -> None:
     )
 
 
-def _sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

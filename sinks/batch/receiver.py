@@ -134,10 +134,8 @@ class Receiver:
         self._files = self._open.enter_context(files)
 
     def _want(self, read: OffsetRange) -> None:
-        master = self.log.master
-        at_record = self._is_first or master.traits.cuts_at_records
-        position, patient = self.log.position, self.log.patient
-        self.wanted = WantedSplit(master.log_id, read, position, at_record, master.known, patient)
+        at_record = self._is_first or self.log.master.traits.cuts_at_records
+        self.wanted = WantedSplit(self.log.patient, read, self.log.position, at_record)
 
     def _unlinked(self, piece: Chunk | Damage) -> Chunk | Damage:
         if self._link is None:

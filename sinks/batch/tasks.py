@@ -116,7 +116,7 @@ def _turns(received: Sequence[Receiver]) -> list[_Turn]:
         if receiver.wanted is None:
             continue
         size_bytes = receiver.log.master.size_bytes(receiver.wanted.owned) or 0
-        log = receiver.log.patient
+        log = receiver.wanted.log
         reader = log.small_reader if size_bytes <= SMALL_BYTES else log.reader
         of_reader = turns.setdefault(reader, [])
         if not of_reader or of_reader[-1].bytes + size_bytes > AT_ONCE_BYTES:

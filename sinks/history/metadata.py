@@ -186,11 +186,15 @@ class _Shared:
         return fetch.changed
 
     def _record(self, fetches: Sequence[_Fetch]) -> None:
-        try:
-            retrying(fetches[0].table.failure)(self._commit, fetches)
-        except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
-            for one in fetches:
-                one.error = error.of(str(one.table.log_id)) if isinstance(error, LogtwinError) else error
+        while fetches:
+            # One of each log: if a log is started anew, its next fetch is compared with what the last one leaves.
+            now = [*{one.table.log_id: one for one in reversed(fetches)}.values()]
+            fetches = [one for one in fetches if one not in now]
+            try:
+                retrying(now[0].table.failure)(self._commit, now)
+            except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
+                for one in now:
+                    one.error = error.of(str(one.table.log_id)) if isinstance(error, LogtwinError) else error
 
     def _commit(self, fetches: Sequence[_Fetch]) -> None:
         snapshot = self._snapshot()

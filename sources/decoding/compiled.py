@@ -1,7 +1,8 @@
 """Functions that numba compiles to machine code, for loops over bytes that no operation on whole columns can replace.
 
-Importing this module takes a quarter of a second and 150 MiB. So it is imported only where and when bytes are decoded,
-and once before Spark's Python daemon forks (`pipeline.spark.python_daemon`), but never by code that only plans.
+Importing this module takes a quarter of a second and 150 MiB. So it is imported only where and when many bytes are
+decoded, and once before Spark's Python daemon forks (`pipeline.spark.python_daemon`). Who plans imports it only for a
+log by path that has many records which nobody has looked at (`sources.rocketmq.files.log_end`).
 
 A function is compiled when its module is imported, which takes seconds. The machine code is kept in the module's
 `__pycache__`, or in the user's cache if that is not writable, and is reused as long as the text of that one file is

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,8 +30,8 @@ logger = logging.getLogger(__name__)
 class Teller:
     """Tells what is seen through the lookouts that the planner uses to the job with the standing at `path`."""
 
-    def __init__(self, path: Path, lookouts: Sequence[Lookout] = ()) -> None:
-        self._lookouts = lookouts
+    def __init__(self, path: Path) -> None:
+        self._lookouts: list[Lookout] = []
         self._standing = standing.file_at(path)
         self._path = path_beside(path)
         self._asker: Asker[int] = Asker()
@@ -42,7 +42,7 @@ class Teller:
 
     def add(self, lookouts: Iterable[Lookout]) -> None:
         """Tell what is seen through `lookouts`, too."""
-        self._lookouts = [*self._lookouts, *lookouts]
+        self._lookouts = [*self._lookouts, *lookouts]  # anew: the thread may be going through them
 
     def start(self) -> None:
         self._thread.start()

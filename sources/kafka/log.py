@@ -106,11 +106,11 @@ class KafkaLog(PlainLog):
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Implement the contract; every chunk is of one fetch, and reading may end after any of them."""
-        return alone(self.reader, WantedSplit(self.log_id, owned, known=self.known))
+        return alone(self.reader, WantedSplit(self, owned))
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         """Yield the canonical bytes of the records in `wanted`."""
-        for piece in alone(self.reader, WantedSplit(self.log_id, wanted, known=Known(self.known.identity))):
+        for piece in alone(self.reader, WantedSplit(self.continuing(Known(self.known.identity)), wanted)):
             if isinstance(piece, Damage):
                 raise piece.error
             yield piece.raw

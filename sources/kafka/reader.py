@@ -115,13 +115,13 @@ class _Reading:
 
     @classmethod
     def of(cls, number: int, wanted: WantedSplit, now_s: float) -> _Reading:
-        topic, partition = topic_and_number(wanted.log_id)
+        log_id, known = wanted.log.log_id, wanted.log.known
+        topic, partition = topic_and_number(log_id)
         tp = TopicPartition(topic.name.rpartition("/")[2], partition)
-        known = wanted.known
         topic_id = None if known.identity is None else uuid.UUID(known.identity)
         epoch = known.mark if known.offset == wanted.owned.start else None
         max_bytes = max(wanted.owned.size * RECORD_BYTES * _FOR_LONGER, _LEAST_BYTES)
-        return cls(number, wanted.log_id, tp, topic_id, wanted.owned, epoch, now_s, max_bytes)
+        return cls(number, log_id, tp, topic_id, wanted.owned, epoch, now_s, max_bytes)
 
     def got_on(self, reached: Offset, epoch: int | None) -> None:
         self.wanted, self.epoch = self.wanted.starting_at(reached), epoch

@@ -259,9 +259,13 @@ class RocketMQLog(SoleLog):
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         if owned.is_empty:
             return
-        with naming(self.log_id), closing(self._read(owned, committed, boundary)) as pieces:
-            for piece in pieces:
-                yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
+        with naming(self.log_id):
+            if self.path is None:
+                yield from self.over_ha().read(owned, committed, boundary)
+                return
+            with closing(self._segments().chunks(owned, boundary, self.chunk_bytes)) as pieces:
+                for piece in pieces:
+                    yield piece if isinstance(piece, Chunk) else replace(piece, error=piece.error.at(self.log_id))
 
     def size_bytes(self, wanted: OffsetRange) -> int:
         return wanted.size
@@ -289,12 +293,11 @@ class RocketMQLog(SoleLog):
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
         if wanted.is_empty:
             return
-        broker = self._broker()
         with naming(self.log_id):
-            if broker is None:
-                yield from self._segments().raw(wanted, self.chunk_bytes)
+            if self.path is None:
+                yield from self.over_ha().raw(wanted, committed)
             else:
-                yield from OverHA(self, broker).raw(wanted, committed)
+                yield from self._segments().raw(wanted, self.chunk_bytes)
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return restore.encode(records)
@@ -333,18 +336,9 @@ class RocketMQLog(SoleLog):
             found = client.highest_slave_offset()
         return {} if found is None else {self.log_id: found}
 
-    def _read(self, owned: OffsetRange, committed: Offset | None, boundary: bool) -> Generator[Chunk | Damage]:
-        broker = self._broker()
-        if broker is None:
-            yield from self._segments().chunks(owned, boundary, self.chunk_bytes)
-        else:
-            yield from OverHA(self, broker).read(owned, committed, boundary)
-
     def _segments(self) -> Segments:
-        return Segments(self.path or "", self._limits(), past_damage=self.past_damage)
-
-    def _limits(self) -> Limits:
-        return Limits(max_record_bytes=self.max_record_bytes)
+        limits = Limits(max_record_bytes=self.max_record_bytes)
+        return Segments(self.path or "", limits, past_damage=self.past_damage)
 
 
 def _no_replica(config: Mapping[str, str]) -> ConfigurationError:

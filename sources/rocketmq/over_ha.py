@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from sources.bounds import check_within
 from sources.epochs import below
-from sources.errors import ConfigurationError, LogtwinError, MasterReplaced, MasterSilent, naming
+from sources.errors import ConfigurationError, LogtwinError, MasterSilent, NotAlone, naming
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.reading import Come, Ended, WantedSplit
@@ -150,7 +150,12 @@ class OverHA:
         check_broker(config, parallel_reads=log.parallel_reads)
         counted_s = counted_for_s(config)
         if log.takes_no_turn and counted_s is not None:
-            raise _has_begun_to_count(counted_s)
+            raise NotAlone(
+                "the broker counts connections now, and did not when the job asked last; none was made",
+                expected="inSyncReplicas as before",
+                found=f"one that counts each for {counted_s:g} s",
+                hint="From the next batch on, connections take turns.",
+            )
         if bounds is not None and not log.parallel_reads and may_let_wait(config):
             _check_promise(wanted.start, committed, bounds)
         options = HAReadOptions(
@@ -173,7 +178,7 @@ class SmallSplits:
     def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
         pool = ThreadPoolExecutor(min(len(wanted), AT_ONCE), "receives a split")
         try:
-            readers = [_reader_of(one) for one in wanted]
+            readers: list[OverHA] = [one.log.over_ha() for one in wanted]  # type: ignore[attr-defined] # of its kind
             coming = pool.map(lambda reader, one: reader.received(one.owned, one.committed), readers, wanted)
             all_of = zip(readers, wanted, coming, strict=True)
             first = 0
@@ -183,12 +188,6 @@ class SmallSplits:
                 first += len(some)
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _reader_of(wanted: WantedSplit) -> OverHA:
-    if wanted.log is None:
-        raise ValueError(f"{wanted.log_id}: no log to read")
-    return wanted.log.over_ha()  # type: ignore[attr-defined, no-any-return] # of a log that has this reader
 
 
 def _decoded(some: Sequence[tuple[OverHA, WantedSplit, Received]]) -> list[DecodedRecords | None]:
@@ -213,7 +212,7 @@ def _pieces(
         return
     error = come.error
     try:
-        with naming(wanted.log_id):
+        with naming(wanted.log.log_id):
             if error is None:  # it ends within a record, or something is wrong with it: from the beginning
                 yield from reader.read(wanted.owned, wanted.committed, wanted.boundary)
             else:
@@ -228,15 +227,6 @@ def _again(data: bytes, error: Exception | None) -> Iterator[bytes]:
         yield data
     if error is not None:
         raise error
-
-
-def _has_begun_to_count(counted_s: float) -> LogtwinError:
-    return MasterReplaced(
-        "the broker counts connections now, and did not when the job asked last; none was made",
-        expected="inSyncReplicas as before",
-        found=f"one that counts each for {counted_s:g} s",
-        hint="From the next batch on, connections take turns.",
-    )
 
 
 def _check_promise(start: Offset, committed: Offset | None, bounds: OffsetRange) -> None:

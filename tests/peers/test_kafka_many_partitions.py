@@ -9,9 +9,11 @@ import pytest
 
 from sources.errors import BelowMinimum, ChecksumMismatch
 from sources.kafka.cluster.connection import Cluster
+from sources.kafka.log import KafkaLog
 from sources.kafka.reader import KafkaReader
+from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Known
-from sources.offsets import LogId, Offset
+from sources.offsets import Offset
 from sources.reading import Ended, WantedSplit
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import settings_of, topic_of
@@ -43,11 +45,10 @@ def read_round(
 ) -> tuple[dict[int, list[bytes]], dict[int, Exception]]:
     """The values of each partition, and the errors; `marks` are the epochs before, and then those after."""
     start, end = number * EACH, (number + 1) * EACH
+    topic = KafkaTopic(settings=reader.settings, cluster="c", topic=TOPIC)
+    known = [Known(topic_id, Offset(start), marks.get(at)) for at in range(PARTITIONS)]
     wanted = [
-        WantedSplit(
-            LogId("kafka", f"c/{TOPIC}/{at}"), span(start, end), known=Known(topic_id, Offset(start), marks.get(at))
-        )
-        for at in range(PARTITIONS)
+        WantedSplit(KafkaLog(topic=topic, number=at, known=one), span(start, end)) for at, one in enumerate(known)
     ]
     values: dict[int, list[bytes]] = {at: [] for at in range(PARTITIONS)}
     errors: dict[int, Exception] = {}

@@ -34,14 +34,12 @@ class Together:
     turns: int = 100
     error: Exception | None = None
     asked: list[list[str]] = field(default_factory=list, compare=False)
-    masters: dict[str, MemoryMaster] = field(default_factory=dict, compare=False)
 
     def read(self, wanted: Sequence[WantedSplit]) -> Iterator[Come]:
-        self.asked.append([str(one.log_id) for one in wanted])
-        masters = [self.masters[str(one.log_id)] for one in wanted]
+        self.asked.append([str(one.log.log_id) for one in wanted])
         left = {
-            number: master.read(one.owned, committed=one.committed, boundary=one.boundary)
-            for number, (master, one) in enumerate(zip(masters, wanted, strict=True))
+            number: one.log.read(one.owned, committed=one.committed, boundary=one.boundary)
+            for number, one in enumerate(wanted)
         }
         for _ in range(self.turns):
             for number, pieces in list(left.items()):
@@ -76,7 +74,6 @@ class Shared:
 def read_together(
     warehouse: Path, masters: Sequence[MemoryMaster], reader: Together, links: Mapping[str, Link] | None = None
 ) -> list[SplitReport]:
-    reader.masters.update({str(one.log_id): one for one in masters})
     given = []
     for one in masters:
         link = (links or {}).get(str(one.log_id))

@@ -35,7 +35,9 @@ def requests(places: Mapping[str, ReadingPlace]) -> dict[str, LookRequest]:
 
 def teller_of(folder: Path, *logs: ScriptedLog) -> tuple[Teller, list[Lookout]]:
     lookouts = [Lookout(log.master, EARLIEST) for log in logs]
-    return Teller(folder / "standing", lookouts), lookouts
+    teller = Teller(folder / "standing")
+    teller.add(lookouts)
+    return teller, lookouts
 
 
 def told(folder: Path) -> dict[str, tuple[int, int]]:
@@ -123,8 +125,7 @@ class Several(ScriptedLog):
 
 
 def test_an_error_is_not_told_and_a_log_that_the_job_does_not_know_is(tmp_path: Path) -> None:
-    lookout = Lookout(Several(A).master, EARLIEST)
-    teller = Teller(tmp_path / "standing", [lookout])
+    teller, (lookout,) = teller_of(tmp_path, Several(A))
     found = lookout.look(requests(say(tmp_path, A, B)))
     assert isinstance(found[A], LogtwinError)  # there is no such log
     teller.tick(time.monotonic())

@@ -134,10 +134,11 @@ def hop(raw: Bytes, stop: int, max_record_bytes: int) -> tuple[Ints, Flags]:
 
 
 @compiled(BYTES, INTS, INTS, INTS)
-def read(raw: Bytes, starts: Ints, ends: Ints, offsets: Ints) -> tuple[bool, Messages]:
+def read(raw: Bytes, starts: Ints, ends: Ints, offsets: Ints) -> tuple[int, Messages]:
     """Read the fields of the message records at [starts, ends), whose heads are checked; they belong at `offsets`.
 
-    The flag says whether all of them are sound, apart from the CRCs of the bodies. If not, ignore the columns.
+    Returns how many of them are sound, apart from the CRCs of the bodies, before the first that is not. Ignore the
+    columns from that one on.
     """
     count = len(starts)
     messages = Messages(
@@ -186,7 +187,7 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offsets: Ints) -> tuple[bool, Mes
         # What is left for body, topic and properties: everything but the fields of fixed size and the lengths.
         room = end - body_start - topic_length_bytes - _PROPERTIES_LENGTH_BYTES
         if room < 0 or not is_in_place:
-            return False, messages
+            return row, messages
         store_ms = _int64(raw, store_timestamp_at)
         messages.born_host_at[row] = born_host_at
         messages.store_timestamp_ms[row] = store_ms
@@ -201,22 +202,22 @@ def read(raw: Bytes, starts: Ints, ends: Ints, offsets: Ints) -> tuple[bool, Mes
         messages.prepared_transaction_offset[row] = _int64(raw, tail_at + TAIL_AT.prepared_transaction_offset)
         body_length = np.int64(_int32(raw, body_length_at))
         if body_length < 0 or body_length > room:
-            return False, messages
+            return row, messages
         body_end = body_start + body_length
         topic_length = np.int64(np.int8(raw[body_end])) if magic == V1 else _int16(raw, body_end)
         room -= body_length
         if topic_length < 0 or topic_length > room:
-            return False, messages
+            return row, messages
         topic_start = body_end + topic_length_bytes
         topic_end = topic_start + topic_length
         if _int16(raw, topic_end) != room - topic_length:
-            return False, messages
+            return row, messages
         messages.body_starts[row] = body_start
         messages.body_ends[row] = body_end
         messages.topic_starts[row] = topic_start
         messages.topic_ends[row] = topic_end
         messages.properties_starts[row] = topic_end + _PROPERTIES_LENGTH_BYTES
-    return True, messages
+    return count, messages
 
 
 class Pairs(NamedTuple):

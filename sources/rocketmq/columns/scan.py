@@ -82,11 +82,33 @@ def scan(view: memoryview, starts: Ints, ends: Ints, offsets: Ints) -> Messages:
 
     Raises SuspectRecord if a record contradicts itself or its place.
     """
+    sound, messages = _read(view, starts, ends, offsets)
+    if sound < len(starts):
+        raise SuspectRecord
+    return messages
+
+
+def sound_messages(view: memoryview, start: Offset, stop: Offset, limits: Limits) -> tuple[Ints, Ints]:
+    """Return the ends of the sound messages that `view` begins with, and their store times, in ms.
+
+    `view` begins with byte `start` of the log. All but the topics' UTF-8 is checked; those of messages that start
+    before `stop`.
+    """
+    heads = hop(view, start, stop, limits)
+    blanks = np.flatnonzero(heads.is_blank)
+    heads = heads.first(int(blanks[0])) if blanks.size else heads
+    offsets = start + heads.starts
+    sound, messages = _read(view, heads.starts, heads.ends, offsets)
+    return start + heads.ends[:sound], messages.store_timestamp_ms[:sound]
+
+
+def _read(view: memoryview, starts: Ints, ends: Ints, offsets: Ints) -> tuple[int, Messages]:
+    """Read the records as `scan` does; return how many are sound before the first that is not."""
     from sources.rocketmq.columns.body_crcs import body_crcs
     from sources.rocketmq.columns.loops import read
 
     raw = read_only(view)
-    is_sound, messages = read(raw, starts, ends, offsets)
-    if not is_sound or (body_crcs(raw, messages.body_starts, messages.body_ends) != messages.body_crc).any():
-        raise SuspectRecord
-    return messages
+    sound, messages = read(raw, starts, ends, offsets)
+    crcs = body_crcs(raw, messages.body_starts[:sound], messages.body_ends[:sound])
+    wrong = np.flatnonzero(crcs != messages.body_crc[:sound])
+    return (int(wrong[0]) if wrong.size else sound), messages

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from sources.errors import CorruptRecord, LogtwinError
 from sources.offsets import Offset
+from sources.rebuilt_folder import sync_folder
 from sources.records import BLANK, MESSAGE
 from sources.rocketmq.columns import codec
 from sources.rocketmq.files.segment_files import Segment, check_joined, list_segments, mapped
@@ -75,7 +76,7 @@ class LogFiles:
         try:
             os.ftruncate(descriptor, self.size_bytes)
             os.fsync(descriptor)
-            _sync_directory(self.directory)
+            sync_folder(self.directory)
         except OSError:
             os.close(descriptor)
             raise
@@ -108,14 +109,6 @@ class LogFiles:
     def close(self) -> None:
         while self._descriptors:
             os.close(self._descriptors.pop())
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @dataclass(slots=True)

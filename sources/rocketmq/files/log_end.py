@@ -12,6 +12,10 @@ making. The caller decides how long a doubt may last.
 
 A broker that was killed reads its newest file from record to record (CommitLog.recoverAbnormally,
 checkMessageAndReturnSize). So do we, by its own checks: magic, size, place, the sum of the parts, the CRC of the body.
+Few records are decoded one by one; more of them by the scan of those who read the log, whose machine code a process
+loads only then (`sources.decoding.compiled`). A later look goes on where the earlier one ended, if the bytes before
+that place are still the same.
+
 What it cut off may join the new records by chance, if they are as long as the old ones. Only the store time tells: a
 broker takes it while it holds the lock of the append, so it never decreases along a log unless the clock is set back.
 
@@ -22,60 +26,34 @@ there. A broker writes only at its end, so then all before is its log.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+from isal.isal_zlib import crc32
 
+from sources.decoding.spans import Ints
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
+from sources.rocketmq.columns.scan import sound_messages
 from sources.rocketmq.files.segment_files import Segment, SegmentMap, mapped
 from sources.rocketmq.files.segment_search import SegmentSearch, corrupt, head_size, in_file
-from sources.rocketmq.format.bodies import body_crc
 from sources.rocketmq.format.commitlog import Limits, Message, decode
-from sources.rocketmq.format.layout import (
-    BODY_LENGTH,
-    BORN_HOST_IPV6,
-    HEAD,
-    LEAD,
-    LEAD_AT,
-    PROPERTIES_LENGTH,
-    STORE_HOST_IPV6,
-    STORE_TIMESTAMP,
-    TAIL,
-    TOPIC_LENGTH,
-    host_bytes,
-)
+from sources.rocketmq.format.layout import HEAD, TOPIC_LENGTH, read_head
 
 NOWHERE = Offset(0)
 NEVER_MS: Final = -(2**63)
 """A store time before all others."""
-_FORGET_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are released
+FEW: Final = 50
+"""How many messages are decoded one by one: then loading machine code pays."""
+_WINDOW_BYTES = 4 * 1024 * 1024  # how much of a file is touched before its pages are released
+_LINK_BYTES: Final = 64 * 1024
 _CUT_OFF_HINT = (
     "Either the broker cut this record off when it recovered, and wrote the one in front of it since; or its clock was "
     "set back. It is read as soon as another record follows it, or a later file."
 )
-
-
-_CHECKED = struct.Struct(
-    f"{HEAD.format}"
-    "i"  # body CRC
-    f"{LEAD_AT.offset - LEAD_AT.queue_id}x"
-    "q"  # physical offset
-    "i"  # sys_flag
-)
-_HOSTS: Final = BORN_HOST_IPV6 | STORE_HOST_IPV6
-
-
-def _places(hosts: int) -> tuple[int, int]:
-    """At which byte of a record with these host bits the store timestamp stands, and the body's length."""
-    stored_at = LEAD.size + host_bytes(hosts & BORN_HOST_IPV6)
-    return stored_at, stored_at + STORE_TIMESTAMP.size + host_bytes(hosts & STORE_HOST_IPV6) + TAIL.size
-
-
-_PLACES: Final = {hosts: _places(hosts) for hosts in (0, BORN_HOST_IPV6, STORE_HOST_IPV6, _HOSTS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +61,23 @@ class Look:
     """The result of one look: data is proven up to `end`, a record boundary; `doubt` is what is wrong there.
 
     `latest_ms` is the latest store time of what was hopped over and is proven. `free_from` is where sound records end
-    and nothing follows; None if something does.
+    and nothing follows; None if something does. `link` is the CRC of the bytes before `end` in their file, _LINK_BYTES
+    at most; None if there are none.
     """
 
     end: Offset
     doubt: CorruptRecord | None = None
     latest_ms: int = NEVER_MS
     free_from: Offset | None = None
+    link: int | None = None
+
+    def still_ends(self, segments: Sequence[Segment]) -> bool:
+        """Whether the same bytes are in front of its end as then. Raises as `newest` does."""
+        holder = next((segment for segment in segments if segment.start < self.end <= segment.end), None)
+        if holder is None or self.link is None:
+            return False
+        with mapped(holder) as file:
+            return _link(file, self.end) == self.link
 
 
 def newest(segments: Sequence[Segment], limits: Limits) -> int:
@@ -113,17 +101,25 @@ def look(
     `before` is an earlier look. Up to `trusted`, an end that was proven once, times are not compared. Raises as
     `newest` does.
     """
-    found = Look(start, latest_ms=before.latest_ms if before is not None and before.end == start else NEVER_MS)
-    free_from = None if before is None else before.free_from
+    found, free_from = Look(start), None
+    if before is not None:
+        found = replace(before, doubt=None, free_from=None) if before.end == start else found
+        free_from = before.free_from
     for index, segment in enumerate(segments):
         with mapped(segment) as file:
-            hopped = _hop(file, max(start, segment.start), limits.max_record_bytes, found.latest_ms, trusted)
-            found = _seen(file, hopped, limits, free_from)
+            hopped = hop(file, max(start, segment.start), limits, found.latest_ms, trusted)
+            seen = _seen(file, hopped, limits, free_from)
+            found = replace(seen, link=_link(file, seen.end) if seen.end > segment.start else found.link)
         if found.doubt is not None:
             return found
         if found.end < segment.end:
             return replace(found, doubt=_data_beyond(found.end, segment, segments[index + 1 :]))
     return found
+
+
+def _link(file: SegmentMap, end: Offset) -> int:
+    with file.view(Offset(max(end - _LINK_BYTES, file.segment.start)), end) as before:
+        return crc32(before)
 
 
 def _seen(file: SegmentMap, hopped: Hopped, limits: Limits, free_from: Offset | None) -> Look:
@@ -155,22 +151,43 @@ def _behind(file: SegmentMap, at: Offset, limits: Limits) -> Look:
     return Look(at, _wrong(file, at, Offset(at + size), limits))  # or a message that has arrived since the hop
 
 
-def _hop(file: SegmentMap, start: Offset, max_size: int, latest_ms: int, trusted: Offset) -> Hopped:
-    """Hop from `start` over all sound messages."""
-    at, last, in_order, last_ms = start, None, start, latest_ms
-    with file.rest(file.segment.start) as view:
+def hop(file: SegmentMap, start: Offset, limits: Limits, latest_ms: int, trusted: Offset) -> Hopped:
+    """Hop from `start` over all sound messages. `latest_ms` is the latest store time before them; up to `trusted` all
+    are taken to be in order.
+    """
+    hopped = Hopped(start, None, start, latest_ms, latest_ms)
+    base = file.segment.start
+    with file.view(base, Offset(max(base, file.segment.end - HEAD.size))) as view:  # behind each, a blank has room
+        ends, times_ms = _few(view, base, start, limits)
+        hopped = hopped.over(np.array(ends), np.array(times_ms), trusted)
+        if not _may_be_message(view, hopped.end - base):
+            return hopped
         while True:
-            enough = at + _FORGET_BYTES
-            hopped = hop_sound(view, file.segment.start, at, enough, max_size, latest_ms, trusted)
-            latest_ms = hopped.latest_ms
-            if hopped.last is not None:
-                last, last_ms = hopped.last, hopped.last_ms
-            if hopped.in_order > at:
-                in_order = hopped.in_order
-            at = hopped.end
-            if at < enough:
-                return Hopped(at, last, in_order, latest_ms, last_ms)
-            file.forget(at)
+            at, enough = hopped.end, Offset(hopped.end + _WINDOW_BYTES)
+            with view[at - base : enough - base + limits.max_record_bytes] as window:
+                hopped = hopped.over(*sound_messages(window, at, enough, limits), trusted)
+            if hopped.end < enough:
+                return hopped
+            file.forget(hopped.end)
+
+
+def _few(view: memoryview, base: int, at: int, limits: Limits) -> tuple[list[int], list[int]]:
+    """Return the ends and store times of the first messages from `at` on, up to something that is not sound."""
+    ends: list[int] = []
+    times_ms: list[int] = []
+    with suppress(CorruptRecord):
+        while len(ends) < FEW and _may_be_message(view, at - base):
+            record = decode(view, at - base, Offset(at), limits)
+            if not isinstance(record, Message):
+                break
+            at += record.size
+            ends.append(at)
+            times_ms.append(record.store_timestamp_ms)
+    return ends, times_ms
+
+
+def _may_be_message(view: memoryview, at: int) -> bool:
+    return len(view) - at >= HEAD.size and read_head(view, at)[1] in TOPIC_LENGTH
 
 
 def _wrong(file: SegmentMap, at: Offset, end: Offset, limits: Limits) -> CorruptRecord | None:
@@ -231,48 +248,15 @@ class Hopped(NamedTuple):
     latest_ms: int
     last_ms: int
 
-
-def hop_sound(
-    view: memoryview, base: int, start: Offset, enough: int, max_size: int, latest_ms: int, trusted: Offset
-) -> Hopped:
-    """Hop from offset `start` over sound messages to the first one at or after `enough`, or to something else.
-
-    `view` is a whole file, whose first byte is offset `base`. `latest_ms` is the latest store time before `start`. Up
-    to `trusted` all are taken to be in order. This is a hot loop: a gibibyte of small messages has millions.
-    """
-    unpack, unpack_time, unpack_length = _CHECKED.unpack_from, STORE_TIMESTAMP.unpack_from, BODY_LENGTH.unpack_from
-    position, last, in_order, most = start - base, None, start - base, len(view) - HEAD.size
-    stored_ms = latest_ms
-    stop, trusted_end = min(enough - base, most - LEAD.size), trusted - base
-    while position < stop:
-        size, magic, crc, place, sys_flag = unpack(view, position)
-        end = position + size
-        stored_at, length_at = _PLACES[sys_flag & _HOSTS]
-        if place != base + position or magic not in TOPIC_LENGTH or not length_at < size <= max_size or end > most:
-            break
-        (body_bytes,) = unpack_length(view, position + length_at)
-        body_at = position + length_at + BODY_LENGTH.size
-        body_end = body_at + body_bytes
-        if body_bytes < 0 or not _ends_at(view, body_end, end, TOPIC_LENGTH[magic]):
-            break
-        if body_crc(view[body_at:body_end]) != crc:
-            break
-        (stored_ms,) = unpack_time(view, position + stored_at)
-        last, position = position, end
-        if stored_ms >= latest_ms or end <= trusted_end:
-            latest_ms, in_order = stored_ms, end
-    found_last = None if last is None else Offset(base + last)
-    return Hopped(Offset(base + position), found_last, Offset(base + in_order), latest_ms, stored_ms)
-
-
-def _ends_at(view: memoryview, at: int, end: int, topic_length: struct.Struct) -> bool:
-    """Whether topic and properties, from index `at` on, end at `end`."""
-    topic_at = at + topic_length.size
-    if topic_at + PROPERTIES_LENGTH.size > end:
-        return False
-    (topic_bytes,) = topic_length.unpack_from(view, at)
-    length_at = topic_at + topic_bytes
-    if topic_bytes < 0 or length_at + PROPERTIES_LENGTH.size > end:
-        return False
-    (properties_bytes,) = PROPERTIES_LENGTH.unpack_from(view, length_at)
-    return bool(length_at + PROPERTIES_LENGTH.size + properties_bytes == end)
+    def over(self, ends: Ints, times_ms: Ints, trusted: Offset) -> Hopped:
+        """Hop on over the next messages, which end at `ends` and were stored at `times_ms`."""
+        if not len(ends):
+            return self
+        before, in_order, latest_ms = np.append(self.end, ends), self.in_order, self.latest_ms
+        if count := int(np.searchsorted(ends, trusted, "right")):
+            in_order, latest_ms = before[count], times_ms[count - 1]
+        latest = np.maximum.accumulate(np.append(latest_ms, times_ms[count:]))
+        if len(later := np.flatnonzero(times_ms[count:] == latest[1:])):
+            in_order = ends[count + later[-1]]
+        end, last, in_order = (Offset(int(place)) for place in (before[-1], before[-2], in_order))
+        return Hopped(end, last, in_order, int(latest[-1]), int(times_ms[-1]))

@@ -8,7 +8,7 @@ saying the same again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,15 +105,14 @@ class Segments:
 
     def _look_once(self, known: Offset | None) -> tuple[Sequence[Segment], Look]:
         segments = list_segments(self._path)
-        start = segments[newest(segments, self._limits)].start
-        seen = self.seen_end
-        if known is not None and seen is not None and known <= seen and _is_end_of_data(segments, seen):
-            start = max(start, seen)
+        start, before = segments[newest(segments, self._limits)].start, self._seen.look
+        if known is not None and before is not None and known <= before.end and before.still_ends(segments):
+            start = max(start, before.end)
         looked_at = [segment for segment in segments if segment.end > start]
-        self._seen.look = look(looked_at, start, self._limits, self._seen.look, known or NOWHERE)
+        self._seen.look = look(looked_at, start, self._limits, before, known or NOWHERE)
         return segments, self._seen.look
 
-    def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Iterator[Chunk | Damage]:
+    def chunks(self, owned: OffsetRange, boundary: bool, chunk_bytes: int) -> Generator[Chunk | Damage]:
         """Yield the records that start in `owned`, in order, about `chunk_bytes` of the log at a time.
 
         With `boundary` the first record must start at ``owned.start``; otherwise reading begins at the first record at
@@ -237,16 +236,3 @@ def _inside(part: Segment | Hole, wanted: OffsetRange) -> OffsetRange:
 def _held_by(segments: Sequence[Segment]) -> OffsetRange:
     """Return the range that the files have room for; the log may end earlier."""
     return OffsetRange(segments[0].start, segments[-1].end)
-
-
-def _is_end_of_data(segments: Sequence[Segment], known: Offset) -> bool:
-    """Whether data still ends at or after `known`. If a master lost its tail, there are zeros before that.
-
-    A record's last byte is not zero, unless it has no properties; then the answer is no, which costs only time.
-    """
-    holder = next((segment for segment in segments if segment.start <= known < segment.end), None)
-    if holder is None:
-        return False
-    if known == holder.start:
-        return holder.has_data()
-    return any(holder.read(Offset(known - 1), 1))

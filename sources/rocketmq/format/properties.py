@@ -42,12 +42,9 @@ def decode(block: bytes) -> dict[str, str]:
     return found
 
 
-def encode(properties: dict[str, str], *, trailing_separator: bool = True) -> bytes:
+def encode(properties: dict[str, str]) -> bytes:
     """Return the block in the order of the map. Raises ValueError for a pair that `decode` would not give back."""
-    pairs = [f"{_checked(name, value)}\x01{value}" for name, value in properties.items()]
-    if not pairs:
-        return b""
-    return ("\x02".join(pairs) + ("\x02" if trailing_separator else "")).encode()
+    return "".join(f"{_checked(name, value)}\x01{value}\x02" for name, value in properties.items()).encode()
 
 
 def _checked(name: str, value: str) -> str:

@@ -23,9 +23,11 @@ from sources.errors import (
     UnprovenEnd,
 )
 from sources.kafka.cluster.settings import KafkaSettings
+from sources.kafka.log import KafkaLog
 from sources.kafka.reader import KafkaReader
+from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Damage, Known, TimeIsUp
-from sources.offsets import LogId, Offset, OffsetRange
+from sources.offsets import Offset, OffsetRange
 from sources.reading import Ended, WantedSplit
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,
@@ -50,7 +52,8 @@ NOTHING = partial(fetched_part, b"")
 
 def wanted(number: int, start: int, end: int, *, name: str = "t", identity: uuid.UUID | None = TOPIC_ID) -> WantedSplit:
     known = Known(None if identity is None else str(identity), Offset(start), None)
-    return WantedSplit(LogId("kafka", f"c/{name}/{number}"), span(start, end), known=known)
+    topic = KafkaTopic(settings=KafkaSettings(servers=("h:1",)), cluster="c", topic=name)
+    return WantedSplit(KafkaLog(topic=topic, number=number, known=known), span(start, end))
 
 
 def reader(**options: Any) -> KafkaReader:

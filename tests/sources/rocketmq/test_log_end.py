@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import tempfile
 from itertools import pairwise
 from pathlib import Path
@@ -13,51 +12,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord, SegmentError
-from sources.group.lookout import Lookout, LookRequest, LookResult
-from sources.group.standing import ReadingPlace
 from sources.offsets import Offset
-from sources.rocketmq.files.log_end import Hopped, hop_sound
+from sources.rocketmq.files.log_end import Hopped, hop
 from sources.rocketmq.files.segment_files import Segment, list_segments
-from sources.rocketmq.files.segments import Segments
-from sources.rocketmq.log import RocketMQLog
-from sources.told_doubt import ToldDoubt
 from tests.sources.rocketmq.damaged_logs import sound_records
-from tests.sources.rocketmq.log_reading import LOG_ID
-from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, STORED_MS, SyntheticLog, filled, record_bytes
+from tests.sources.rocketmq.looking import FakeTime, doubts, segments
+from tests.sources.rocketmq.synthetic_log import BLANK_HEAD, SyntheticLog, filled, record_bytes
 from tests.spans import span
 
 SIZES = st.lists(st.integers(0, 1500), max_size=40)
-
-
-class FakeTime:
-    """A clock that only sleeping moves; a sleep may be used to let the broker do something."""
-
-    def __init__(self, *events: object) -> None:
-        self.now = 100.0
-        self.sleeps = 0
-        self._events = iter(events)
-
-    def clock(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.sleeps += 1
-        self.now += seconds
-        event = next(self._events, None)
-        if callable(event):
-            event()
-
-
-def segments(log: SyntheticLog | Path, time: FakeTime | None = None, settle_s: float = 1.0) -> Segments:
-    """As another process, which remembers nothing."""
-    time = time or FakeTime()
-    path = log.path if isinstance(log, SyntheticLog) else log
-    return Segments(path, settle_s=settle_s, clock=time.clock, sleep=time.sleep, seen={})
-
-
-def doubts(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """What was told of them; other tests' threads may say something meanwhile."""
-    return [record for record in caplog.records if record.name == ToldDoubt.__module__]
 
 
 def doubt_at(end: int, log: SyntheticLog, caplog: pytest.LogCaptureFixture) -> CorruptRecord:
@@ -82,17 +45,6 @@ def test_bounds_of_any_log_from_any_known_record(sizes: list[int], first_file: i
         log = filled(Path(path), *sizes, minimum=4096 * first_file)
         boundary = log.boundaries[known % len(log.boundaries)]
         assert segments(log).bounds(Offset(boundary)) == segments(log).bounds() == span(log.minimum, log.end)
-
-
-def test_a_blank_at_the_end_is_data_with_and_without_a_next_file(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    log.append_blank()
-    assert segments(log).bounds() == span(0, 4096)
-    for start in (4096, 8192):
-        log.file(start).unlink()
-    source = segments(log)
-    for known in (None, Offset(4096)):
-        assert source.bounds(known) == span(0, 4096)
 
 
 def test_a_blank_may_be_followed_by_anything(tmp_path: Path) -> None:
@@ -138,12 +90,6 @@ def test_a_log_that_somebody_deletes_is_an_error_naming_the_directory(
     with pytest.raises(SegmentError, match="disappear") as raised:
         segments(log).bounds()
     assert str(tmp_path) in str(raised.value)
-
-
-def test_a_record_without_properties_can_be_the_known_end(tmp_path: Path) -> None:
-    log = filled(tmp_path, 100)
-    log.append(b"no properties", b"")
-    assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
 
 
 def test_each_part_of_a_record_counts_only_when_the_rest_has_arrived(
@@ -205,10 +151,10 @@ def test_a_head_that_changes_after_the_hop_does_not_move_the_end(
     log.append(b"x" * 300, b"")
 
     def hop_wrong(*arguments: Any) -> Hopped:
-        hopped = hop_sound(*arguments)
+        hopped = hop(*arguments)
         return hopped._replace(end=Offset(hopped.end + difference))
 
-    monkeypatch.setattr("sources.rocketmq.files.log_end.hop_sound", hop_wrong)
+    monkeypatch.setattr("sources.rocketmq.files.log_end.hop", hop_wrong)
     doubt_at(log.starts[1], log, caplog)
 
 
@@ -282,115 +228,12 @@ def test_any_log_ends_before_the_first_unsound_record_of_its_newest_file(
         end = max((start for start in sound if start % log.file_bytes == 0), default=0)
         while end in sound:
             end = sound[end]
-        if end:
-            assert segments(log).bounds() == span(0, end)
-        else:  # nothing shows that the files are a commit log
-            with pytest.raises(CorruptRecord, match=str(log.file(0))) as raised:
-                segments(log).bounds()
-            assert raised.value.offset == 0
-
-
-# a broker that has recovered
-
-RECOVERED_MS = STORED_MS + 60_000
-
-
-def recovered(path: Path, size: int) -> SyntheticLog:
-    """Of 20 messages the 11th was lost with its page; the broker ended its log there, and wrote one of `size` since."""
-    log = filled(path, *[300] * 20, file_bytes=1 << 16)
-    log.write(log.starts[10], bytes(log.starts[11] - log.starts[10]))
-    log.recover_at(10)
-    log.append(b"n" * size, stored_ms=RECOVERED_MS)
-    return log
-
-
-@pytest.mark.parametrize("size", [0, 40, 299, 300, 301, 699, 800], ids=lambda size: f"{size} bytes")
-@pytest.mark.parametrize("past_damage", [False, True])
-def test_what_a_broker_cut_off_is_not_in_the_log(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, size: int, past_damage: bool
-) -> None:
-    """Also if it joins the new record: with 300 and 699 bytes an old record begins where the new one ends."""
-    log = recovered(tmp_path, size)
-    source = Segments(tmp_path, past_damage=past_damage, settle_s=0, seen={})
-    assert source.bounds() == span(0, log.end)
-    (warning,) = doubts(caplog)
-    assert f"the log ends at {log.end}, before this" in warning.message
-
-
-@pytest.mark.parametrize("size", [40, 300])
-def test_what_the_broker_writes_next_is_in_the_log(tmp_path: Path, size: int) -> None:
-    log = recovered(tmp_path, size)
-    source = segments(log)
-    known = source.bounds().end
-    for _ in range(15):
-        log.append(b"m" * size, stored_ms=RECOVERED_MS + 1)
-        found = source.bounds(known)
-        assert found == segments(log).bounds() == span(0, log.end)
-        known = found.end
-
-
-def test_a_later_file_proves_what_lies_before_it(tmp_path: Path) -> None:
-    """The broker has recovered again, and took what joins for its log; or its clock was set back."""
-    log = filled(tmp_path, *[300] * 4)
-    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
-    before = log.end
-    log.append(b"o" * 300)
-    assert segments(log).bounds() == span(0, before)
-    while log.end < 4096:
-        log.append(b"p" * 300)
-    assert segments(log).bounds() == span(0, log.end)
-
-
-def test_after_its_clock_was_set_back_a_broker_is_waited_for_until_it_writes(tmp_path: Path) -> None:
-    """What it writes where nothing was shows where its end is."""
-    log = filled(tmp_path, 300)
-    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
-    before = log.end
-    source = segments(log)
-    log.append(b"o" * 300)
-    assert source.bounds() == span(0, before)
-    for number in range(3):
-        log.append(b"p" * 300, stored_ms=STORED_MS + number)
-        assert source.bounds(Offset(before)) == span(0, log.end)
-        before = log.end
-
-
-def test_below_a_proven_end_times_are_not_compared(tmp_path: Path) -> None:
-    """A replica that has come that far before its process ended."""
-    log = filled(tmp_path, 300)
-    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
-    for stored_ms in (STORED_MS, STORED_MS + 2, STORED_MS + 1):
-        log.append(b"o" * 300, stored_ms=stored_ms)
-    assert segments(log).bounds() == span(0, log.starts[2])
-    for known, end in ((2, 2), (3, 4), (4, 4)):
-        assert segments(log).bounds(Offset(log.starts[known])) == span(0, log.starts[end])
-    assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
-    lookout = Lookout(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
-    request = LookRequest(ReadingPlace(Offset(log.end)), None)
-    assert lookout.look({str(LOG_ID): request}) == {str(LOG_ID): LookResult(span(0, log.end), Offset(log.end))}
-
-
-def test_a_lost_record_that_is_written_anew_proves_nothing_behind_it(tmp_path: Path) -> None:
-    """Where the log ended before, there were bytes behind it: what joins them now need not be new."""
-    log = filled(tmp_path, *[300] * 20, file_bytes=1 << 16)
-    log.write(log.starts[10], bytes(log.starts[11] - log.starts[10]))
-    source = segments(log)
-    assert source.bounds() == span(0, log.starts[10])
-    log.recover_at(10)
-    log.append(b"n" * 300, stored_ms=RECOVERED_MS)
-    for known in (None, Offset(log.starts[10])):
-        assert source.bounds(known) == span(0, log.end)
-
-
-def test_a_doubt_is_told_and_waited_for_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log = recovered(tmp_path, 40)
-    time = FakeTime()
-    source = segments(log, time)
-    for known in (None, Offset(log.end), Offset(log.end), None):
-        assert source.bounds(known) == span(0, log.end)
-    assert len(doubts(caplog)) == 1
-    slept = time.now
-    log.append(b"m" * 50, stored_ms=RECOVERED_MS)
-    assert source.bounds(Offset(log.starts[-1])) == span(0, log.end)
-    assert len(doubts(caplog)) == 2
-    assert time.now > slept
+        for one_by_one in (50, 2):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("sources.rocketmq.files.log_end.FEW", one_by_one)
+                if end:
+                    assert segments(log).bounds() == span(0, end)
+                    continue
+                with pytest.raises(CorruptRecord, match=str(log.file(0))) as raised:
+                    segments(log).bounds()  # nothing shows that the files are a commit log
+                assert raised.value.offset == 0
