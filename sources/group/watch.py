@@ -186,7 +186,8 @@ class GroupWatch:
                 )
                 for one in logs
             }
-            self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
+            lookout = self._lookouts[at]
+            self._asker.ask(("look", at), partial(lookout.look, wanted), lookout.look_in_steps(wanted))
 
     def _hear(self) -> None:
         self._take(0, self._pace.look_deadline_s)

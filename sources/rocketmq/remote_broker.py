@@ -22,6 +22,7 @@ from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode
 from sources.rocketmq.wire.security import RemotingSecurity
+from sources.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,10 @@ class RemoteBroker(ABC):
     def remoting(self) -> Address:
         """Return the address at which it answers requests now."""
 
+    @abstractmethod
+    def known_remoting(self) -> Address | None:
+        """Return `remoting` if nobody has to be asked for it."""
+
     @property
     @abstractmethod
     def place(self) -> str:
@@ -79,6 +84,17 @@ class RemoteBroker(ABC):
         """Return what its commit log holds now."""
         with self.client() as client:
             return client.commit_log_bounds()
+
+    def bounds_in_steps(self, known: Offset | None) -> Steps[OffsetRange | None] | None:
+        """`bounds` in steps, over a kept connection; None if that cannot be.
+
+        The work returns None if more has to be asked: of a broker that has more than `known` and may be elected.
+        """
+        address = self.known_remoting()
+        if address is None or self.security.tls is not None:
+            return None
+        kept = _connections.if_kept(self._peer(address))
+        return None if kept is None else _bounds_in_steps(kept, known)
 
     def maximum(self) -> Offset:
         """Return where its commit log ends now."""
@@ -94,7 +110,18 @@ class RemoteBroker(ABC):
             return client.exchange(request)
 
     def _client(self, address: Address) -> AbstractContextManager[RemotingClient]:
-        return _connections.kept(_Peer(address, self.connect_timeout_ms, self.connect_attempts, self.security))
+        return _connections.kept(self._peer(address))
+
+    def _peer(self, address: Address) -> _Peer:
+        return _Peer(address, self.connect_timeout_ms, self.connect_attempts, self.security)
+
+
+def _bounds_in_steps(kept: AbstractContextManager[RemotingClient], known: Offset | None) -> Steps[OffsetRange | None]:
+    with kept as client:
+        held = yield from client.bounds_in_steps()
+        if held is None or known is None or held.end <= known or client.elected is False:
+            return held
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +135,9 @@ class BrokerAt(RemoteBroker):
         return self.master
 
     def remoting(self) -> Address:
+        return self.broker
+
+    def known_remoting(self) -> Address:
         return self.broker
 
     @property
@@ -128,6 +158,9 @@ class SoughtBroker(RemoteBroker):
 
     def ha(self) -> Address:
         return ha_address(self.config())
+
+    def known_remoting(self) -> Address | None:
+        return None
 
     def remoting(self) -> Address:
         failures: list[LogtwinError] = []

@@ -345,6 +345,7 @@ class Master(Lookout):
 
     master_id = "rocketmq"
     may_begin_later = True
+    _in_steps = None
 
     def __init__(self, *logs: ScriptedLog) -> None:
         self.logs = {str(log.log_id): log for log in logs}
