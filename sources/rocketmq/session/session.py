@@ -76,6 +76,9 @@ class AskedBroker(Protocol):
     def config(self) -> Mapping[str, str]:
         """Return its configuration (request 26)."""
 
+    def look_again(self) -> None:
+        """Find out anew where it is."""
+
 
 class HASession:
     """A `sources.master.Session` over HA. It connects in the background, at the first acknowledgement above 0."""
@@ -368,6 +371,7 @@ class HASession:
 
     def _note_failure(self, failure: Exception) -> None:
         self._must_ask = True
+        self._master.look_again()
         error = failure if isinstance(failure, (LogtwinError, OSError)) else of_log(failure, self._log_id)
         with self._lock:
             is_news = self._connected_since is not None or self._last_error != str(error)
