@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -78,11 +77,20 @@ class Lookout:
 
         Raises LogtwinError if one error concerns all of them.
         """
-        with self._asked(wanted):
+        with self._noting:
+            self._asking += 1
+        try:
+            self._note_asked(wanted)
             return self._found(wanted, self._master.held(_queries(wanted)))
+        finally:
+            with self._noting:
+                self._asking -= 1
 
     def look_in_steps(self, wanted: Mapping[str, LookRequest]) -> Steps[Found | None] | None:
-        """`look` in steps, as in `sources.master.AskedInSteps`; None if that cannot be."""
+        """`look` in steps, as in `sources.master.AskedInSteps`; None if that cannot be.
+
+        Whoever asks so may be busy when the answer comes, so this keeps nobody else from asking.
+        """
         if self._in_steps is None or any(one.place.position is None for one in wanted.values()):
             return None  # where a log begins, its master may have to be asked again
         steps = self._in_steps.held_in_steps(_queries(wanted))
@@ -91,22 +99,14 @@ class Lookout:
     def _look_in_steps(
         self, wanted: Mapping[str, LookRequest], steps: Steps[Mapping[LogId, Holding] | None]
     ) -> Steps[Found | None]:
-        with self._asked(wanted):
-            held = yield from steps
-            return None if held is None else self._found(wanted, held)
+        self._note_asked(wanted)
+        held = yield from steps
+        return None if held is None else self._found(wanted, held)
 
-    @contextmanager
-    def _asked(self, wanted: Mapping[str, LookRequest]) -> Iterator[None]:
-        """Note that the master is being asked, and when it was asked last."""
+    def _note_asked(self, wanted: Mapping[str, LookRequest]) -> None:
         with self._noting:
-            self._asking += 1
             self._asked_s = time.monotonic()
             self._wanted = wanted.keys()
-        try:
-            yield
-        finally:
-            with self._noting:
-                self._asking -= 1
 
     def _found(self, wanted: Mapping[str, LookRequest], held: Mapping[LogId, Holding]) -> Found:
         """What `held` says of each log, noted."""
