@@ -39,7 +39,7 @@ class SitePart:
 
 
 SITE = (
-    SitePart("500 RocketMQ brokers, a log each", "many_logs", logs=500, brokers=500, looks=2, reads=2),
+    SitePart("500 RocketMQ brokers, a log each", "many_logs", logs=500, brokers=500, looks=1, reads=3),
     # a Fetch by each of two tasks, for all partitions that the broker leads
     SitePart("20,000 partitions on 100 Kafka brokers", "many_partitions", logs=20_000, brokers=100, looks=1, reads=2),
 )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.packed import packed
 from sources.retention import MasterRetention
+from sources.steps import Steps
 
 if TYPE_CHECKING:
     from sources.metadata import FetchedMetadata
@@ -241,6 +242,17 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Try for a moment to get the newest promise through, and free the session's resources. Idempotent."""
+
+
+@runtime_checkable
+class AskedInSteps(Protocol):
+    """A master of which one thread may ask many at once."""
+
+    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
+        """Return `Master.held` in steps; None if it would have to wait for something else, as for a new connection.
+
+        The work returns None if more than one question is needed. Then `held` is for a thread of its own.
+        """
 
 
 class Master(Protocol):

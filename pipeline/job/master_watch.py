@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from pipeline.monitoring.lag import MasterHistory, reached
+from sources.access.spread import Spread
 from sources.errors import LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
@@ -26,10 +27,12 @@ class MasterWatch:
 
     The sum of all ends less the sum of all positions is what is not replicated yet. Any thread may call anything; times
     `now_s` come from `time.monotonic`. `look` asks the master for a view of itself; None if there is nothing to ask.
+    `views` says when the first is due, so that many masters are not asked in the same moment.
     """
 
-    def __init__(self, look: Callable[[], MasterView] | None = None) -> None:
+    def __init__(self, look: Callable[[], MasterView] | None = None, views: Spread | None = None) -> None:
         self._look = look
+        self._views = views
         self._held: Mapping[str, OffsetRange] = {}
         self._bounds: OffsetRange | None = None
         self._view: MasterView | None = None
@@ -66,6 +69,8 @@ class MasterWatch:
         """Note that the master was asked, and holds `held` and no other log; `position` is what is committed of it."""
         self._held = {}
         self._sighted_s = 0.0
+        if self._views is not None and not self._view_due_s:
+            self._view_due_s = self._views.moment_s(now_s)
         self.hear(held, position, now_s)
 
     def hear(self, held: Mapping[str, OffsetRange], position: Offset | None, now_s: float) -> None:

@@ -2,9 +2,9 @@
 
 There is one daemon thread for each log. Data never waits for it: fetching has its own connections, and writing is no
 Spark job. The schedule is fixed: a slow fetch does not shift the next one, it only makes the ticks in between drop out.
-The first fetch comes a while after the start, because the log comes first. When a job ends well, metadata is fetched
-once more, so that the tables show the master as it was when the replica reached its position, even after a run shorter
-than the interval.
+The first fetch comes a while after the start, because the log comes first, and not of all logs at once. When a job
+ends well, metadata is fetched once more, so that the tables show the master as it was when the replica reached its
+position, even after a run shorter than the interval.
 
 Each tick also logs how far master and replica are apart.
 """
@@ -30,8 +30,11 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 5.0
 
-_AT_ONCE = threading.BoundedSemaphore(16)
-"""Held while a master is asked: a thousand that are asked at the same moment would hold up the batches."""
+SPREAD_S = 0.05
+"""How much later each further log of a job begins: a thousand that are fetched at the same moment would hold up the
+batches, and the first commits of all."""
+
+_live: set[MetadataSync] = set()
 
 
 class MetadataSync:
@@ -63,6 +66,8 @@ class MetadataSync:
 
     def start(self) -> None:
         """Start the thread. Call it once."""
+        self._first_after_s += SPREAD_S * len(_live)
+        _live.add(self)
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,6 +98,7 @@ class MetadataSync:
         while not self._stop.wait(max(0.0, due - time.monotonic())) and not self._is_over():
             self._tick()
             due = next_due(due, time.monotonic(), self._every_s)
+        _live.discard(self)
 
     def _is_over(self) -> bool:
         return not self._is_open and (self._stop.is_set() or self._progress().phase in ENDED)
@@ -101,8 +107,7 @@ class MetadataSync:
         self._report()
         failed: dict[str, str] = {}
         try:
-            with _AT_ONCE:
-                found = [(fetched, datetime.now(UTC)) for fetched in self._fetch()]
+            found = [(fetched, datetime.now(UTC)) for fetched in self._fetch()]
             for fetched, at in found:
                 if self._is_over():
                     return

@@ -29,6 +29,7 @@ from sinks.batch.replica import Opening, Replica, begin_together, lost_by
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
+from sources.access.spread import Spread
 from sources.bounds import held_from
 from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending
 from sources.group.seen import Seen
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 LOOK_AGAIN_S = 5.0
 """How often it looks whether another job has let go of what this one waits for."""
 
+_VIEWS = Spread(0.02)  # those of a thousand masters, asked for in one moment, would hold up their first commits
 _NOTHING = OffsetRange(Offset(0), Offset(0))
 
 
@@ -68,7 +70,7 @@ class ReplicatedLogs:
         self._opening = opening
         self.master = open_master(options)
         self._gains_logs = self.master.traits.gains_logs
-        self.watch = MasterWatch(self.master.look)
+        self.watch = MasterWatch(self.master.look, _VIEWS)
         self.session = self.master.open_session(self._prove_in_turn)
         self.losses = LossRecord(options.on_loss, self._mend, overrules=self.master.traits.overrules)
         self.replicas: Mapping[str, Replica] = {} if self._gains_logs else self._replicas([self.master.id])

@@ -68,7 +68,16 @@ class KeptConnections(Generic[Key, Connection]):
     @contextmanager
     def kept(self, peer: Key) -> Iterator[Connection]:
         """Give a connection to `peer`, and keep it, unless what is done inside fails. Raises what `connect` raises."""
-        opened = self._take(peer) or self._open(peer)
+        with self._kept(peer, self._take(peer) or self._open(peer)) as connection:
+            yield connection
+
+    def if_kept(self, peer: Key) -> AbstractContextManager[Connection] | None:
+        """Give a connection to `peer` as `kept` does, if there is one already that nobody uses."""
+        opened = self._take(peer)
+        return None if opened is None else self._kept(peer, opened)
+
+    @contextmanager
+    def _kept(self, peer: Key, opened: _Open[Connection]) -> Iterator[Connection]:
         with ExitStack() as failing:
             failing.push(opened.closing)
             yield opened.connection

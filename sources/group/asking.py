@@ -1,13 +1,15 @@
 """Questions asked side by side, so that one that gets no answer holds up no other.
 
-A few threads take the questions in turn: more cost more than they give if masters answer at once. While the questions
-that wait would wait for long, the threads are doubled, up to a limit if masters are only far away, and up to one per
-question if none of them answers. At most one question per key is pending. So there are never more hanging threads than
-keys, and nobody waits for one of them to end.
+A question that can be asked in steps needs no thread: whoever waits for answers takes the steps of all of them, at a
+third of the cost. A few threads take the other questions in turn: more cost more than they give if masters answer at
+once. While the questions that wait would wait for long, the threads are doubled, up to a limit if masters are only far
+away, and up to one per question if none of them answers. At most one question per key is pending. So there are never
+more hanging threads than keys, and nobody waits for one of them to end.
 """
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from collections import deque
@@ -16,8 +18,10 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from sources.errors import LogtwinError
+from sources.steps import Awaited, Steps
 
 Key = TypeVar("Key")
+Question = Callable[[], object]
 
 SWARM_S: Final = 0.002
 MOST_SWARM_S: Final = 0.02
@@ -28,6 +32,9 @@ FEW: Final = 4
 MANY: Final = 256
 IN_S: Final = 0.2
 """In this time all that wait should have been asked: part of the half second that a batch waits for a look."""
+
+STEPS_S: Final = 0.02
+"""The longest wait for steps: for answers that threads bring meanwhile."""
 
 GROW_S: Final = 0.03
 """How often to look whether there are enough threads."""
@@ -42,6 +49,16 @@ class Answer(Generic[Key]):
     at_s: float
 
 
+@dataclass(slots=True)
+class _Stepping(Generic[Key]):
+    """A question that is asked in `steps`, and what the next of them waits for."""
+
+    key: Key
+    question: Question
+    steps: Steps[object]
+    awaited: Awaited | None = None
+
+
 class Asker(Generic[Key]):
     """Asks questions in the background for one thread, which also takes the answers."""
 
@@ -49,19 +66,32 @@ class Asker(Generic[Key]):
         lock = threading.Lock()
         self._asked = threading.Condition(lock)
         self._answered = threading.Condition(lock)
-        self._questions: deque[tuple[Key, Callable[[], object]]] = deque()
+        self._questions: deque[tuple[Key, Question]] = deque()
         self._answers: list[Answer[Key]] = []
         self._under_way: set[Key] = set()
+        self._stepping: dict[int, _Stepping[Key]] = {}  # by the number of its socket
+        self._poll = select.poll()  # of these sockets
         self._threads = 0
         self._idle = 0
         self._begun = 0  # questions that threads have taken since `_checked_s`
         self._checked_s = 0.0
 
-    def ask(self, key: Key, question: Callable[[], object]) -> bool:
-        """Begin to ask, unless a question of `key` is pending or its answer was not yet taken."""
+    def ask(self, key: Key, question: Question, steps: Steps[object] | None = None) -> bool:
+        """Begin to ask, unless a question of `key` is pending or its answer was not yet taken.
+
+        With `steps`, `question` is asked only if their outcome is None.
+        """
         if key in self._under_way:
             return False
         self._under_way.add(key)
+        if steps is None:
+            self._hand_over(key, question)
+        else:
+            self._step(_Stepping(key, question, steps))
+        return True
+
+    def _hand_over(self, key: Key, question: Question) -> None:
+        """Let a thread ask."""
         with self._asked:
             if not self._questions:
                 self._begun, self._checked_s = 0, time.monotonic()
@@ -70,7 +100,26 @@ class Asker(Generic[Key]):
                 self._asked.notify()
             elif self._threads < FEW:
                 self._start()
-        return True
+
+    def _step(self, one: _Stepping[Key], failure: Exception | None = None) -> None:
+        """Take the next step of a question, or tell it of a `failure` to wait for."""
+        try:
+            one.awaited = next(one.steps) if failure is None else one.steps.throw(failure)
+        except StopIteration as end:
+            if end.value is None:
+                self._hand_over(one.key, one.question)
+            else:
+                self._answer(one.key, end.value)
+        except Exception as error:  # noqa: BLE001 - it is this question's
+            self._answer(one.key, _as_ours(error))
+        else:
+            number = one.awaited.sock.fileno()
+            self._stepping[number] = one
+            self._poll.register(number, select.POLLIN)
+
+    def _answer(self, key: Key, value: object) -> None:
+        with self._answered:
+            self._answers.append(Answer(key, value, time.monotonic()))
 
     def is_asking(self, key: Key) -> bool:
         """Whether a question of `key` is pending, or its answer was not yet taken."""
@@ -78,16 +127,38 @@ class Asker(Generic[Key]):
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for an answer to take. Returns whether there is one."""
+        self._await(timeout_s, lambda: bool(self._answers))
+        if self._answers and timeout_s > 0 and (swarm := len(self._under_way) - len(self._answers)) > 0:
+            swarm_s = min(SWARM_S * (1 + swarm / 50), MOST_SWARM_S)
+            self._await(swarm_s, lambda: len(self._answers) == len(self._under_way))
+        return bool(self._answers)
+
+    def _await(self, timeout_s: float, is_done: Callable[[], bool]) -> None:
+        """Wait up to `timeout_s` until `is_done`; take steps meanwhile, and start threads where they are too few."""
         ends_s = time.monotonic() + timeout_s
-        with self._answered:
-            self._grow()
-            while not self._answers and (left_s := ends_s - time.monotonic()) > 0:
-                self._answered.wait(min(left_s, GROW_S) if self._questions else left_s)
+        while True:
+            self._take_steps(0.0 if is_done() else min(ends_s - time.monotonic(), STEPS_S))
+            with self._answered:
                 self._grow()
-            if self._answers and timeout_s > 0 and (swarm := len(self._under_way) - len(self._answers)) > 0:
-                swarm_s = min(SWARM_S * (1 + swarm / 50), MOST_SWARM_S)
-                self._answered.wait_for(lambda: len(self._answers) == len(self._under_way), timeout=swarm_s)
-            return bool(self._answers)
+                if is_done() or (left_s := ends_s - time.monotonic()) <= 0:
+                    return
+                if not self._stepping:
+                    self._answered.wait(min(left_s, GROW_S) if self._questions else left_s)
+
+    def _take_steps(self, timeout_s: float) -> None:
+        """Wait up to `timeout_s` for what questions in steps wait for, and go on with them."""
+        if not self._stepping:
+            return
+        for number, _ in self._poll.poll(max(timeout_s, 0.0) * 1000):
+            self._step(self._stepped(number))
+        now_s = time.monotonic()
+        for number in [at for at, one in self._stepping.items() if one.awaited and one.awaited.until_s <= now_s]:
+            self._step(self._stepped(number), TimeoutError())
+
+    def _stepped(self, number: int) -> _Stepping[Key]:
+        """The question that waited for that socket, and does no more."""
+        self._poll.unregister(number)
+        return self._stepping.pop(number)
 
     def take(self, timeout_s: float) -> list[Answer[Key]]:
         """Return the answers since the last call; wait up to `timeout_s` for one. Errors are values here."""
@@ -120,7 +191,7 @@ class Asker(Generic[Key]):
                 self._answers.append(answer)
                 self._answered.notify()
 
-    def _next(self) -> tuple[Key, Callable[[], object]] | None:
+    def _next(self) -> tuple[Key, Question] | None:
         """Wait for the next question; None if the thread is to end, because enough others wait."""
         with self._asked:
             if not self._questions and self._idle >= FEW:
@@ -133,10 +204,14 @@ class Asker(Generic[Key]):
             return self._questions.popleft()
 
 
-def _outcome(question: Callable[[], object]) -> object:
+def _outcome(question: Question) -> object:
     try:
         return question()
-    except LogtwinError as error:
+    except Exception as error:  # noqa: BLE001 - it must not affect other keys
+        return _as_ours(error)
+
+
+def _as_ours(error: Exception) -> LogtwinError:
+    if isinstance(error, LogtwinError):
         return error
-    except Exception as error:  # noqa: BLE001 - a defect, which must not affect other keys
-        return LogtwinError("asking failed", found=repr(error), hint="This is a defect: please report it.")
+    return LogtwinError("asking failed", found=repr(error), hint="This is a defect: please report it.")

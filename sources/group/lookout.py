@@ -15,10 +15,11 @@ from sources.bounds import held_from
 from sources.errors import LogtwinError
 from sources.group.seen import UNLISTED, Sighting
 from sources.group.standing import ReadingPlace
-from sources.master import Holding, LogQuery, Master, MasterLog
+from sources.master import AskedInSteps, Holding, LogQuery, Master, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import EARLIEST, StartingOffset
 from sources.starting import resolved
+from sources.steps import Steps
 
 LOOK_AFTER_S: Final = 1.5
 """How long after the last look at a master the next one is made for the job: later than a planner looks that plans
@@ -53,6 +54,7 @@ class Lookout:
 
     def __init__(self, master: Master, starting_offset: StartingOffset) -> None:
         self._master = master
+        self._in_steps = master if isinstance(master, AskedInSteps) else None
         self._starting_offset = starting_offset
         self._noting = threading.Lock()  # guards what follows
         self._seen: dict[str, tuple[Sighting, float]] = {}
@@ -77,13 +79,41 @@ class Lookout:
         """
         with self._noting:
             self._asking += 1
-            self._asked_s = time.monotonic()
-            self._wanted = wanted.keys()
         try:
-            found = self._look(wanted)
+            self._note_asked(wanted)
+            return self._found(wanted, self._master.held(_queries(wanted)))
         finally:
             with self._noting:
                 self._asking -= 1
+
+    def look_in_steps(self, wanted: Mapping[str, LookRequest]) -> Steps[Found | None] | None:
+        """`look` in steps, as in `sources.master.AskedInSteps`; None if that cannot be.
+
+        Whoever asks so may be busy when the answer comes, so this keeps nobody else from asking.
+        """
+        if self._in_steps is None or any(one.place.position is None for one in wanted.values()):
+            return None  # where a log begins, its master may have to be asked again
+        steps = self._in_steps.held_in_steps(_queries(wanted))
+        return None if steps is None else self._look_in_steps(wanted, steps)
+
+    def _look_in_steps(
+        self, wanted: Mapping[str, LookRequest], steps: Steps[Mapping[LogId, Holding] | None]
+    ) -> Steps[Found | None]:
+        self._note_asked(wanted)
+        held = yield from steps
+        return None if held is None else self._found(wanted, held)
+
+    def _note_asked(self, wanted: Mapping[str, LookRequest]) -> None:
+        with self._noting:
+            self._asked_s = time.monotonic()
+            self._wanted = wanted.keys()
+
+    def _found(self, wanted: Mapping[str, LookRequest], held: Mapping[LogId, Holding]) -> Found:
+        """What `held` says of each log, noted."""
+        others = {str(log_id): LookResult(one.bounds, one.bounds.start) for log_id, one in held.items()}
+        found = others | {
+            log_id: self._result(LogId.parse(log_id), one.place.position, held) for log_id, one in wanted.items()
+        }
         now_s = time.monotonic()
         with self._noting:
             for log_id, one in found.items():
@@ -115,17 +145,6 @@ class Lookout:
                 if log_id in places
             }
 
-    def _look(self, wanted: Mapping[str, LookRequest]) -> Found:
-        asked = {
-            LogId.parse(log_id): LogQuery(one.place.identity, one.place.position, one.known)
-            for log_id, one in wanted.items()
-        }
-        held = self._master.held(asked)
-        others = {str(log_id): LookResult(one.bounds, one.bounds.start) for log_id, one in held.items()}
-        return others | {
-            str(log_id): self._result(log_id, one.position, held.get(log_id)) for log_id, one in asked.items()
-        }
-
     def is_waited_for(self) -> bool:
         """Whether producers wait for this replica. Raises as `Master.is_waited_for`."""
         return self._master.is_waited_for()
@@ -135,8 +154,10 @@ class Lookout:
         """Whether a log that was never read begins at whatever is oldest then; otherwise the first look decides."""
         return self._starting_offset == EARLIEST
 
-    def _result(self, log_id: LogId, position: Offset | None, found: Holding | None) -> LookResult | LogtwinError:
-        held = None if found is None else found.bounds
+    def _result(
+        self, log_id: LogId, position: Offset | None, found: Mapping[LogId, Holding]
+    ) -> LookResult | LogtwinError:
+        held = found[log_id].bounds if log_id in found else None
         try:
             if position is not None or held is None:
                 start = position or Offset(0)
@@ -144,3 +165,10 @@ class Lookout:
             return LookResult(held, resolved(self._starting_offset, held, self._master.log(log_id)))
         except LogtwinError as error:
             return error
+
+
+def _queries(wanted: Mapping[str, LookRequest]) -> dict[LogId, LogQuery]:
+    return {
+        LogId.parse(log_id): LogQuery(one.place.identity, one.place.position, one.known)
+        for log_id, one in wanted.items()
+    }

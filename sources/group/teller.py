@@ -70,7 +70,7 @@ class Teller:
             return
         for at, lookout in enumerate(self._lookouts):
             if not self._asker.is_asking(at) and (wanted := lookout.due(now_s, said.positions)):
-                self._asker.ask(at, partial(lookout.look, wanted))
+                self._asker.ask(at, partial(lookout.look, wanted), lookout.look_in_steps(wanted))
         if now_s >= self._tell_s:
             self._tell(now_s)
 

@@ -31,6 +31,9 @@ STANDING_S: Final = 0.05
 ROLES_S: Final = 30.0
 """How often to ask a master whether producers wait: an operator may change that at run time."""
 
+ROLES_AT_ONCE: Final = 64
+"""How many masters are asked for their roles for the first time at once: their first looks come before."""
+
 Kind = Literal["look", "role"]
 
 
@@ -167,6 +170,7 @@ class GroupWatch:
         """
         known, count = self._roles_known, len(self._lookouts)
         again = min(int((now_s - self._roles_s) * known / ROLES_S), known)
+        count = min(count, known + ROLES_AT_ONCE)
         self._roles_s = now_s if again == known else self._roles_s + again * ROLES_S / known
         due = [(self._roles_next + number) % known for number in range(again)]
         self._roles_next, self._roles_known = self._roles_next + again, count
@@ -186,7 +190,8 @@ class GroupWatch:
                 )
                 for one in logs
             }
-            self._asker.ask(("look", at), partial(self._lookouts[at].look, wanted))
+            lookout = self._lookouts[at]
+            self._asker.ask(("look", at), partial(lookout.look, wanted), lookout.look_in_steps(wanted))
 
     def _hear(self) -> None:
         self._take(0, self._pace.look_deadline_s)

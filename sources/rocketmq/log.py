@@ -29,7 +29,18 @@ import pyarrow as pa
 from sources.access.address import Address
 from sources.epochs import Parting, parting
 from sources.errors import ConfigurationError, naming
-from sources.master import NOTHING_KNOWN, Chunk, Damage, Known, MasterView, Session, Traits
+from sources.master import (
+    EMPTY_QUERY,
+    NOTHING_KNOWN,
+    Chunk,
+    Damage,
+    Holding,
+    Known,
+    LogQuery,
+    MasterView,
+    Session,
+    Traits,
+)
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.reading import LogReader
@@ -58,6 +69,7 @@ from sources.rocketmq.wire.security import RemotingSecurity
 from sources.silent_session import SilentSession
 from sources.sole_log import SoleLog
 from sources.splits import split_bytes
+from sources.steps import Steps
 
 MIB = 1024 * 1024
 _WAYS: Final = ("path", "master", "remoting", "name_server", "controllers")
@@ -204,10 +216,24 @@ class RocketMQLog(SoleLog):
         """Return all that it holds; if its master is elected and `known` is given, the end of what is confirmed."""
         with broker.client() as client:
             held = client.commit_log_bounds()
-            if known is None or self.beyond_confirm or held.end <= known or not is_elected(client.broker_config()):
+            if known is None or self.beyond_confirm or held.end <= known or not client.is_of_elected():
                 return held
         end = confirmed_end(broker.ha(), held, timeout_ms=self.connect_timeout_ms)
         return OffsetRange(held.start, Offset(max(end, known)))
+
+    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
+        """Implement `sources.master.AskedInSteps`."""
+        one, broker = asked.get(self.log_id, EMPTY_QUERY), self._broker()
+        known = None if self.beyond_confirm else one.seen_end
+        steps = None if broker is None else broker.bounds_in_steps(known)
+        return None if steps is None else self._held_in_steps(steps, one.position)
+
+    def _held_in_steps(
+        self, steps: Steps[OffsetRange | None], position: Offset | None
+    ) -> Steps[Mapping[LogId, Holding] | None]:
+        with naming(self.log_id):
+            held = yield from steps
+        return None if held is None or held.end < (position or 0) else {self.log_id: Holding(held)}
 
     def look(self) -> MasterView:
         """Implement the contract. Files do not tell how long they are kept."""

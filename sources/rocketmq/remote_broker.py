@@ -1,19 +1,21 @@
 """A broker as a job reaches it: by its two addresses, or by name through a name server.
 
-The address is looked up at each use, so the next request follows what a name server says. Connections stay open for a
-while, and take further requests to the same address (`sources.access.kept_connections`).
+The address is looked up at each use, so the next request follows what a name server says, or said in the last second
+if nothing has failed since. Connections stay open for a while, and take further requests to the same address
+(`sources.access.kept_connections`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from sources.access.address import Address
 from sources.access.kept_connections import KeptConnections
+from sources.access.remembered import Remembered
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import ha_address
@@ -22,6 +24,7 @@ from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode
 from sources.rocketmq.wire.security import RemotingSecurity
+from sources.steps import Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,16 @@ class _Peer:
 _connections: Final = KeptConnections[_Peer, RemotingClient](_Peer.connect)
 
 
+def _asked_for_groups(name_server: _Peer) -> Mapping[str, Any]:
+    with _connections.kept(name_server) as client:
+        return groups_in(client.exchange(QUESTION), name_server.address)
+
+
+_groups: Final = Remembered(_asked_for_groups)
+"""What name servers say of all their brokers: with a thousand of them, asking for each broker by itself would take
+seconds of a core."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteBroker(ABC):
     """A broker.
@@ -66,19 +79,56 @@ class RemoteBroker(ABC):
     def remoting(self) -> Address:
         """Return the address at which it answers requests now."""
 
+    def known_remoting(self) -> Address | None:
+        """Return `remoting` if nobody has to be asked for it."""
+        return None
+
     @property
     @abstractmethod
     def place(self) -> str:
         """Where it is looked for, in a word."""
 
-    def client(self) -> AbstractContextManager[RemotingClient]:
+    @contextmanager
+    def client(self) -> Iterator[RemotingClient]:
         """Give a connection for requests, as long as the context lasts. It may be kept from an earlier use."""
-        return self._client(self.remoting())
+        with self._looking_again(), self._client(self.remoting()) as client:
+            yield client
+
+    def look_again(self) -> None:
+        """Believe nothing that was said of where it is: something about it has failed."""
+        _groups.forget()
+
+    @contextmanager
+    def _looking_again(self) -> Iterator[None]:
+        try:
+            yield
+        except LogtwinError:
+            self.look_again()
+            raise
 
     def bounds(self) -> OffsetRange:
         """Return what its commit log holds now."""
         with self.client() as client:
             return client.commit_log_bounds()
+
+    def bounds_in_steps(self, known: Offset | None) -> Steps[OffsetRange | None] | None:
+        """`bounds` in steps, over a kept connection; None if that cannot be.
+
+        The work returns None if more has to be asked: of a broker that has more than `known` and may be elected.
+        """
+        address = self.known_remoting()
+        if address is None or self.security.tls is not None:
+            return None
+        kept = _connections.if_kept(self._peer(address))
+        return None if kept is None else self._bounds_in_steps(kept, known)
+
+    def _bounds_in_steps(
+        self, kept: AbstractContextManager[RemotingClient], known: Offset | None
+    ) -> Steps[OffsetRange | None]:
+        with self._looking_again(), kept as client:
+            held = yield from client.bounds_in_steps()
+            is_all = held is None or known is None or held.end <= known or client.elected is False
+            return held if is_all else None
 
     def maximum(self) -> Offset:
         """Return where its commit log ends now."""
@@ -94,7 +144,10 @@ class RemoteBroker(ABC):
             return client.exchange(request)
 
     def _client(self, address: Address) -> AbstractContextManager[RemotingClient]:
-        return _connections.kept(_Peer(address, self.connect_timeout_ms, self.connect_attempts, self.security))
+        return _connections.kept(self._peer(address))
+
+    def _peer(self, address: Address) -> _Peer:
+        return _Peer(address, self.connect_timeout_ms, self.connect_attempts, self.security)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +161,9 @@ class BrokerAt(RemoteBroker):
         return self.master
 
     def remoting(self) -> Address:
+        return self.broker
+
+    def known_remoting(self) -> Address:
         return self.broker
 
     @property
@@ -177,9 +233,16 @@ class NamedBroker(SoughtBroker):
 
     kind = "name server"
 
+    def known_remoting(self) -> Address | None:
+        """Return what the first name server has just said."""
+        first = self.asked[0]
+        groups = _groups.known(self._peer(first))
+        with suppress(MasterError):
+            return None if groups is None else self._master_of(groups, first)
+        return None
+
     def _master_by(self, name_server: Address) -> Address:
-        with self._client(name_server) as client:
-            return self._master_of(groups_in(client.exchange(QUESTION), name_server), name_server)
+        return self._master_of(_groups.value(self._peer(name_server)), name_server)
 
     def _master_of(self, groups: Mapping[str, Any], name_server: Address) -> Address:
         group = groups.get(self.name) or {}

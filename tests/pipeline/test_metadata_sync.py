@@ -128,7 +128,8 @@ def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(
     tables.time = clock = WaitingClock()
     monkeypatch.setattr(metadata_sync, "time", clock)
     monkeypatch.setattr(metadata_sync, "threading", SimpleNamespace(Event=lambda: WaitingEvent(clock), Thread=Thread))
-    with fetching(sync(topics_only, rhythm(0.3, 0.2))):
+    monkeypatch.setattr(metadata_sync, "_live", {object(), object()})  # of two other logs, which began before
+    with fetching(sync(topics_only, rhythm(0.2, 0.2))):
         wait_until(lambda: len(tables.recorded) >= 3, "three fetches")
     assert [at for _, at in tables.recorded][:3] == pytest.approx((0.3, 0.5, 0.7))
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
+from contextlib import ExitStack
 from functools import partial
 
 from sources.errors import LogtwinError, MasterSilent
-from sources.group.asking import FEW, Asker
+from sources.group.asking import FEW, Asker, Key
+from sources.steps import Awaited, Steps
 from tests.patience import PATIENCE_S, wait_until
 
 
-def answers(asker: Asker[int], count: int) -> dict[int, object]:
-    found: dict[int, object] = {}
+def answers(asker: Asker[Key], count: int) -> dict[Key, object]:
+    found: dict[Key, object] = {}
     wait_until(lambda: found.update({one.key: one.value for one in asker.take(1.0)}) or len(found) >= count, "answers")
     return found
 
@@ -56,6 +60,37 @@ def test_those_that_get_no_answer_hold_up_nobody() -> None:
     done.set()
     assert set(answers(asker, len(silent))) == set(silent)
     wait_until(lambda: asker._threads == FEW, "the end of the other threads")
+
+
+def test_questions_in_steps_need_no_thread_and_hold_up_nobody() -> None:
+    """Neither does one that is never answered, or that comes in pieces; one whose steps do not do gets a thread."""
+    asker: Asker[str] = Asker()
+    wanted = {"silent": 0.05, "slow": PATIENCE_S, "fast": PATIENCE_S, "more": PATIENCE_S}
+    with ExitStack() as opened:
+        ends = {key: [opened.enter_context(end) for end in socket.socketpair()] for key in wanted}
+
+        def steps(key: str) -> Steps[object]:
+            come = b""
+            while len(come) < 2:
+                yield Awaited(ends[key][0], time.monotonic() + wanted[key])
+                come += ends[key][0].recv(2)
+            return None if key == "more" else come
+
+        def ask(key: str, come: bytes) -> None:
+            asker.ask(key, threading.current_thread, steps(key))
+            ends[key][1].sendall(come)
+
+        for key, come in (("silent", b""), ("slow", b"1"), ("fast", b"12")):
+            ask(key, come)
+        found = answers(asker, 2)
+        assert isinstance(found["silent"], LogtwinError)
+        assert found["fast"] == b"12"
+        assert asker._threads == 0
+        ask("more", b"12")
+        ends["slow"][1].sendall(b"2")
+        found = answers(asker, 2)
+        assert found["slow"] == b"12"
+        assert found["more"] is not threading.current_thread()
 
 
 def test_few_threads_answer_many_questions() -> None:

@@ -345,6 +345,7 @@ class Master(Lookout):
 
     master_id = "rocketmq"
     may_begin_later = True
+    _in_steps = None
 
     def __init__(self, *logs: ScriptedLog) -> None:
         self.logs = {str(log.log_id): log for log in logs}
@@ -390,11 +391,12 @@ def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: P
     planner.join(LONG_S)
 
 
-def test_masters_are_asked_for_their_roles_one_after_the_other(tmp_path: Path) -> None:
-    """A thousand at once would hold up the looks: each is asked at first, and then every half minute."""
+def test_masters_are_asked_for_their_roles_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand at once would hold up the looks: each is asked at first, some at once, and then every half minute."""
+    monkeypatch.setattr("sources.group.watch.ROLES_AT_ONCE", 3)
     watch = Group(tmp_path, *(ScriptedLog(f"rocketmq/{name}", 0, 1) for name in "abcd")).watch
     asked = {second: due for second in range(23) if (due := watch._roles_due(100.0 + second))}
-    assert asked == {0: [0, 1, 2, 3], 8: [0], 15: [1]}  # 107.5 and 115
+    assert asked == {0: [0, 1, 2], 1: [3], 8: [0], 15: [1]}  # 107.5 and 115
     assert watch._roles_due(200.0) == [2, 3, 0, 1]
 
 

@@ -36,12 +36,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from sources.access.address import Address
+from sources.access.spread import Spread
 from sources.errors import LogtwinError, of_log
 from sources.master import Committed, MasterLog, SessionState
 from sources.offsets import LogId, Offset
@@ -49,7 +50,7 @@ from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.session.checks import FirstHeads, Promise
 from sources.rocketmq.session.graceful_close import ENDED, say_goodbye
 from sources.rocketmq.session.ha_connection import connect_slave
-from sources.rocketmq.session.turns import Turns
+from sources.rocketmq.session.turns import NoTurn, Turns
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
 
 RECEIVE_BUFFER_BYTES: Final = 4096
@@ -58,6 +59,7 @@ _FIRST_WAIT_S: Final = 0.1
 _GOODBYE_S: Final = 1.0
 _HAND_OVER_S: Final = 5.0  # an unconfirmed end costs much more
 RENEW_AFTER_S: Final = 3600.0  # brokers count the age of files in hours
+_CONNECTING: Final = Spread(0.005)  # the sessions of a thousand logs would connect, each with its proof, in one moment
 
 _logger = logging.getLogger(__name__)
 
@@ -74,18 +76,8 @@ class AskedBroker(Protocol):
     def config(self) -> Mapping[str, str]:
         """Return its configuration (request 26)."""
 
-
-class _NoTurn(nullcontext[None]):
-    """Reading where the master does not count connections: nobody waits to enter it, so it may be left unentered.
-    Then `ended` is called, with whether an error has ended it.
-    """
-
-    def __init__(self, ended: Callable[[bool], None]) -> None:
-        super().__init__()
-        self._ended = ended
-
-    def __exit__(self, *error: object) -> None:
-        self._ended(error[0] is not None)
+    def look_again(self) -> None:
+        """Find out anew where it is."""
 
 
 class HASession:
@@ -156,7 +148,7 @@ class HASession:
         if self._must_ask or self._turns.are_taken:
             return self._in_turn()
         self._reads_unasked = True
-        return _NoTurn(self._read_unasked)
+        return NoTurn(self._read_unasked)
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:
@@ -224,6 +216,7 @@ class HASession:
         wait_s = _FIRST_WAIT_S
         while self._turns.await_own():
             is_last_attempt = self._closing.is_set()
+            self._closing.wait(_CONNECTING.delay_s())
             started = time.monotonic()
             try:
                 is_done = self._connect_and_serve()
@@ -378,6 +371,7 @@ class HASession:
 
     def _note_failure(self, failure: Exception) -> None:
         self._must_ask = True
+        self._master.look_again()
         error = failure if isinstance(failure, (LogtwinError, OSError)) else of_log(failure, self._log_id)
         with self._lock:
             is_news = self._connected_since is not None or self._last_error != str(error)

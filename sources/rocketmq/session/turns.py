@@ -15,7 +15,7 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from sources.errors import MasterUnreachable
 
@@ -46,6 +46,19 @@ LEADS_TO: Mapping[Turn, Mapping[TurnStep, Turn]] = {
 }
 """Which step leads from whose turn to whose. Any other changes nothing: a session is refused where readers want the
 turn, ends what never began, and readers whom nobody counts give back what they did not ask for."""
+
+
+class NoTurn(nullcontext[None]):
+    """Reading where the master does not count connections: nobody waits to enter it, so it may be left unentered.
+    Then `ended` is called, with whether an error has ended it.
+    """
+
+    def __init__(self, ended: Callable[[bool], None]) -> None:
+        super().__init__()
+        self._ended = ended
+
+    def __exit__(self, *error: object) -> None:
+        self._ended(error[0] is not None)
 
 
 class Turns:

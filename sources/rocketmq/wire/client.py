@@ -12,8 +12,8 @@ from typing import Any, Final
 from sources.access.address import Address
 from sources.errors import LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.broker_words import log_bounds
-from sources.rocketmq.wire.connection import NO_SECURITY, RemotingConnection
+from sources.rocketmq.broker_words import is_elected, log_bounds
+from sources.rocketmq.wire.connection import NO_SECURITY, RemotingConnection, finished
 from sources.rocketmq.wire.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
     Command,
@@ -25,9 +25,11 @@ from sources.rocketmq.wire.remoting import (
     loads,
 )
 from sources.rocketmq.wire.security import RemotingSecurity
+from sources.steps import Awaited, Steps
 
 RECEIVE_BYTES: Final = 64 * 1024
 FIRST_WAIT_S: Final = 0.1
+RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
 class RemotingClient(RemotingConnection):
@@ -54,6 +56,7 @@ class RemotingClient(RemotingConnection):
             security=security,
         )
         self._call_timeout_s = call_timeout_ms / 1000
+        self.elected: bool | None = None  # whether a controller elects the broker's master; None before it was asked
 
     def is_whole(self) -> bool:
         """Whether it can take another request: nothing has come unasked, such as its end, and our secrets are the same.
@@ -78,15 +81,23 @@ class RemotingClient(RemotingConnection):
 
     def exchange(self, request: Command) -> Command:
         """Like `call`, but return an answer of any code, unless it says that we may not ask."""
-        request = self._ready(request)
-        return self._allowed(request.code, self._answer(request))
+        return finished(self.exchanging(request))
 
-    def _answer(self, request: Command) -> Command:
-        deadline = time.monotonic() + self._call_timeout_s
+    def exchanging(self, request: Command) -> Steps[Command]:
+        """`exchange` in steps. Over TLS only the socket itself can wait: a part of what has come may be inside it."""
+        request = self._ready(request)
+        until_s = time.monotonic() + self._call_timeout_s
         try:
             self._socket.settimeout(self._call_timeout_s)
             self._socket.sendall(encode_command(request))
-            return self._await_answer(request.opaque, deadline)
+            while True:
+                yield Awaited(self._socket, until_s)
+                data = self._socket.recv(RECEIVE_BYTES)
+                if not data:
+                    raise self._broken("closed by the broker")
+                for command in self._frames.feed(data):
+                    if command.is_response and command.opaque == request.opaque:
+                        return self._allowed(request.code, command)
         except TimeoutError as error:
             raise MasterSilent(
                 f"the broker at {self.address} did not answer request {code_name(RequestCode, request.code)}",
@@ -96,19 +107,6 @@ class RemotingClient(RemotingConnection):
             ) from error
         except OSError as error:
             raise self._failed(error) from error
-
-    def _await_answer(self, opaque: int, deadline: float) -> Command:
-        while True:
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                raise TimeoutError
-            self._socket.settimeout(left_s)
-            data = self._socket.recv(RECEIVE_BYTES)
-            if not data:
-                raise self._broken("closed by the broker")
-            for command in self._frames.feed(data):
-                if command.is_response and command.opaque == opaque:
-                    return command
 
     def _accepted(self, request_code: int, answer: Command) -> Command:
         return accepted(request_code, answer, f"the broker at {self.address}")
@@ -127,14 +125,16 @@ class RemotingClient(RemotingConnection):
         A 4.9.7 broker answers with a system error until its statistics have their first sample, about a second after
         it has started. After such an answer this asks again, for as long as a call may take.
         """
-        request = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
-        answer = self.exchange(request)
+        answer = self.exchange(RUNTIME_INFO)
         ends_s, wait_s = time.monotonic() + self._call_timeout_s, FIRST_WAIT_S
         while answer.code == ResponseCode.SYSTEM_ERROR and time.monotonic() < ends_s:
             time.sleep(wait_s)
             wait_s *= 2
-            answer = self.exchange(request)
-        body = loads(self._accepted(request.code, answer).body)
+            answer = self.exchange(RUNTIME_INFO)
+        return self._runtime_info(answer)
+
+    def _runtime_info(self, answer: Command) -> dict[str, str]:
+        body = loads(self._accepted(RUNTIME_INFO.code, answer).body)
         table = body.get("table") if isinstance(body, dict) else None
         if not isinstance(table, dict):
             raise ProtocolViolation(
@@ -147,6 +147,11 @@ class RemotingClient(RemotingConnection):
     def commit_log_bounds(self) -> OffsetRange:
         """Return what the broker's commit log holds (request 28)."""
         return log_bounds(self.runtime_info())
+
+    def bounds_in_steps(self) -> Steps[OffsetRange | None]:
+        """`commit_log_bounds` in steps; None if the broker cannot tell them yet."""
+        answer = yield from self.exchanging(RUNTIME_INFO)
+        return None if answer.code == ResponseCode.SYSTEM_ERROR else log_bounds(self._runtime_info(answer))
 
     def ha_status(self) -> dict[str, Any] | None:
         """Return the slaves as the master counts them (request 907); None if the broker does not know it (4.x)."""
@@ -174,4 +179,10 @@ class RemotingClient(RemotingConnection):
         """Return the broker's configuration (request 26), from its properties text."""
         text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-        return {name.strip(): value.strip() for name, _, value in pairs}
+        config = {name.strip(): value.strip() for name, _, value in pairs}
+        self.elected = is_elected(config)
+        return config
+
+    def is_of_elected(self) -> bool:
+        """Whether a controller elects the broker's master. The broker is asked once: it settles that at its start."""
+        return is_elected(self.broker_config()) if self.elected is None else self.elected

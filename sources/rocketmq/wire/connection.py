@@ -13,7 +13,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from sources.access.address import Address
 from sources.access.tls import Tls, is_refusal, no_tls, tls_context
@@ -22,6 +22,9 @@ from sources.rocketmq.wire.denials import denied, is_denial
 from sources.rocketmq.wire.remoting import DEFAULT_MAX_FRAME_BYTES, Command, FrameBuffer
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.rocketmq.wire.signing import signed
+from sources.steps import Steps
+
+T = TypeVar("T")
 
 FIRST_PAUSE_S: Final = 0.1
 MOST_PAUSE_S: Final = 2.0
@@ -91,6 +94,22 @@ def connect_securely(address: Address, tls: Tls | None, *, timeout_ms: int, atte
             found=str(error) or type(error).__name__,
             hint="Does it speak TLS (tls.server.mode)? A broker that ends breaks off, too.",
         ) from error
+
+
+def finished(steps: Steps[T]) -> T:
+    """Do all of the work, with the socket itself waiting at each step. Raises what it raises."""
+    try:
+        awaited = next(steps)
+        while True:
+            left_s = awaited.until_s - time.monotonic()
+            if left_s > 0:
+                awaited.sock.settimeout(left_s)
+                awaited = next(steps)
+            else:
+                awaited = steps.throw(TimeoutError())
+    except StopIteration as end:
+        value: T = end.value
+        return value
 
 
 class Connection(ABC):

@@ -237,6 +237,9 @@ class FrameBuffer:
         return end if end <= len(self._pending) else None
 
 
+_compact: Final = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def _encode_json_header(command: Command) -> bytes:
     header: dict[str, Any] = {
         "code": command.code,
@@ -250,7 +253,7 @@ def _encode_json_header(command: Command) -> bytes:
         header["remark"] = command.remark
     if command.ext_fields:
         header["extFields"] = command.ext_fields
-    return json.dumps(header, separators=(",", ":")).encode()
+    return _compact(header).encode()
 
 
 def _decode_json_header(data: bytes, body: bytes) -> Command:
@@ -359,7 +362,10 @@ def loads(data: Buffer | str) -> Any:
     """Parse JSON written by fastjson; integer keys become strings. Raises ProtocolViolation."""
     try:
         text = data if isinstance(data, str) else bytes(data).decode()
-        return json.loads(quote_integer_keys(text))
+        try:
+            return json.loads(text)
+        except ValueError:
+            return json.loads(quote_integer_keys(text))
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
         raise _violation("JSON", error) from error
 

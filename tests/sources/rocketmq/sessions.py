@@ -50,6 +50,8 @@ class Known:
     def config(self) -> dict[str, str]:
         return self.words
 
+    def look_again(self) -> None: ...
+
 
 @contextmanager
 def session_of(master: Known, *, heartbeat_interval_s: float = 60.0, **options: Any) -> Iterator[HASession]:

@@ -21,11 +21,12 @@ from sources.errors import (
     MasterUnreachable,
     ProtocolViolation,
 )
+from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.rocketmq.remote_broker import BrokerAt, ElectedBroker, NamedBroker
 from sources.rocketmq.wire.client import RemotingClient
-from sources.rocketmq.wire.connection import connect, connect_securely
+from sources.rocketmq.wire.connection import connect, connect_securely, finished
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
 from sources.rocketmq.wire.security import RemotingSecurity
 from tests.deaf_port import deaf_port
@@ -92,6 +93,24 @@ def test_a_master_that_moves_is_found_where_it_is(monkeypatch: pytest.MonkeyPatc
         assert new.connections == []
         first.reset()
         new.await_connection(1).await_report_of(200)
+
+
+@pytest.mark.parametrize("elected", ["true", "false"])
+def test_bounds_in_steps_need_a_kept_connection_and_one_answer(elected: str) -> None:
+    """So whoever asks many brokers never waits for one. Of an elected broker more has to be asked."""
+    with ScriptedBroker(holding(0, 5000, enableControllerMode=elected)) as one:
+        broker = BrokerAt(master=NOWHERE, broker=one.address)
+        assert broker.bounds_in_steps(None) is None
+        bounds = broker.bounds()
+        for known, wanted in ((None, bounds), (Offset(5000), bounds), (Offset(4000), None)):
+            steps = broker.bounds_in_steps(known)
+            assert steps is not None
+            assert finished(steps) == wanted
+        broker.config()
+        steps = broker.bounds_in_steps(Offset(4000))
+        assert steps is not None
+        assert finished(steps) == (None if elected == "true" else bounds)
+    assert len(one.requests) == 6
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,30 @@
+"""Spreads what many would do at the same moment, so that they do not hold up each other and everybody else."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+
+class Spread:
+    """Gives each who asks a moment of its own, `gap_s` after the one before: now, if nobody asked lately.
+
+    Nobody waits for another one to be done. From any thread.
+    """
+
+    def __init__(self, gap_s: float) -> None:
+        self._gap_s = gap_s
+        self._lock = threading.Lock()
+        self._next_s = 0.0
+
+    def moment_s(self, from_s: float) -> float:
+        """Return the moment, by `time.monotonic`, not before `from_s`."""
+        with self._lock:
+            at_s = max(from_s, self._next_s)
+            self._next_s = at_s + self._gap_s
+            return at_s
+
+    def delay_s(self) -> float:
+        """Return how long to wait for a moment from now on."""
+        now_s = time.monotonic()
+        return self.moment_s(now_s) - now_s
