@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from pipeline.system import signals
 from pipeline.system.folders import cache_folder
@@ -59,8 +60,10 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            style = _STYLES.get(record.levelname) if err.is_terminal and not is_json() else None
-            show(self.format(record), style=style, to=err)
+            style = _STYLES.get(record.levelname, "") if not is_json() else ""
+            err.print(
+                Text(self.format(record), style), soft_wrap=True
+            )  # of its own: print would style a live display
         except Exception:  # noqa: BLE001 - as every handler of logging does
             self.handleError(record)
 
