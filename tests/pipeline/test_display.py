@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -106,21 +106,10 @@ def test_a_log_has_a_line_a_minute_and_one_at_each_change(caplog: pytest.LogCapt
 def test_many_logs_have_one_line_together(caplog: pytest.LogCaptureFixture) -> None:
     seen = Watched(caplog)
     logs = [replace(QUIET, log_id=f"rocketmq/b{number}") for number in range(MOST_LINES + 1)]
-    assert seen.lines(*logs) == ["21 logs: 21 running, records/s 0, MB/s 0.0"]
-    logs[0] = replace(logs[0], phase=Phase.WAITING)
-    for now_s, lines in ((1, 0), (5, 1), (6, 0), (64, 0), (65, 1)):
+    for now_s, phase, lines in ((0, "running", 1), (1, "waiting", 0), (5, "waiting", 1), (64, "waiting", 0)):
         seen.now_s = now_s
-        assert len(seen.lines(*logs)) == lines, now_s
-    assert seen.facts["logs"] == {"running": 20, "waiting": 1}
-
-
-def test_who_sits_before_a_terminal_sees_a_table_and_no_lines(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "pipeline.monitoring.display")
-    stream = io.StringIO()
-    with Display(Console(file=stream, force_terminal=True, width=200), is_live=True) as display:
-        display([QUIET])
-    assert "rocketmq/broker-a" in stream.getvalue()
-    assert said_by("pipeline.monitoring.display", caplog) == []
+        assert len(seen.lines(replace(logs[0], phase=Phase(phase)), *logs[1:])) == lines, now_s
+        assert lines == 0 or seen.facts["logs"] == Counter(["running"] * 20 + [phase])
 
 
 def test_what_a_broker_says_forges_no_style(caplog: pytest.LogCaptureFixture) -> None:
