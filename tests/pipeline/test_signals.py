@@ -65,7 +65,7 @@ def test_each_signal_ends_a_program_with_one_line(number: signal.Signals) -> Non
     assert ended("at_once", 60, number) == (128 + number, "", said)
     assert ended("verb", 60, number) == (128 + number, "closed\n", said)
     asked = [f"{number.name}: it stops between two batches; a second signal ends it at once"]
-    assert ended("job", 60, number, number, signal.SIGHUP) == (0, "asked\n", asked)
+    assert ended("job", 60, number, number) == (0, "asked\n", asked)
 
 
 @pytest.mark.parametrize("way", ["stuck", "breaks"])
