@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import signal
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing.connection import Connection
-from typing import Never
 
 from bench.contest import Figure, Settings
 from bench.results import figure_as_json, figure_from_json
 from bench.scratch import scratch_folder
-from pipeline.system.processes import stop_by_signal
+from pipeline.system.signals import unwinding
 
 _SPAWN = multiprocessing.get_context("spawn")  # a fork of a process with threads, or with a JVM, would not work
 _FIGURE, _ERROR = "figure", "error"
@@ -37,7 +35,7 @@ class BenchOutcome:
 
 def run(module: str, *, rounds: int, scale: float) -> BenchOutcome:
     """Call the `measure` of `module` in a new process, with an empty folder. Raises SystemExit when asked to end."""
-    with scratch_folder() as folder, stop_by_signal(_end):
+    with scratch_folder() as folder, unwinding():
         receiver, sender = _SPAWN.Pipe(duplex=False)
         settings = Settings(folder=folder, rounds=rounds, scale=scale)
         process = _SPAWN.Process(target=_measure, args=(module, settings, sender))
@@ -45,16 +43,12 @@ def run(module: str, *, rounds: int, scale: float) -> BenchOutcome:
         sender.close()  # so that the receiver ends with the process
         try:
             received = list(_received(receiver))
-        except SystemExit:
+        except (SystemExit, KeyboardInterrupt):
             process.terminate()
             raise
         finally:
             process.join()
         return _outcome(received, process.exitcode)
-
-
-def _end() -> Never:
-    raise SystemExit(128 + signal.SIGTERM)
 
 
 def _received(receiver: Connection) -> Iterator[tuple[str, str]]:
@@ -79,7 +73,7 @@ def _outcome(received: Sequence[tuple[str, str]], exit_code: int | None) -> Benc
 def _measure(module: str, settings: Settings, sender: Connection) -> None:
     """Run a benchmark, in the new process. Whatever it raises is sent to the parent process in one line."""
     try:
-        with stop_by_signal(_end):
+        with unwinding():
             for figure in import_module(module).measure(settings):
                 sender.send((_FIGURE, json.dumps(figure_as_json(figure), allow_nan=False)))
     except BaseException as error:  # noqa: BLE001 - whatever a work raises is the end of that work alone

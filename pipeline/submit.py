@@ -27,4 +27,7 @@ def run(arguments: list[str]) -> None:
 if __name__ == "__main__":
     # spark-submit puts this file's own folder first on the path, where `session` and the like would be found.
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+    from pipeline.cli.entry import heed_signals
+
+    heed_signals()
     run(sys.argv[1:])

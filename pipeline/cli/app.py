@@ -1,8 +1,8 @@
 """The command line: ``logtwin <verb>``, also ``python -m pipeline <verb>``.
 
 Results go to standard output, everything else to standard error. Exit codes: 0 done, 1 a defect, 2 configuration,
-3 master, 4 the log's bytes, 5 the replica, 6 the replica, temporarily (`sources.errors`); 130 after Ctrl-C before
-anything ran.
+3 master, 4 the log's bytes, 5 the replica, 6 the replica, temporarily (`sources.errors`); 128 + a signal's number if it
+ended a verb, or a job before its first batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.cli import dister, options, query, tables, trust
 from pipeline.cli.options import QUERY, REPLICATE, TRY, AsJson, ConfigFile, RequiredConfig
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
-from pipeline.system.console import err, out, run, show, show_json
+from pipeline.system.console import err, out, run, show, show_json, shows_live
 from sources.errors import MasterError
 
 if TYPE_CHECKING:
@@ -76,16 +76,17 @@ def replicate(
 ) -> None:
     """Replicate every log and topic of the configuration.
 
-    It runs until Ctrl-C or SIGTERM, which stop it between two batches; with --available-now until all is replicated.
-    With --shard several jobs share the logs. Each waits for what another one still has.
+    It runs until Ctrl-C, SIGTERM or SIGHUP, which stop it between two batches; with --available-now until all is
+    replicated. With --shard several jobs share the logs. Each waits for what another one still has.
     """
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
-    from pipeline.spark.session import session_for, warm_up
-    from pipeline.system.processes import stop_by_signal
+    from pipeline.spark.session import check_for_job, session_for, warm_up
+    from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
     settings.check_reachable()
+    check_for_job(settings)
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
@@ -94,7 +95,7 @@ def replicate(
         from pipeline.job.replicate import Job
 
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
-        with stop_by_signal(job.request_stop), Display(err) as display:
+        with stop_by_signal(job.request_stop), Display(err, is_live=shows_live()) as display:
 
             def look(logs: list[Progress]) -> bool:
                 return metrics.update(logs, job.tables.progress()) and display(logs)

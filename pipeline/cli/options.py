@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from pipeline.cli.log_options import log_options
 from pipeline.system.console import run
 from sources.errors import ConfigurationError, LogtwinError
 
@@ -35,7 +36,16 @@ _WHOLE = 1000  # characters of a summary: none is as long
 
 
 class VerbGroups(TyperGroup):
-    """Lists verbs under their `rich_help_panel`. Typer itself does that only when Rich draws the help."""
+    """Gives each verb the options of the log, and lists verbs under their `rich_help_panel`.
+
+    Typer itself lists them so only when Rich draws the help.
+    """
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        for verb in self.commands.values():
+            if not isinstance(verb, TyperGroup):
+                verb.params += log_options()
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the verbs group by group; those without a group come last."""
@@ -67,7 +77,9 @@ def run_alone(verb: Callable[..., None]) -> None:
     """Run one verb, with the arguments of the process, without importing the others."""
     alone = plain_app()
     alone.command()(verb)
-    run(alone, sys.argv[2:], f"logtwin {verb.__name__}")
+    command = typer.main.get_command(alone)
+    command.params += log_options()
+    run(command, sys.argv[2:], f"logtwin {verb.__name__}")
 
 
 def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -104,7 +104,7 @@ def _serve(config: Path) -> None:
     from pipeline.spark.session import session_for
     from pipeline.sql.reader import Reader, run_text
     from pipeline.sql.serve.server import WARM_UP, SQLServer, listening, reserved
-    from pipeline.system.processes import stop_by_signal
+    from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config)
     with reserved(config) as path:

@@ -22,7 +22,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from pipeline.system.console import run, show
-from pipeline.system.processes import stop_by_signal
+from pipeline.system.signals import stop_by_signal
 from sources.errors import MasterError
 
 _SHARE_OF_NEW: Final = 0.3

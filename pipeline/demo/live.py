@@ -21,8 +21,9 @@ from pipeline.job.replicate import Job
 from pipeline.monitoring.display import Display
 from pipeline.monitoring.progress import Progress
 from pipeline.spark.session import session_for, warm_up
-from pipeline.system.console import err, show
-from pipeline.system.processes import child_process, stop_by_signal
+from pipeline.system.console import err, show, shows_live
+from pipeline.system.processes import child_process
+from pipeline.system.signals import stop_by_signal
 from pipeline.verify.run import Scope, verify_log
 from pipeline.verify.summary import lines
 from sinks.views.definition import named_in
@@ -61,7 +62,7 @@ def run_beside(
     """
     interrupted = threading.Event()
     started_s = time.monotonic()
-    display = Display(err)
+    display = Display(err, is_live=shows_live())
     command = [sys.executable, "-m", *arguments]
     with (
         child_process(command, stdout=subprocess.PIPE, text=True) as process,

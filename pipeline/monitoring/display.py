@@ -1,14 +1,16 @@
-"""Shows a person how logs are replicated: a live table on a terminal, a line now and then elsewhere."""
+"""Shows a person how logs are replicated: a live table on a terminal; elsewhere lines of the log, few of them."""
 
 from __future__ import annotations
 
+import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,11 +18,17 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.monitoring.progress import Phase, Progress
+from pipeline.system.log_lines import FACTS
 from sources.offsets import LogId, Unit
 from sources.visible import visible
 
 RATE_WINDOW_S = 5.0
-LINE_EVERY_S = 5.0
+LINE_EVERY_S: Final = 60.0
+MOST_LINES: Final = 20
+"""Of more logs than this there is one line for all; each one's errors are logged where they come."""
+_ALL_EVERY_S: Final = 5.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -41,15 +49,62 @@ class Rate:
         return (records - first_records) / passed_s, (size_bytes - first_bytes) / passed_s
 
 
-class Display:
-    """Shows progress; a context manager. Call it with the progress of all logs at each poll."""
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A log at a moment, and its rates."""
 
-    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._console = console
+    of: Progress
+    records_s: float
+    bytes_s: float
+
+    @property
+    def state(self) -> object:
+        """What is worth a line at once when it changes."""
+        waits_for = type(self.of.error).__name__ if self.of.phase is Phase.WAITING else None
+        return self.of.phase, waits_for, self.of.reconnects, self.of.batches > 0
+
+    @property
+    def row(self) -> dict[str, str]:
+        return {
+            "log": self.of.log_id,
+            "phase": str(self.of.phase),
+            "offset": number(self.of.position),
+            "lag": _lag(self.of),
+            "records/s": f"{self.records_s:,.0f}",
+            "MB/s": f"{self.bytes_s / 1e6:,.1f}",
+            "acknowledged": number(self.of.acknowledged),
+            **_exceptions(self.of),
+        }
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """For programs, in units that need no reading."""
+        return {
+            "log": self.of.log_id,
+            "phase": self.of.phase,
+            "offset": self.of.position,
+            f"lag_{self.of.unit}": self.of.lag,
+            "lag_s": self.of.lag_s,
+            "acknowledged": self.of.acknowledged,
+            "records_per_s": round(self.records_s, 1),
+            "bytes_per_s": round(self.bytes_s),
+            "reconnects": self.of.reconnects,
+        }
+
+
+class Display:
+    """Shows progress; a context manager. Call it with the progress of all logs at each poll.
+
+    With `is_live`, in a table on `console`. Else it logs a line for each log every LINE_EVERY_S, and one of a log at
+    once when its state changes.
+    """
+
+    def __init__(self, console: Console, *, is_live: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._rates: dict[str, Rate] = {}
-        self._last_line_s = -LINE_EVERY_S
-        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._states: dict[str, object] = {}
+        self._last_s = -LINE_EVERY_S
+        self._live = Live(console=console, refresh_per_second=4, transient=True) if is_live else None
 
     def __enter__(self) -> Self:
         if self._live is not None:
@@ -60,33 +115,49 @@ class Display:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._live is not None:
-            self._live.stop()
+            with suppress(OSError):  # a terminal that was closed
+                self._live.stop()
 
     def __call__(self, logs: list[Progress]) -> bool:
         """Show them. Always True: a display never ends a job."""
         now_s = self._clock()
-        rows = [self._row(progress, now_s) for progress in logs]
+        shown = [self._shown(progress, now_s) for progress in logs]
         if self._live is not None:
-            self._live.update(_table(rows))
-        elif now_s - self._last_line_s >= LINE_EVERY_S:
-            self._last_line_s = now_s
-            for row in rows:
-                self._console.print(visible(_line(row)), markup=False, highlight=False, soft_wrap=True)
+            with suppress(OSError):
+                self._live.update(_table([one.row for one in shown]))
+        elif len(shown) > MOST_LINES:
+            self._log_all(shown, now_s)
+        else:
+            self._log_each(shown, now_s)
         return True
 
-    def _row(self, progress: Progress, now_s: float) -> dict[str, str]:
+    def _shown(self, progress: Progress, now_s: float) -> _Shown:
         rate = self._rates.setdefault(progress.log_id, Rate())
-        records_s, bytes_s = rate.add(now_s, progress.records, progress.bytes)
-        return {
-            "log": progress.log_id,
-            "phase": str(progress.phase),
-            "offset": number(progress.position),
-            "lag": _lag(progress),
-            "records/s": f"{records_s:,.0f}",
-            "MB/s": f"{bytes_s / 1e6:,.1f}",
-            "acknowledged": number(progress.acknowledged),
-            **_exceptions(progress),
-        }
+        return _Shown(progress, *rate.add(now_s, progress.records, progress.bytes))
+
+    def _is_due(self, now_s: float) -> bool:
+        if now_s - self._last_s < LINE_EVERY_S:
+            return False
+        self._last_s = now_s
+        return True
+
+    def _log_each(self, shown: Sequence[_Shown], now_s: float) -> None:
+        is_due = self._is_due(now_s)
+        for one in shown:
+            if is_due or self._states.get(one.of.log_id) != one.state:
+                log.info("%s", _line(one.row), extra={FACTS: one.facts})
+            self._states[one.of.log_id] = one.state
+
+    def _log_all(self, shown: Sequence[_Shown], now_s: float) -> None:
+        phases = Counter(str(one.of.phase) for one in shown)
+        has_changed = self._states.get("") != phases and now_s - self._last_s >= _ALL_EVERY_S
+        if self._is_due(now_s) or has_changed:
+            self._states[""], self._last_s = phases, now_s
+            records_s, bytes_s = sum(one.records_s for one in shown), sum(one.bytes_s for one in shown)
+            each = ", ".join(f"{count:,} {phase}" for phase, count in sorted(phases.items()))
+            facts = {"logs": dict(phases), "records_per_s": round(records_s, 1), "bytes_per_s": round(bytes_s)}
+            line = f"{len(shown):,} logs: {each}, records/s {records_s:,.0f}, MB/s {bytes_s / 1e6:,.1f}"
+            log.info("%s", line, extra={FACTS: facts})
 
 
 def moment(at: datetime) -> str:

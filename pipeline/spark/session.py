@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import IO
 
 from pyspark import SparkConf, SparkContext, SparkFiles
-from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.spark.gateway import started_gateway
 from pipeline.spark.jars import archive_options, delta_jars, java, spark_jars, storage_jars
 from pipeline.spark.spark_home import compiled_home
 from pipeline.system.folders import cache_folder, limit_rights, process_folder
+from pipeline.system.signals import at_once
 from sinks.delta.java_names import java_names
 from sinks.delta.spark_jobs import JobFacts, run_tasks
-from sinks.storage.check import check_one_place_alone, check_storage
+from sinks.storage.check import check_one_place_alone, check_storage, check_writable
 from sinks.storage.hadoop import reach
 from sinks.storage.place import LOCAL, Place, placed
 from sinks.storage.settings import use
@@ -106,14 +107,21 @@ def session_for(
 
     Raises ConfigurationError if the warehouse cannot be reached, StorageUnreachable if that may pass.
     """
-    return build_session(
-        config.spark,
-        warehouse=_reached(config),
-        name=name,
-        log_file=spark_log(),
-        archived=archived,
-        is_brief=is_brief,
-    )
+    warehouse = _reached(config)
+    with at_once():  # nothing has begun, and Spark's own handler of Ctrl-C goes
+        return build_session(
+            config.spark,
+            warehouse=warehouse,
+            name=name,
+            log_file=spark_log(),
+            archived=archived,
+            is_brief=is_brief,
+        )
+
+
+def check_for_job(config: Config) -> None:
+    """Check, before Spark is started, that tables can be written. Raises as `check_writable`."""
+    check_writable(_reached(config))
 
 
 def without_session(config: Config) -> Config:
@@ -178,16 +186,14 @@ def _start_jvm(settings: Mapping[str, str], log_file: Path | None) -> None:
     """Start the JVM unless it runs. Its output goes to `log_file`: readers of ours need not wait for its end."""
     if SparkContext._gateway is not None:
         return
-    conf = SparkConf().setAll(list(settings.items()))
     with ExitStack() as opened:
-        theirs = {}
+        file = None
         if log_file is not None:
             log_file.parent.mkdir(parents=True, exist_ok=True)
             file = opened.enter_context(_private(log_file))
-            theirs = {"stdout": file, "stderr": file}
         if settings["spark.master"].startswith("local"):
             opened.enter_context(compiled_home())
-        gateway = launch_gateway(conf, theirs)  # type: ignore[no-untyped-call]
+        gateway = started_gateway(settings, file)
     SparkContext._ensure_initialized(gateway=gateway)
 
 

@@ -31,6 +31,7 @@ from pipeline.sql.output import Format
 from pipeline.sql.statements import is_open, split
 from pipeline.system.console import err, out, report
 from pipeline.system.folders import cache_folder
+from pipeline.system.signals import ctrl_c_raises
 from sources.errors import LogtwinError
 from sources.visible import visible
 
@@ -141,6 +142,10 @@ class Shell:
         err.print(r"help explains, \q leaves", highlight=False)
         # who leaves at once does not wait for it
         threading.Thread(target=self._open, daemon=True).start()
+        with ctrl_c_raises():
+            self._ask()
+
+    def _ask(self) -> None:
         while True:
             try:
                 with patch_stdout(raw=True):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from subprocess import TimeoutExpired
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO
 
-import typer
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.logging import RichHandler
 from rich.segment import Segment
+from rich.text import Text
 
+from pipeline.system import signals
 from pipeline.system.folders import cache_folder
+from pipeline.system.log_lines import JsonLines, TextLines
 from sources.errors import LogtwinError, ReplicaError
 from sources.extras import naming_extras
 from sources.visible import visible
@@ -24,6 +25,8 @@ from sources.visible import visible
 WIDE: Final = 240
 """The line width if there is no terminal, as in a file or a scheduler's log: so nothing is cut."""
 _JVM_ENDS_WITHIN_S: Final = 2.0
+
+log = logging.getLogger(__name__)
 
 
 class _Visible(Console):
@@ -46,26 +49,39 @@ out = console(sys.stdout, os.environ)
 err = console(sys.stderr, os.environ, stderr=True)
 
 
-class OneLine(logging.Formatter):
-    """A record's message as one line; a traceback after it has lines of its own."""
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
 
-    def formatMessage(self, record: logging.LogRecord) -> str:
-        return visible(super().formatMessage(record))
+_STYLES: Final = {"WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
 
 
 class _Lines(logging.Handler):
-    """Prints each record on one line, however long, for logs that are not on a terminal."""
+    """Prints each record on a line of `err`, however long, where a live display makes room for it."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        show(f"{record.levelname:<8} {self.format(record)}", to=err)
+        try:
+            style = _STYLES.get(record.levelname, "") if not is_json() else ""
+            err.print(
+                Text(self.format(record), style), soft_wrap=True
+            )  # of its own: print would style a live display
+        except Exception:  # noqa: BLE001 - as every handler of logging does
+            self.handleError(record)
 
 
-def log_to_console() -> None:
-    """Send log records to `err`, where a live display makes room for them."""
-    rich = partial(RichHandler, console=err, show_path=False, show_time=False, markup=False)
-    handler: logging.Handler = rich() if err.is_terminal else _Lines()
-    handler.setFormatter(OneLine())
-    logging.basicConfig(level="INFO", handlers=[handler])
+_HANDLER: Final = _Lines()
+_HANDLER.setFormatter(TextLines())
+
+
+def log_to_console(*, form: LogFormat | None = None, level: LogLevel | None = None) -> None:
+    """Send log records to `err`, from now on with this format or level; what is None stays."""
+    if form is not None:
+        _HANDLER.setFormatter(JsonLines() if form == "json" else TextLines())
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(_HANDLER)
+        root.setLevel(logging.INFO)
+    if level is not None:
+        root.setLevel(level.upper())
     logging.getLogger("pyspark").setLevel("WARNING")
     # An error in a batch comes back with its query, and we decide what a broken connection means: each is reported
     # once, where it is handled.
@@ -73,27 +89,52 @@ def log_to_console() -> None:
         logging.getLogger(name).setLevel("CRITICAL")
 
 
-def run(app: typer.Typer, arguments: Sequence[str] | None, name: str | None = None) -> None:
+def is_json() -> bool:
+    """Whether log records are JSON."""
+    return isinstance(_HANDLER.formatter, JsonLines)
+
+
+def shows_live() -> bool:
+    """Whether somebody sits before a terminal who wants to see what goes on."""
+    return err.is_terminal and not is_json() and log.isEnabledFor(logging.INFO)
+
+
+def run(app: Callable[..., Any], arguments: Sequence[str] | None, name: str | None = None) -> None:
     """Run one verb with `arguments` or those of the process, and leave the process with its exit code."""
     log_to_console()
-    try:
-        with naming_extras():
-            app(list(arguments) if arguments is not None else None, standalone_mode=True, prog_name=name)
-    except LogtwinError as error:
-        report(error)
-        sys.exit(error.exit_code)
-    except Exception as error:
-        known = ended_behind(error)
-        if known is None:
+    with signals.unwinding():
+        try:
+            with naming_extras():
+                app(list(arguments) if arguments is not None else None, standalone_mode=True, prog_name=name)
+        except LogtwinError as error:
+            report(error)
+            sys.exit(error.exit_code)
+        except BaseException as error:
+            by = signals.came()
+            if by is not None and not _is_end_of_its_own(error, by):
+                signals.leave(by)  # whatever it broke
+            known = ended_behind(error)
+            if known is not None:
+                report(known)
+                sys.exit(known.exit_code)
+            if is_json() and isinstance(error, Exception):
+                log.critical("a defect of logtwin: please report it", exc_info=error)
+                sys.exit(1)
             raise
-        report(known)
-        sys.exit(known.exit_code)
+
+
+def _is_end_of_its_own(error: BaseException, by: signal.Signals) -> bool:
+    return isinstance(error, SystemExit) and error.code != 128 + by
 
 
 def report(error: LogtwinError) -> None:
-    """Print on standard error what happened and what to do."""
-    err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
-    show(str(error), to=err)
+    """Say on standard error what happened and what to do."""
+    if err.is_terminal and not is_json():
+        err.print(f"[bold red]error[/] {type(error).__name__}: ", end="")
+        show(str(error), to=err)
+    else:
+        told = (type(error).__name__, error)
+        _HANDLER.emit(logging.LogRecord(__name__, logging.ERROR, __file__, 0, "%s: %s", told, None))  # at any level
 
 
 def show(text: str, *, style: str | None = None, to: Console = out) -> None:
@@ -114,11 +155,11 @@ def answer(as_json: bool, told: Mapping[str, Any], lines: Iterable[str]) -> None
         show("\n".join(lines))
 
 
-def spark_ended(code: int) -> ReplicaError:
+def spark_ended(code: int | None) -> ReplicaError:
     """Spark's JVM has ended under a process that still needs it: killed, or out of memory."""
     return ReplicaError(
         "Spark has ended",
-        found=f"exit code {code}",
+        found=None if code is None else f"exit code {code}",
         hint=f"{cache_folder() / 'spark.log'} has its last words; spark.driver.memory below [spark] gives it more than "
         "1g. Start it again: what is committed stays, and it goes on from there.",
     )
@@ -128,10 +169,12 @@ def ended_behind(error: BaseException) -> ReplicaError | None:
     """What is behind `error`, if the JVM of this process has ended: the calls of it fail in many ways; else None."""
     spark = sys.modules.get("pyspark.core.context")  # a process without it has no JVM
     gateway = None if spark is None else spark.SparkContext._gateway
-    java = None if gateway is None else gateway.proc
     protocol = sys.modules.get("py4j.protocol")
-    if java is None or protocol is None or not isinstance(error, protocol.Py4JError | ConnectionError):
+    if gateway is None or protocol is None or not isinstance(error, protocol.Py4JError | ConnectionError):
         return None
+    java = gateway.proc
+    if java is None:  # it is spark-submit's, which started us
+        return spark_ended(None) if isinstance(error, protocol.Py4JNetworkError) else None
     try:
         code = java.wait(_JVM_ENDS_WITHIN_S)  # its socket closes before it is gone
     except TimeoutExpired:

@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
+from sources.errors import ConfigurationError
+
 _OTHERS: Final = 0o077
 
 LONGEST_FOLDER_BYTES: Final = 61
@@ -58,11 +60,22 @@ def _missing(warehouse: Path | None) -> int:
 
 @cache
 def process_folder() -> Path:
-    """The folder of this process. The first call makes it, and removes the folders of dead processes."""
-    root = _root()
-    for leftover in _dead(root):
-        shutil.rmtree(leftover, ignore_errors=True)
-    folder, lock = _own(root)
+    """The folder of this process. The first call makes it, and removes the folders of dead processes.
+
+    Raises ConfigurationError.
+    """
+    try:
+        root = _root()
+        for leftover in _dead(root):
+            shutil.rmtree(leftover, ignore_errors=True)
+        folder, lock = _own(root)
+    except OSError as error:
+        raise ConfigurationError(
+            "the folder for temporary files cannot be written",
+            expected="a folder of ours, with room",
+            found=error.strerror,
+            hint="TMPDIR names another one.",
+        ) from error
     atexit.register(_end, folder, lock)
     return folder
 

@@ -1,4 +1,4 @@
-"""This process and those that it starts: signals, open files, free ports, and children that end with us.
+"""This process and those that it starts: open files, free ports, and children that end with us.
 
 A child ends in order, and even if we are killed. On Linux it asks the kernel for that: this file runs as a program,
 makes the request, and becomes the wanted program. subprocess' preexec_fn must not do it: it runs our Python in a forked
@@ -15,7 +15,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,22 +26,6 @@ if TYPE_CHECKING:
 
 STOP_TIMEOUT_S: Final = 20.0
 _PR_SET_PDEATHSIG: Final = 1
-
-
-@contextmanager
-def stop_by_signal(request_stop: Callable[[], None]) -> Iterator[None]:
-    """During the `with` block, Ctrl-C and SIGTERM call `request_stop`; a second one ends the process at once."""
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        request_stop()
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def allow_many_files() -> None:
@@ -83,9 +69,28 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def ending_with_us(command: list[str]) -> list[str]:
-    """`command`, changed so that its process is killed when the thread that starts it ends, for whatever reason."""
-    return [sys.executable, "-IS", __file__, str(os.getpid()), *command]
+def ending_with_us(command: list[str], by: signal.Signals = signal.SIGKILL) -> list[str]:
+    """`command`, changed so that `by` ends its process when the thread that starts it ends, for whatever reason."""
+    return [sys.executable, "-IS", __file__, str(os.getpid()), str(by.value), *command]
+
+
+def kept_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a program in a session of its own that gets SIGTERM when this process ends, however it ends."""
+    started: Future[subprocess.Popen[bytes]] = Future()
+
+    def keep() -> None:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - our own arguments
+                ending_with_us(command, signal.SIGTERM), start_new_session=True, **options
+            )
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            started.set_exception(error)
+            return
+        started.set_result(process)
+        process.wait()  # the program would end with this thread
+
+    threading.Thread(target=keep, name="keeps a program", daemon=True).start()
+    return started.result()
 
 
 @contextmanager
@@ -105,13 +110,13 @@ def child_process(command: list[str], **options: Any) -> Iterator[subprocess.Pop
                 process.kill()
 
 
-def _become(command: list[str], parent: int) -> None:
+def _become(command: list[str], parent: int, ends_by: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ends_by)
         if os.getppid() != parent:
             sys.exit("the process that started this has ended")
     os.execvp(command[0], command)  # noqa: S606 - our own arguments
 
 
 if __name__ == "__main__":
-    _become(sys.argv[2:], int(sys.argv[1]))
+    _become(sys.argv[3:], int(sys.argv[1]), int(sys.argv[2]))

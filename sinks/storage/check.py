@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Final
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
@@ -69,6 +70,10 @@ _NO_TLS: Final = ("curlCode: 35,", "curlCode: 60,")
 _SAYS: Final = re.compile(r"AWS Error .*?(?= \(Request ID: |$)", re.DOTALL)
 
 
+_ROOM_BYTES: Final = 256_000
+"""Less than this does not do for a start: it commits to the log table and may have to make others."""
+
+
 def check_storage(place: Place) -> None:
     """Raises ConfigurationError if the store of `place` cannot be used, StorageUnreachable if that may pass."""
     if place.scheme not in S3:
@@ -86,6 +91,30 @@ def check_storage(place: Place) -> None:
             found=f"none at {storage().url or 'Amazon S3'}",
             hint="Create it, or look at warehouse, and at endpoint in [storage].",
         )
+
+
+def check_writable(place: Place) -> None:
+    """Make the folder of a local `place` and a file in it, which goes again. What is in a store is not looked at.
+
+    Raises ConfigurationError if it cannot be made or may not be written, StorageUnreachable if that may pass: no room.
+    """
+    folder = place.local
+    if folder is None:
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as probe:
+            probe.write(bytes(_ROOM_BYTES))
+    except OSError as error:
+        may_pass = passes(error)
+        raise (StorageUnreachable if may_pass else ConfigurationError)(
+            f"{folder} cannot be written",
+            expected=f"a folder of ours on a disk with at least {_ROOM_BYTES // 1000} kB of room",
+            found=error.strerror,
+            hint="Make room, and start it again; a job that runs waits until there is."
+            if may_pass
+            else "Look at warehouse: its path, whose it is, and how its disk is mounted.",
+        ) from error
 
 
 def _refused(place: Place, error: Exception) -> ConfigurationError | StorageUnreachable:

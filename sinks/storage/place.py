@@ -186,8 +186,12 @@ class SmallFile:
         except FileNotFoundError:
             return None
 
-    def write(self, content: bytes) -> None:
-        """Replace the content atomically: readers see the old content or the new, also after a kill."""
+    def write(self, content: bytes, *, spare_bytes: int = 0) -> None:
+        """Replace the content atomically: readers see the old content or the new, also after a kill.
+
+        With `spare_bytes` a local file has as many blanks behind it: on a full disk its next content, up to that much
+        longer, is written over it. A reader at that very moment may see half of it.
+        """
         filesystem, path, local = self._open()
         if local is None:
             with filesystem.open_output_stream(path) as stream:
@@ -195,8 +199,15 @@ class SmallFile:
             return
         local.parent.mkdir(parents=True, exist_ok=True)
         new = local.with_name(f".{local.name}.{uuid.uuid4().hex}")
-        new.write_bytes(content)
-        new.replace(local)
+        try:
+            new.write_bytes(content + b" " * spare_bytes)
+            new.replace(local)
+        except OSError:
+            new.unlink(missing_ok=True)
+            if not spare_bytes or not local.exists() or len(content) > local.stat().st_size:
+                raise
+            with local.open("r+b") as old:
+                old.write(content.ljust(local.stat().st_size))
 
     def remove(self) -> None:
         filesystem, path, _ = self._open()

@@ -13,7 +13,7 @@ import pytest
 
 from pipeline.config import configuration
 from pipeline.job.replicate import Job
-from pipeline.system.processes import stop_by_signal
+from pipeline.system.signals import stop_by_signal
 from tests.pipeline.group_in_process import use_plain
 
 

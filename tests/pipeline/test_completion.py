@@ -58,7 +58,7 @@ def offered(line: str) -> list[str]:
     [
         ("logtwin rep", ["replicate", "repair", "report"]),
         ("logtwin incidents e", ["explain"]),
-        ("logtwin verify --lo", ["--log"]),
+        ("logtwin verify --lo", ["--log", "--log-format", "--log-level"]),
         ("logtwin verify --config JOB --log rocketmq/", ["rocketmq/broker-a", "rocketmq/broker-b"]),
         ("logtwin rebuild --config JOB --log k", ["kafka/prod/orders"]),
         ("logtwin sql --config JOB --log rocketmq/broker-b", ["rocketmq/broker-b"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,11 +20,18 @@ LONG = "x" * 150
 FORGED = "no\n12:00 all is well\x1b[2J [/] \u202e"
 SHOWN = r"no\n12:00 all is well\x1b[2J [/] \u202e"
 LOGGING = f"""
-import logging
+import logging, sys
 from pipeline.system.console import log_to_console
-log_to_console()
-logging.getLogger("any").warning("kafka/prod/orders: %s {LONG}", {FORGED!r})
+from sources.errors import BelowMinimum, MasterSilent
+from sources.offsets import LogId
+log_to_console(form=sys.argv[1], level=sys.argv[2])
+log = logging.getLogger("any")
+log.info("%s is fine", LogId.parse("rocketmq/b"))
+log.warning("kafka/prod/orders: %s {LONG}", {FORGED!r})
+log.error("%s; again", BelowMinimum("gone", log="rocketmq/a", offset=7, found=9))
+log.error("%s", MasterSilent("no answer", log="rocketmq/a"))
 """
+TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
 class Terminal(io.StringIO):
@@ -49,9 +58,36 @@ def test_without_a_terminal_nothing_is_cut(
     assert (LONG not in stream.getvalue()) is is_cut
 
 
-def test_a_line_of_the_log_is_one_line_whatever_a_broker_says() -> None:
-    done = subprocess.run([sys.executable, "-c", LOGGING], cwd=PROJECT, capture_output=True, text=True, check=True)
-    assert done.stderr == f"WARNING  kafka/prod/orders: {SHOWN} {LONG}\n"
+def logged(form: str, level: str) -> list[str]:
+    command = [sys.executable, "-c", LOGGING, form, level]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True).stderr.splitlines()
+
+
+def test_a_line_of_the_log_has_a_time_and_is_one_line_whatever_a_broker_says() -> None:
+    assert [re.sub(TIME, "T", line) for line in logged("text", "warning")] == [
+        f"T WARNING  kafka/prod/orders: {SHOWN} {LONG}",
+        "T ERROR    rocketmq/a at offset 7: gone; found 9; again",
+        "T ERROR    rocketmq/a: no answer",
+    ]
+
+
+def test_a_line_for_programs_is_an_object_that_says_which_log_where_and_what_it_is() -> None:
+    fine, forged, lost, silent = (json.loads(line) for line in logged("json", "info"))
+    assert all(re.fullmatch(TIME, one["time"]) for one in (fine, forged, lost, silent))
+    assert (fine["level"], fine["log"], forged["message"]) == (
+        "INFO",
+        "rocketmq/b",
+        f"kafka/prod/orders: {FORGED} {LONG}",
+    )
+    found = {key: lost[key] for key in ("log", "offset", "type", "condition", "found")}
+    assert found == {
+        "log": "rocketmq/a",
+        "offset": 7,
+        "type": "BelowMinimum",
+        "condition": "below_minimum",
+        "found": "9",
+    }
+    assert (silent["type"], "condition" in silent, "offset" in silent) == ("MasterSilent", False, False)
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

@@ -137,7 +137,7 @@ def test_the_last_line_of_a_job_whose_jvm_is_killed_is_a_named_error(fixture_550
             assert process.wait(PATIENCE_S) in (5, 6), said
         finally:
             process.kill()
-    assert said.splitlines()[-1].startswith("error "), said
+    assert " ERROR    " in said.splitlines()[-1], said
     assert oct((cache / "spark.log").stat().st_mode & 0o777) == oct(0o600)
 
 

@@ -1,11 +1,8 @@
-"""A program beside ours ends with us, however we end; signals stop us in order; a stream begins while many files are
-open.
-"""
+"""A program beside ours ends with us, however we end; a stream begins while many files are open."""
 
 from __future__ import annotations
 
 import logging
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +12,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.system.processes import child_process, stop_by_signal
+from pipeline.system.processes import child_process
 from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.standalone import PROJECT
 
@@ -80,16 +77,6 @@ def test_its_start_keeps_our_connections_to_the_jvm(spark: SparkSession, caplog:
         may_ask_again.set()
         thread.join(PATIENCE_S)
     assert "Exception while sending command" not in caplog.text
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks_and_the_second_is_the_systems(number: signal.Signals) -> None:
-    before, asked = signal.getsignal(number), list[str]()
-    with stop_by_signal(lambda: asked.append("stop")):
-        signal.raise_signal(number)
-        assert asked == ["stop"]
-        assert signal.getsignal(number) is signal.SIG_DFL
-    assert signal.getsignal(number) == before
 
 
 @pytest.mark.nightly  # a process with a JVM of its own

@@ -74,7 +74,7 @@ def test_only_a_local_session_has_it(cache: Path, monkeypatch: pytest.MonkeyPatc
         homes.append(os.environ.get("SPARK_HOME"))
         raise InterruptedError
 
-    monkeypatch.setattr(session, "launch_gateway", launch)
+    monkeypatch.setattr(session, "started_gateway", launch)
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(InterruptedError):
         session._start_jvm({"spark.master": master}, cache / "said")

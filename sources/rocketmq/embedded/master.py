@@ -33,7 +33,7 @@ from sources.rocketmq.wire.remoting import MASTER_ID, RequestCode
 
 log = logging.getLogger(__name__)
 
-STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 SEND_CODES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 
 
@@ -80,7 +80,7 @@ class EmbeddedMaster:
         await self._running.aclose()
 
     async def run_until_signal(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Run in the main thread until SIGTERM or SIGINT, then stop cleanly; call `on_ready` once it serves.
+        """Run in the main thread until one of STOP_SIGNALS, then stop cleanly; call `on_ready` once it serves.
 
         Raises what `start` raises, and OSError if the disk fails.
         """

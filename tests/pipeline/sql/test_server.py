@@ -124,7 +124,7 @@ def test_the_same_error_as_without_a_server(served: Client, tmp_path: Path, text
     file = tmp_path / "result.csv"
     code, out, err = served("-e", text, "--format", "csv", "--output", file)
     assert (code, out) == (expected.value.exit_code, b"")
-    assert err == f"error {type(expected.value).__name__}: {expected.value}\n"
+    assert err.endswith(f" ERROR    {type(expected.value).__name__}: {expected.value}\n")
     assert not file.exists()
 
 

@@ -1,0 +1,78 @@
+"""What a signal does to a program of ours, at each moment of its life; tests/pipeline/test_ends.py does it to a job."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.patience import PATIENCE_S
+from tests.pipeline.standalone import PROJECT
+
+PROGRAM = """
+import ctypes, os, signal, sys, threading, time
+from pipeline.cli.entry import heed_signals
+heed_signals()
+from pipeline.system import signals
+from pipeline.system.console import run
+signals.UNWIND_WITHIN_S, signals.TOGETHER_S = 0.5, float(sys.argv[2])
+say = lambda word: print(word, flush=True)
+def at_once():
+    [signal.siginterrupt(number, False) for number in signals.SIGNALS]
+    say("ready")
+    ctypes.CDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)  # no signal makes it return
+def verb(*_, **__):
+    try:
+        say("ready")
+        time.sleep(600)
+    finally:
+        say("closed")
+        if sys.argv[1] == "stuck": threading.Event().wait()
+        if sys.argv[1] == "breaks": raise ValueError
+def job(*_, **__):
+    stop = threading.Event()
+    with signals.stop_by_signal(stop.set):
+        say("ready")
+        stop.wait()
+        say("asked")
+        if not signals.TOGETHER_S: time.sleep(600)
+at_once() if sys.argv[1] == "at_once" else run(job if sys.argv[1] == "job" else verb, [])
+"""
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def ended(way: str, together_s: float, *numbers: signal.Signals) -> tuple[int, str, list[str]]:
+    """Its exit code, standard output, and standard error without times; a signal at each line, or all at the first."""
+    command = [sys.executable, "-c", PROGRAM, way, str(together_s)]
+    with subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        for at, number in enumerate(numbers):
+            if not (at and together_s):
+                assert process.stdout.readline() in ("ready\n", "asked\n")
+            process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+    return process.returncode, out, [line.partition(" WARNING  ")[2] or line for line in err.splitlines()]
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_each_signal_ends_a_program_with_one_line(number: signal.Signals) -> None:
+    """A call into C does not hold it up, and what a verb has open is closed; a job is asked once."""
+    said = [f"ended by {number.name}"]
+    assert ended("at_once", 60, number) == (128 + number, "", said)
+    assert ended("verb", 60, number) == (128 + number, "closed\n", said)
+    asked = [f"{number.name}: it stops between two batches; a second signal ends it at once"]
+    assert ended("job", 60, number, number) == (0, "asked\n", asked)
+
+
+@pytest.mark.parametrize("way", ["stuck", "breaks"])
+def test_a_verb_ends_so_whatever_the_signal_breaks(way: str) -> None:
+    assert ended(way, 60, signal.SIGTERM) == (143, "closed\n", ["ended by SIGTERM"])
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    code, out, lines = ended("job", 0, signal.SIGTERM, signal.SIGINT)
+    assert (code, out, lines[1:]) == (130, "", ["ended by SIGINT"])
