@@ -22,11 +22,19 @@ class LossRecord:
     """The losses of one master's logs in one run.
 
     `counts`: condition -> how many incidents this run recorded, repaired or stopped at.
-    `mend` takes a replica back to its master if the master `overrules` or was elected.
+    `skip` passes over what is lost. `mend` takes a replica back to its master if the master `overrules` or was elected.
     """
 
-    def __init__(self, on_loss: OnLoss, mend: Callable[[Replica], None], *, overrules: bool) -> None:
+    def __init__(
+        self,
+        on_loss: OnLoss,
+        skip: Callable[[Replica, Incident], None],
+        mend: Callable[[Replica], None],
+        *,
+        overrules: bool,
+    ) -> None:
         self._on_loss = on_loss
+        self._skip = skip
         self._mend = mend
         self._overrules = overrules
         self.counts: Mapping[str, int] = {}
@@ -51,7 +59,7 @@ class LossRecord:
         if isinstance(decision, Mend):
             self._mend(replica)
         elif isinstance(decision, Skip):
-            replica.skip(_incident(decision, error, Action.SKIPPED))
+            self._skip(replica, _incident(decision, error, Action.SKIPPED))
             log.warning("%s; %s is on record, and the log goes on after it", error, decision.range)
         elif isinstance(decision, StopAndReport):
             _report(replica, _incident(decision, error, Action.REPORTED))

@@ -55,12 +55,6 @@ class LogWriter:
         table = log_table(self.master.log_id)
         return SharedFile(table, table.path(self.warehouse))
 
-    def report(self, planned: PlannedSplit) -> SplitReport:
-        """Read and write a split of this log by itself. Raises OSError or ArrowException if the storage fails."""
-        with Receiver(self, planned, None) as receiver:
-            receive(self.patient.reader, [receiver])
-            return receiver.report()
-
     @property
     def patient(self) -> MasterLog:
         """The log as it is read: with no more patience than this."""

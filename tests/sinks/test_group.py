@@ -269,7 +269,7 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: Spa
     assert members.too_slow == []
     members.apply(*splits("a", 100, 500), *splits("slow", 100, 500))
     assert (list(members.errors), members.too_slow) == (["slow"], ["slow"])
-    found = replica.bring(span(100, 500))
+    found = members.group.bring(replica, span(100, 500))
     assert (found.range, found.records, found.bytes) == (span(100, 400), 1, 300)
     assert (replica.position(), members.promises["slow"]) == (400, [100, 400])
     tables.assert_one_copy(slow, 400)
@@ -277,7 +277,7 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: Spa
     assert members.too_slow == ["slow"]  # the time of a group may still be too short
     members.apply(*splits("slow", 400, 500))  # it has to send the last record once more, which takes too long
     assert (replica.position(), members.too_slow) == (400, ["slow"])
-    replica.bring(span(400, 410))
+    members.group.bring(replica, span(400, 410))
     members.apply(*splits("slow", 410, 500))
     assert (replica.position(), members.too_slow) == (500, [])
     tables.assert_one_copy(slow, 500)
@@ -289,8 +289,8 @@ def test_a_log_that_is_late_alone_gets_more_time(plain: SparkSession, tmp_path: 
     members.apply(*splits("a", 0, 500), *splits("slow", 10, 500))
     replica = members.replicas["slow"]
     with pytest.raises(MasterSilent, match="within 2 s"):
-        replica.bring(span(10, 500))
-    assert replica.bring(span(10, 500)).range == span(10, 100)
+        members.group.bring(replica, span(10, 500))
+    assert members.group.bring(replica, span(10, 500)).range == span(10, 100)
 
 
 def test_a_log_brought_alone_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
@@ -305,6 +305,6 @@ def test_a_log_brought_alone_fails_as_in_a_group(plain: SparkSession, tmp_path: 
     claimed_by_another(plain, tmp_path, "a")
     for name, error in (("a", TakenOver), ("b", Rewritten), ("c", MasterUnreachable)):
         with pytest.raises(error):
-            members.replicas[name].bring(span(100, 500))
+            members.group.bring(members.replicas[name], span(100, 500))
         tables.assert_one_copy(masters[name], 100)
     assert members.promises == {"a": [], "b": [], "c": []}

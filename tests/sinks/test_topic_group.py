@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.replica import begin_together, open_together
+from sinks.batch.opening import begin_together, open_together
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import this_writer
