@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.coverage import one_batch
-from sinks.batch.handshake import Replay, decide
+from sinks.batch.coverage import new_part, one_batch
 from sinks.batch.proof import ProvenBatch, SplitReport
 from sinks.batch.reading_turns import entered, leave, lingering
 from sinks.batch.replica import Replica
@@ -268,7 +267,7 @@ class _Part:
     def begin(self, lost: LogtwinError | None) -> None:
         if lost is not None:
             raise lost
-        if isinstance(decide(self.replica.position(), one_batch(split.batch for split in self.splits)), Replay):
+        if new_part(one_batch(split.batch for split in self.splits), self.replica.position()).is_empty:
             self.outcome = self.replica.stays()
 
     def prove(self) -> None:

@@ -168,7 +168,7 @@ class Replica:
     def stays(self) -> BatchResult:
         """The result of a replay. It is acknowledged: the promise may have been lost with the job that made it."""
         at = self.position() or Offset(0)
-        return BatchResult(OffsetRange(at, at), 0, 0, is_overlap=False)
+        return BatchResult(OffsetRange(at, at), 0, 0)
 
     def take(self, states: Mapping[LogId, LogState]) -> None:
         """Go on with what `states`, those at one version of the table, say of it: it is open."""

@@ -31,14 +31,14 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One incident as it was found. `detected_at` is in microseconds since 1970, UTC."""
+    """One incident as it was found. `detected_at` is in microseconds since 1970, UTC; 0 as long as nobody noted it."""
 
     condition: Condition
     start: Offset
     end: Offset
     cause: str
     action: Action
-    detected_at: int
+    detected_at: int = 0
 
     @property
     def range(self) -> OffsetRange:
