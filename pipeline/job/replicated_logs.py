@@ -20,8 +20,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.auto_repair import mend
-from pipeline.job.loss_policy import explained
-from pipeline.job.loss_record import LossRecord
+from pipeline.job.losses import Losses, explained
 from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
@@ -74,7 +73,7 @@ class ReplicatedLogs:
         self.watch = MasterWatch(self.master.look)
         self.session = self.master.open_session(self._prove_in_turn)
         overrules = self.master.traits.overrules
-        self.losses = LossRecord(
+        self.losses = Losses(
             options.on_loss, lambda one, lost: self.group.skip(one, lost), self._mend, overrules=overrules
         )
         self.replicas: Mapping[str, Replica] = {} if self._gains_logs else self._replicas([self.master.id])

@@ -19,13 +19,13 @@ from typing import Final
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
 from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
-from sinks.books.quarantine import cause_of, open_quarantine, quarantine_row
+from sinks.books.quarantine import open_quarantine, quarantine_row
 from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
 from sinks.tables import QUARANTINE
 from sinks.values.continuity import Link, written
-from sinks.values.incident import Action, Incident
+from sinks.values.incident import Action, Incident, cause_of
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import condition_of

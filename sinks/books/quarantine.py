@@ -23,17 +23,11 @@ from sinks.storage.place import placed
 from sinks.tables import LOG_ID, QUARANTINE
 from sinks.values.incident import Incident
 from sinks.warehouse import absolute
-from sources.errors import LogtwinError
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _SCHEMA = QUARANTINE.schema.remove_metadata()
 _COLUMNS = [LOG_ID.name, "offset", "end", "cause", "bytes"]
 _PIECES_AT_ONCE = 16  # each may be as large as a record
-
-
-def cause_of(error: LogtwinError) -> str:
-    """The text of `error` with what was expected and found, but without log, offset and hint."""
-    return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
 
 
 def quarantine_row(log_id: LogId, epoch: int, piece: Incident, raw: memoryview) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from sources.errors import LogtwinError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -92,6 +93,11 @@ class IncidentRow:
             ended_at=values["ended_at"],
             note=values["note"],
         )
+
+
+def cause_of(error: LogtwinError) -> str:
+    """The text of `error` with what was expected and found, but without log, offset and hint."""
+    return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
 
 
 Rows = dict[str, IncidentRow]

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.job import replication
-from pipeline.job.loss_record import LossRecord
+from pipeline.job.losses import Losses
 from pipeline.job.replication import Replication
 from pipeline.monitoring import publisher as publishing
 from pipeline.monitoring.progress import Phase, Progress
@@ -61,7 +61,7 @@ class Logs:
     def __init__(self, *_: object) -> None:
         self.watch = SimpleNamespace(poll=lambda *_: None)
         self.session = SimpleNamespace(failure=None, close=self._close)
-        self.losses = LossRecord("fail", lambda *_: None, lambda _: None, overrules=False)
+        self.losses = Losses("fail", lambda *_: None, lambda _: None, overrules=False)
         self.replicas: dict[str, Replica] = {}
         self.closed = 0
 
