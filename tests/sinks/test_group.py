@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from sources.errors import (
     TakenOver,
 )
 from sources.master import PlanFailed, Planned
+from tests.documents import PROJECT
 from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, splits
 from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
@@ -74,6 +77,20 @@ def test_logs_move_in_one_commit_and_each_account_is_right(plain: SparkSession, 
     }
     assert [one.range for one in results["c"].incidents] == [span(100, 400)]
     assert not results["a"].incidents
+
+
+def test_the_picture_names_the_steps_in_their_order(plain: SparkSession, tmp_path: Path) -> None:
+    """What ARCHITECTURE.md says that a batch goes through is what one calls, one after the other."""
+    named = re.search(r"code:\s((?:`\w+`[,.]\s)+)", (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert named is not None
+    steps = re.findall(r"\w+", named[1])
+    members, called = Members(plain, tmp_path, sound("a", sizes=SIZES)), list[str]()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        members.bring(500)
+    finally:
+        sys.setprofile(None)
+    assert [one for one in dict.fromkeys(called) if one in steps] == steps
 
 
 def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(plain: SparkSession, tmp_path: Path) -> None:
