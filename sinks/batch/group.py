@@ -285,10 +285,10 @@ class _Part:
 
     def result(self, clock: _Clock) -> BatchResult:
         """The result of a part that moved."""
-        proven, moved = self.proven, self.moved.to
-        if proven is None:
-            raise ValueError(f"{self.log_id} does not move")
-        return proven.result(moved, clock.durations_s)
+        if self.proven is None:
+            raise ValueError(f"{self.log_id} has read nothing")
+        to, size_bytes = self.moved.to, sum(piece.bytes for piece in self.proven.written)
+        return BatchResult(self.proven.range, self.proven.records, size_bytes, clock.durations_s, to.incidents)
 
 
 def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[_Part]:

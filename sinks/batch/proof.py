@@ -9,14 +9,11 @@ replica, and one incident for each stretch of the same condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sinks.batch.coverage import Covered, new_part, one_batch, prove
-from sinks.batch.result import BatchResult, BatchStep
 from sinks.delta.data_file import DataFile
-from sinks.state.holes import joined
-from sinks.state.log_state import LogState
 from sinks.values.continuity import Link
 from sinks.values.incident import Incident
 from sinks.values.ledger_row import STREAM, LedgerRow
@@ -97,8 +94,8 @@ class ProvenBatch:
 
     @property
     def lost(self) -> tuple[OffsetRange, ...]:
-        """The parts of the range that no record covers."""
-        return joined(piece.range for piece in self.damaged)
+        """The parts of the range that no record covers, in order. They may adjoin."""
+        return tuple(piece.range for piece in self.damaged)
 
     @property
     def link(self) -> Link | None:
@@ -119,15 +116,6 @@ class ProvenBatch:
 
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
-
-    def result(self, to: LogState, durations_s: Mapping[BatchStep, float] | None = None) -> BatchResult:
-        return BatchResult(
-            range=self.range,
-            records=self.records,
-            bytes=sum(row.bytes for row in to.ledger),
-            durations_s=dict(durations_s or {}),
-            incidents=to.incidents,
-        )
 
     def incidents(self, detected_at_us: int) -> list[Incident]:
         """One for each stretch of the same damage."""

@@ -122,7 +122,7 @@ def test_what_differs_or_lies_apart_is_an_incident_of_its_own() -> None:
         (GONE, span(20, 30), Action.SKIPPED),
         (GONE, span(40, 100), Action.SKIPPED),
     ]
-    assert batch.lost == (span(0, 30), span(40, 100))
+    assert batch.lost == (span(0, 10), span(10, 20), span(20, 30), span(40, 100))
 
 
 def test_damage_belongs_to_the_batch_it_starts_in() -> None:
