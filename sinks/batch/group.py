@@ -113,8 +113,8 @@ class Group:
             raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
         to = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
         part = _Part(replica, [], move=Move(replica.log_id, mine, to, lost=(incident.range,)))
-        on = self._positions.to_commit_on()
-        part.outcome = self._lost(on, [replica]).get(replica.log_id)
+        on, lost = self._to_commit_on([replica])
+        part.outcome = lost.get(replica.log_id)
         self._land(on, [part], _Clock())
         part.check()
 
@@ -130,10 +130,20 @@ class Group:
     def _lost(self, on: Snapshot, replicas: Iterable[Replica]) -> dict[LogId, LogtwinError]:
         return self._positions.lost(on, {one.log_id: one.opened() for one in replicas})
 
+    def _to_commit_on(self, replicas: Sequence[Replica]) -> tuple[Snapshot, dict[LogId, LogtwinError]]:
+        """A version to build a commit on, and which of `replicas` are lost there.
+
+        Only the newest version says that a log is lost: this run may have moved it by another Group, or opened it.
+        """
+        on = self._positions.to_commit_on()
+        if not (lost := self._lost(on, replicas)):
+            return on, lost
+        on = self._positions.newest()
+        return on, self._lost(on, replicas)
+
     def _begin(self, parts: Sequence[_Part]) -> Snapshot:
         """What the batch will be committed on; parts that are lost there, or replays, are done."""
-        on = self._positions.to_commit_on()
-        lost = self._lost(on, (part.replica for part in _open(parts)))
+        on, lost = self._to_commit_on([part.replica for part in _open(parts)])
         for part in _open(parts):
             with part.owning():
                 part.begin(lost.get(part.replica.log_id))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.batch.group import Group
 from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
@@ -257,6 +258,17 @@ def test_unheard_commits_leave_one_copy_in_every_table(
     assert missing_files(tmp_path) == []
     for name, master in masters.items():
         tables.assert_one_copy(master, 500, but=[100] if name == "c" else [])
+
+
+def test_what_others_of_this_run_have_moved_meanwhile_is_not_lost(plain: SparkSession, tmp_path: Path) -> None:
+    """The version of a group's last commit, on which it builds the next, does not know of it."""
+    members, alone = Members(plain, tmp_path, sound("a", "b", sizes=SIZES)), Group(plain, str(tmp_path))
+    for end in (100, 405):
+        members.bring(end)
+        alone.bring(members.replicas["b"], span(end, end + 1))
+    members.bring(500)
+    assert (members.errors, members.positions()) == ({}, {"a": 500, "b": 500})
+    Tables(plain, tmp_path).assert_one_copy(sound("b", sizes=SIZES)["b"], 500)
 
 
 # --- masters that are slow
