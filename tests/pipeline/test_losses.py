@@ -73,14 +73,7 @@ DECISIONS: list[tuple[str, tuple[OnLoss, ...], list[LogtwinError], Offset | None
     ("a pending repair is a person's", FAIL + RECORD, at(450, RepairPending), POSITION, None, None),
     ("a pending repair is a person's: no position", FAIL + RECORD, at(450, RepairPending), None, None, None),
     ("other epochs: fail", FAIL, at(500, EpochsContradict), POSITION, SAME, None),
-    (
-        "other epochs: record",
-        RECORD,
-        at(500, EpochsContradict),
-        POSITION,
-        SAME,
-        report(Condition.EPOCHS_CONTRADICT, 500, 500),
-    ),
+    ("others", RECORD, at(500, EpochsContradict), POSITION, SAME, report(Condition.EPOCHS_CONTRADICT, 500, 500)),
 ]
 OF_A_MASTER_THAT_OVERRULES = [
     ("is followed", FAIL + RECORD, at(450, AboveMaximum, Rewritten), POSITION, BELOW, MEND),

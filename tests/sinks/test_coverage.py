@@ -7,15 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sinks.batch.coverage import (
-    Covered,
-    check_offsets,
-    check_records,
-    clip,
-    new_part,
-    one_batch,
-    prove,
-)
+from sinks.batch.coverage import Covered, check_offsets, check_records, clip, new_part, one_batch, prove
 from sources.errors import CoverageError, Gap
 from sources.offsets import Offset, OffsetRange
 from tests.spans import span
@@ -47,9 +39,8 @@ def test_what_of_a_batch_is_new(position: Offset | None, batch: OffsetRange, new
 def test_a_gap_says_what_is_missing_and_what_to_do() -> None:
     with pytest.raises(Gap) as caught:
         new_part(span(101, 200), Offset(100))
-    assert caught.value.offset == 100
-    assert caught.value.expected == "a batch that starts at or below 100"
-    assert caught.value.found == "one that starts at 101, 1 further"
+    said = caught.value.offset, caught.value.expected, caught.value.found
+    assert said == (100, "a batch that starts at or below 100", "one that starts at 101, 1 further")
     assert "goes on at the table's position" in (caught.value.hint or "")
 
 

@@ -96,10 +96,8 @@ def test_the_picture_names_the_steps_in_their_order(plain: SparkSession, tmp_pat
 
 def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(plain: SparkSession, tmp_path: Path) -> None:
     seen: list[BatchStep] = []
-    members, tables = (
-        Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append),
-        Tables(plain, tmp_path),
-    )
+    tables = Tables(plain, tmp_path)
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
     members.bring(500)
     before = tables.version("log"), tables.version("ledger")
     seen.clear()
