@@ -84,7 +84,7 @@ class GrownTable:
         return times
 
     def commit(self, times: Times) -> None:
-        """Commit one more batch of COMMIT_RECORDS, as `sinks.batch.replica` does."""
+        """Commit one more batch of COMMIT_RECORDS, as `sinks.batch.group` does."""
         file = file_of(str(self._path), 0, COMMIT_RECORDS)
         held = _timed(times.read, self._table.read)
         self._table.check(held, self._state)
