@@ -26,7 +26,8 @@ from pyspark.sql import SparkSession
 
 from bench.contest import Figure, Goal, Round, Settings
 from bench.peers import ON_CORES, plain_session
-from sinks.batch.replica import Replica, open_together
+from sinks.batch.opening import open_together
+from sinks.batch.replica import Replica
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.values.ledger_row import LedgerRow
@@ -83,7 +84,7 @@ class GrownTable:
         return times
 
     def commit(self, times: Times) -> None:
-        """Commit one more batch of COMMIT_RECORDS, as `sinks.batch.replica` does."""
+        """Commit one more batch of COMMIT_RECORDS, as `sinks.batch.group` does."""
         file = file_of(str(self._path), 0, COMMIT_RECORDS)
         held = _timed(times.read, self._table.read)
         self._table.check(held, self._state)

@@ -17,7 +17,7 @@ from rich.table import Table
 from pipeline.config.configuration import Config
 from pipeline.monitoring.display import extent, fact_table, number
 from sinks.books.incidents import IncidentsTable, incidents_of, logs_with_incidents
-from sinks.books.quarantine_reader import Quarantined, quarantined
+from sinks.books.quarantine import Quarantined, quarantined
 from sinks.delta.delta_log import newest
 from sinks.state.fence import holes_at, state_at
 from sinks.tables import log_table

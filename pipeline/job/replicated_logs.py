@@ -13,25 +13,27 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from itertools import count
 
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.auto_repair import mend
-from pipeline.job.loss_policy import explained
-from pipeline.job.loss_record import LossRecord
+from pipeline.job.losses import Losses, explained
 from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
-from sinks.batch.landing import acknowledge
-from sinks.batch.replica import Opening, Replica, begin_together, lost_by
+from sinks.batch.group import Group, acknowledge
+from sinks.batch.opening import Opening, begin_together
+from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
+from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
-from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending
+from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending, TakenOver
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import Holding, LogQuery
@@ -72,7 +74,10 @@ class ReplicatedLogs:
         self._gains_logs = self.master.traits.gains_logs
         self.watch = MasterWatch(self.master.look, _VIEWS)
         self.session = self.master.open_session(self._prove_in_turn)
-        self.losses = LossRecord(options.on_loss, self._mend, overrules=self.master.traits.overrules)
+        overrules = self.master.traits.overrules
+        self.losses = Losses(
+            options.on_loss, lambda one, lost: self.group.skip(one, lost), self._mend, overrules=overrules
+        )
         self.replicas: Mapping[str, Replica] = {} if self._gains_logs else self._replicas([self.master.id])
         self._shard = config.shard
         self._others = others
@@ -80,6 +85,11 @@ class ReplicatedLogs:
         self._taken: dict[LogId, tuple[str, float]] = {}  # by whom, and until when it is theirs if nobody sees them
         self._look_again_at_s = 0.0
         self._numbers = 0  # partitions are numbered from 0; this one and later ones may come
+
+    @cached_property
+    def group(self) -> Group:
+        """For what is done with a log by itself, while no batch of the job has it. Made on first use."""
+        return Group(self._spark, self._config.warehouse, table=log_table(self.master.id))
 
     @property
     def states(self) -> dict[LogId, LogState]:
@@ -232,7 +242,7 @@ class ReplicatedLogs:
             start = resolved(self._options.starting_offset, bounds, master)
         held_from(start, bounds, log=replica.log_id)
         end = master.end_of_batch(start, bounds.end, self._options.max_bytes_per_trigger)
-        return replica.bring(OffsetRange(start, end)) if start < end else None
+        return self.group.bring(replica, OffsetRange(start, end)) if start < end else None
 
     # Logs that come
 
@@ -275,7 +285,9 @@ class ReplicatedLogs:
         So that two jobs which cannot see each other do not take them in turn all the time, they stay there for a while
         (FRESH_S) whoever is seen. Raises ReplicaError.
         """
-        if not (lost := lost_by(self.replicas.values())):
+        found = self.group.lost(self.replicas.values())
+        lost = {self.replicas[at].log_id: error for at, error in found.items() if isinstance(error, TakenOver)}
+        if not lost:
             return False
         until_s = time.monotonic() + FRESH_S
         self._taken |= {log_id: (str(error.found), until_s) for log_id, error in lost.items()}

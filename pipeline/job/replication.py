@@ -36,7 +36,8 @@ from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_jo
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
-from sinks.batch.replica import Opening, Replica
+from sinks.batch.opening import Opening
+from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, in_all
 from sinks.delta.retries import doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost

@@ -23,9 +23,10 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.monitoring.display import extent, size
 from pipeline.monitoring.single_connection import alone_at
 from pipeline.operate.hole_filter import Wanted
+from sinks.batch.result import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
-from sinks.healing.hole_filler import FilledRange, FillStep, HoleFiller, no_step
+from sinks.healing.hole_filler import FilledRange, HoleFiller
 from sinks.healing.neighbours import compare, free_at_end
 from sinks.history.keyed_state import KeyedStateFollower
 from sinks.proof.completeness import Completeness, Reason
@@ -80,7 +81,7 @@ def run_backfill(
     path: str | None = None,
     dry_run: bool = False,
     is_alone: bool = False,
-    on_step: Callable[[FillStep], None] = no_step,
+    on_step: Callable[[BatchStep], None] = no_step,
 ) -> BackfillResult:
     """Fill the `wanted` holes of one log of `config`, from the directory `path` if given, else from its master.
 

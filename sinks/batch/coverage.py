@@ -1,7 +1,18 @@
-"""Prove that the pieces that tasks read cover the wanted range exactly. Pure; done before anything becomes visible.
+"""What of a batch is new, and whether what the tasks read covers it exactly. Pure.
 
-A range owns the records that start in it, and the last one may reach past its end. So the pieces have to join to
-``[start, E)`` with
+**The handshake**: compare a batch with the replica's position, P (everything below it is committed)::
+
+    end <= P            replay    commit nothing, acknowledge P again
+    start <= P < end    append    exactly [P, end); an overlap if start < P
+    start > P           gap       refused: [P, start) would be missing for ever
+    no P yet            append    [start, end): the replica begins here
+
+This is the check of a RocketMQ slave (the offset of a transfer must equal its own maximum), at batch granularity. An
+overlap is ordinary: a batch commits up to the end of its last record, which may lie past the batch's own end, where
+the next batch starts. Driver and tasks both ask `new_part`, so they cannot disagree.
+
+**The proof**, before anything becomes visible: a range owns the records that start in it, and the last one may reach
+past its end. So the pieces that tasks read have to join to ``[start, E)`` with
 
     first.start == start            nothing missing in front
     next.start  == previous.end     no hole, no overlap
@@ -23,11 +34,33 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sources.errors import CoverageError
+from sources.errors import CoverageError, Gap
 from sources.offsets import Offset, OffsetRange
 from sources.packed import packed
 
+GAP_HINT = "The table is right, and the batch was planned from elsewhere: the job goes on at the table's position."
 HINT = "Nothing was committed. The master's data or its reader is at fault; keep the log and report it."
+
+
+def new_part(batch: OffsetRange, position: Offset | None) -> OffsetRange:
+    """What of `batch` is new to a replica at `position`; empty if it is a replay. Raises Gap, which names no log."""
+    if position is None or batch.is_empty:
+        return batch
+    if batch.start > position:
+        raise Gap(
+            f"the batch {batch} starts above the replica's position",
+            offset=position,
+            expected=f"a batch that starts at or below {position}",
+            found=f"one that starts at {batch.start}, {batch.start - position} further",
+            hint=GAP_HINT,
+        )
+    return OffsetRange(min(position, batch.end), batch.end)
+
+
+def clip(split: OffsetRange, wanted: OffsetRange) -> OffsetRange:
+    """The part of `split` that lies in `wanted`; empty if none does."""
+    start = min(max(split.start, wanted.start), wanted.end)
+    return OffsetRange(start, max(start, min(split.end, wanted.end)))
 
 
 @packed

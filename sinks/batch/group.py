@@ -1,8 +1,11 @@
-"""Logs that advance together. `foreachBatch` calls a Group for each batch, which has ranges of all of them.
+"""Logs that advance together: the one way of a batch into the tables, whether it has many logs or only one.
 
-    handshake -> tasks write files and report -> coverage proven -> landed (`sinks/batch/landing.py`)
+    begin: the handshake of each log -> read: tasks write files and report -> prove: the coverage
+    -> land: one commit -> acknowledge -> settle what it owes to other tables -> maps that logs make -> hooks
 
-The order is the guarantee. Nothing is visible before the coverage is proven.
+The order is the guarantee. Nothing is visible before the coverage is proven. Nothing is acknowledged that is not
+committed and, on a local disk, synced. What follows the acknowledgement is in the commit's metadata, from which the
+next start can write it.
 
 Each log is proven by itself, and the proven ones are committed together. The damage, divergence or silence of one log,
 or its loss to another job, does not affect the others. Only a failure of Spark or of the tables' storage, which keeps
@@ -16,37 +19,39 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sinks.batch.coverage import one_batch
-from sinks.batch.handshake import Replay, decide
-from sinks.batch.landing import Landing, Moving
+from sinks.batch.coverage import new_part, one_batch
 from sinks.batch.proof import ProvenBatch, SplitReport
 from sinks.batch.reading_turns import entered, leave, lingering
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.batch.shared_file import without
-from sinks.batch.tasks import discard_files, run_splits
-from sinks.delta.kernel import Snapshot
-from sinks.state.positions import Move
+from sinks.batch.tasks import discard_files, run_splits, write_splits
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.state.positions import Move, Positions
+from sinks.storage.errors import failed_by
 from sinks.tables import LOG, TableSpec
+from sinks.values.incident import Incident
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
-from sources.master import PlanFailed, Planned, PlannedSplit, Session
-from sources.offsets import LogId
+from sources.master import Committed, PlanFailed, Planned, PlannedSplit, Session
+from sources.offsets import LogId, OffsetRange
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
 
 
 class Group:
-    """Brings batches of several logs, all of `table`, into the table. Driver only; one batch after the other.
+    """Brings batches of logs, all of `table`, into the table. Driver only; one thread at a time.
 
     `on_step` is called after each step: for progress, and for tests that kill a batch there. `patience_s` is how long a
     batch of several logs waits for a master that sends little or nothing; None is as long as each log alone would. A
     log that has a batch to itself waits no longer if the group has others: their bytes may come meanwhile, and a log
-    that needs longer is brought by itself (`Replica.bring`). Partitions of topics cannot be brought so: one that has a
-    batch to itself may take its time.
+    that needs longer is brought by itself (`bring`). Partitions of topics cannot be brought so: one that has a batch to
+    itself may take its time.
     """
 
     def __init__(
@@ -63,7 +68,8 @@ class Group:
         self._on_step = on_step
         self._patience_s = patience_s
         self._table = table
-        self._landing = Landing(spark, self._warehouse, table)
+        self._positions = Positions(KernelTable(spark, table.path(self._warehouse)))
+        self._books = Bookkeeping(spark, self._warehouse)
 
     def apply(self, planned: Sequence[Planned], replicas: Mapping[str, Replica]) -> dict[str, Outcome]:
         """Bring one batch into the table: the splits `planned` for the logs in `replicas`. Returns outcomes by log id.
@@ -72,39 +78,76 @@ class Group:
         """
         parts = _parts(planned, replicas)
         clock = _Clock()
-        on = self._landing.positions.to_commit_on()
-        lost = self._lost(on, (part.replica for part in _open(parts)))
-        for part in _open(parts):
-            with part.owning():
-                part.begin(lost.get(part.replica.log_id))
+        on = self._begin(parts)
         reading = _open(parts)
         others_wait = len(reading) > 1 or (len(replicas) > 1 and self._table == LOG)
         patience_s = self._patience_s if others_wait else None
         with _turns(reading, patience_s) as inside:
             self._read(inside, patience_s)
-        for part in _open(parts):
-            with part.owning():
-                part.prove()
-        out = [part for part in parts if part.outcome is not None]
-        self._free(_open(parts), out)
-        discard_files(self._warehouse, [report for part in out for report in part.reports])
-        moving = _open(parts)
-        if moving:
-            self._step(BatchStep.FILES, clock)
-        replayed = [part for part in parts if isinstance(part.outcome, BatchResult)]
-        self._land(on, moving, replayed, clock)
+        self._prove(parts)
+        self._land(on, parts, clock)
         return {part.log_id: part.outcome or part.result(clock) for part in parts}
+
+    def bring(self, replica: Replica, batch: OffsetRange) -> BatchResult:
+        """One batch of one log by itself, read in this process: it is waited for longer than a group can wait.
+
+        Raises what reading raises, and what a commit does.
+        """
+        part = _Part(replica, [PlannedSplit(str(replica.log_id), batch, batch)], is_alone=True)
+        clock = _Clock()
+        on = self._begin([part])
+        with _turns(_open([part]), None) as inside:
+            for one in inside:
+                self._read_here(one)
+        self._prove([part])
+        self._land(on, [part], clock)
+        return part.check() or part.result(clock)
+
+    def skip(self, replica: Replica, incident: Incident) -> None:
+        """Pass over the range of `incident`, which begins at the position, in a commit of its own.
+
+        Raises TakenOver, ReplicaError.
+        """
+        mine = replica.opened()
+        if incident.start != mine.offset:
+            raise ValueError(f"{incident.range} does not begin at the position {mine.offset}")
+        to = mine.moved_to(incident.end, first=incident.start, ledger=(), incidents=(incident,))
+        part = _Part(replica, [], move=Move(replica.log_id, mine, to, lost=(incident.range,)))
+        on, lost = self._to_commit_on([replica])
+        part.outcome = lost.get(replica.log_id)
+        self._land(on, [part], _Clock())
+        part.check()
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
         """An error for each of `replicas` that another run has taken, by log id. Reads the table once.
 
         Must not be called while a batch is under way. Raises ReplicaError if the table cannot be read.
         """
-        return {str(log_id): error for log_id, error in self._lost(self._landing.positions.newest(), replicas).items()}
+        held = [one for one in replicas if one.is_open]
+        lost = self._lost(self._positions.newest(), held) if held else {}
+        return {str(log_id): error for log_id, error in lost.items()}
 
     def _lost(self, on: Snapshot, replicas: Iterable[Replica]) -> dict[LogId, LogtwinError]:
-        held = {one.log_id: one.opened() for one in replicas if one.is_open}
-        return self._landing.positions.lost(on, held)
+        return self._positions.lost(on, {one.log_id: one.opened() for one in replicas})
+
+    def _to_commit_on(self, replicas: Sequence[Replica]) -> tuple[Snapshot, dict[LogId, LogtwinError]]:
+        """A version to build a commit on, and which of `replicas` are lost there.
+
+        Only the newest version says that a log is lost: this run may have moved it by another Group, or opened it.
+        """
+        on = self._positions.to_commit_on()
+        if not (lost := self._lost(on, replicas)):
+            return on, lost
+        on = self._positions.newest()
+        return on, self._lost(on, replicas)
+
+    def _begin(self, parts: Sequence[_Part]) -> Snapshot:
+        """What the batch will be committed on; parts that are lost there, or replays, are done."""
+        on, lost = self._to_commit_on([part.replica for part in _open(parts)])
+        for part in _open(parts):
+            with part.owning():
+                part.begin(lost.get(part.replica.log_id))
+        return on
 
     def _read(self, parts: Sequence[_Part], patience_s: float | None) -> None:
         if not parts:
@@ -116,20 +159,60 @@ class Group:
         for part in parts:
             part.reports = reports[part.log_id]
 
-    def _land(self, on: Snapshot, parts: Sequence[_Part], replayed: Sequence[_Part], clock: _Clock) -> None:
-        def without(taken: Mapping[LogId, LogtwinError]) -> Moving:
-            out = [part for part in _open(parts) if part.replica.log_id in taken]
+    def _read_here(self, part: _Part) -> None:
+        log = part.replica.log_writer(part.replica.patience_alone_s)
+        try:
+            part.reports = list(write_splits([(split, log) for split in part.splits]))
+        except (OSError, pa.ArrowException) as error:
+            raise failed_by(error)(
+                "what was read cannot be written", log=part.log_id, offset=part.splits[0].owned.start, found=error
+            ) from error
+
+    def _prove(self, parts: Sequence[_Part]) -> None:
+        for part in _open(parts):
+            with part.owning():
+                part.prove()
+        out = [part for part in parts if part.outcome is not None]
+        self._free(_open(parts), out)
+        discard_files(self._warehouse, [report for part in out for report in part.reports])
+
+    def _land(self, on: Snapshot, parts: Sequence[_Part], clock: _Clock) -> None:
+        """Commit what moves on version `on`, where each log was found as its move says, and do what follows.
+
+        A replay is acknowledged with it: the promise may have been lost with the job that made it.
+        """
+        replayed = [part.replica for part in parts if isinstance(part.outcome, BatchResult)]
+        if _open(parts):
+            self._step(BatchStep.FILES, clock)
+        moving = self._commit(on, parts)
+        if moving:
+            self._step(BatchStep.COMMIT, clock)
+        if promised := [*(part.replica for part in moving), *replayed]:
+            acknowledge(promised)
+            self._step(BatchStep.ACKNOWLEDGE, clock)
+        if not moving:
+            return
+        self._books.settle({part.replica.log_id: part.moved.to for part in moving})
+        for part in moving:
+            with part.owning():
+                part.replica.follow()
+        self._step(BatchStep.LEDGER, clock)
+        self._positions.run_hooks()
+        self._books.run_hooks()
+
+    def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> list[_Part]:
+        """Commit what moves, without the logs that are lost since `on`: of these nothing is in the table."""
+        moving = _open(parts)
+        while moving and (taken := self._positions.commit(on, [part.moved for part in moving])):
+            out = [part for part in moving if part.replica.log_id in taken]
             for part in out:
                 part.outcome = taken[part.replica.log_id]
-            left = _open(parts)
-            self._free(left, out)
-            return {part.replica: part.moved for part in left}
-
-        moving: Moving = {part.replica: part.moved for part in parts}
-        replays = [part.replica for part in replayed]
-        failed = self._landing.land(on, moving, without, replays, lambda step: self._step(step, clock))
-        for part in _open(parts):
-            part.outcome = failed.get(part.replica.log_id)
+            moving = _open(moving)
+            self._free(moving, out)
+            on = self._positions.newest()
+        for part in moving:
+            part.replica.moved(part.moved)
+        return moving
 
     def _free(self, rest: Sequence[_Part], out: Sequence[_Part]) -> None:
         """Rewrite files that the `rest` shares with logs that are `out`, because a file is committed as a whole."""
@@ -147,12 +230,23 @@ class Group:
         self._on_step(step)
 
 
+def acknowledge(replicas: Iterable[Replica]) -> None:
+    """Promise the masters of `replicas` what is committed: once in each session, for all logs that share it."""
+    promises: dict[Session, dict[LogId, Committed]] = {}
+    for one in replicas:
+        if (committed := one.committed) is not None:
+            promises.setdefault(one.session, {})[one.log_id] = committed
+    for session, positions in promises.items():
+        session.acknowledge(positions)
+
+
 @dataclass(slots=True)
 class _Part:
     """One log's part of a batch in progress. It is done once it has an `outcome`."""
 
     replica: Replica
     splits: list[PlannedSplit]
+    is_alone: bool = False
     outcome: Outcome | None = None
     reports: list[SplitReport] = field(default_factory=list)
     proven: ProvenBatch | None = None
@@ -183,22 +277,28 @@ class _Part:
     def begin(self, lost: LogtwinError | None) -> None:
         if lost is not None:
             raise lost
-        if isinstance(decide(self.replica.position(), one_batch(split.batch for split in self.splits)), Replay):
+        if new_part(one_batch(split.batch for split in self.splits), self.replica.position()).is_empty:
             self.outcome = self.replica.stays()
 
     def prove(self) -> None:
-        self.proven = self.replica.proven(self.reports)
+        self.proven = self.replica.proven(self.reports, is_alone=self.is_alone)
         if self.proven is None:
             self.outcome = self.replica.stays()
         else:
             self.move = self.replica.move(self.proven)
 
+    def check(self) -> BatchResult | None:
+        """The outcome. Raises what it is, if that is an error."""
+        if isinstance(self.outcome, LogtwinError):
+            raise self.outcome
+        return self.outcome
+
     def result(self, clock: _Clock) -> BatchResult:
         """The result of a part that moved."""
-        proven, moved = self.proven, self.moved.to
-        if proven is None:
-            raise ValueError(f"{self.log_id} does not move")
-        return proven.result(moved, clock.durations_s)
+        if self.proven is None:
+            raise ValueError(f"{self.log_id} has read nothing")
+        to, size_bytes = self.moved.to, sum(piece.bytes for piece in self.proven.written)
+        return BatchResult(self.proven.range, self.proven.records, size_bytes, clock.durations_s, to.incidents)
 
 
 def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[_Part]:

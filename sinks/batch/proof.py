@@ -9,21 +9,17 @@ replica, and one incident for each stretch of the same condition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from sinks.batch.coverage import Covered, one_batch, prove
-from sinks.batch.handshake import Replay, decide
-from sinks.batch.result import BatchResult, BatchStep
+from sinks.batch.coverage import Covered, new_part, one_batch, prove
 from sinks.delta.data_file import DataFile
-from sinks.state.holes import joined
-from sinks.state.log_state import LogState
 from sinks.values.continuity import Link
-from sinks.values.incident import Action, Incident
+from sinks.values.incident import Incident
 from sinks.values.ledger_row import STREAM, LedgerRow
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
-from sources.loss import Condition, leaves_what_is_before
+from sources.loss import leaves_what_is_before
 from sources.offsets import Offset, OffsetRange
 from sources.packed import packed
 
@@ -49,21 +45,12 @@ class WrittenStretch:
     epochs: Epochs = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Damaged:
-    """A stretch that is no sound record; `is_kept` says that its bytes are in the quarantine file."""
-
-    range: OffsetRange
-    condition: Condition
-    cause: str
-    is_kept: bool
-
-
 @packed
 @dataclass(frozen=True, slots=True)
 class SplitReport:
     """One split of `batch` of a log. Nothing is set where no record starts in it; only `error` where it failed.
 
+    `damaged` are stretches that are no sound records: QUARANTINED if their bytes are in the file `quarantined`.
     `until` is where it ends short of its own end, because no more had come when its time was up or, with an `error`,
     because that is where the log is damaged.
     """
@@ -72,7 +59,7 @@ class SplitReport:
     split: OffsetRange
     batch: OffsetRange
     written: tuple[WrittenStretch, ...] = ()
-    damaged: tuple[Damaged, ...] = ()
+    damaged: tuple[Incident, ...] = ()
     quarantined: DataFile | None = None
     error: LogtwinError | None = None
     until: Offset | None = None
@@ -91,9 +78,8 @@ class ProvenBatch:
     """
 
     range: OffsetRange
-    is_overlap: bool
     written: tuple[WrittenStretch, ...]
-    damaged: tuple[Damaged, ...]
+    damaged: tuple[Incident, ...]
     quarantined: tuple[DataFile, ...]
     late: tuple[SplitReport, ...] = ()
 
@@ -108,8 +94,8 @@ class ProvenBatch:
 
     @property
     def lost(self) -> tuple[OffsetRange, ...]:
-        """The parts of the range that no record covers."""
-        return joined(piece.range for piece in self.damaged)
+        """The parts of the range that no record covers, in order. They may adjoin."""
+        return tuple(piece.range for piece in self.damaged)
 
     @property
     def link(self) -> Link | None:
@@ -131,19 +117,10 @@ class ProvenBatch:
     def ledger(self, committed_at_us: int, origin: str = STREAM) -> list[LedgerRow]:
         return [_ledger_row(piece, committed_at_us, origin) for piece in self.written]
 
-    def result(self, to: LogState, durations_s: Mapping[BatchStep, float] | None = None) -> BatchResult:
-        return BatchResult(
-            range=self.range,
-            records=self.records,
-            bytes=sum(row.bytes for row in to.ledger),
-            is_overlap=self.is_overlap,
-            durations_s=dict(durations_s or {}),
-            incidents=to.incidents,
-        )
-
     def incidents(self, detected_at_us: int) -> list[Incident]:
-        alike = _stretches(self.damaged, lambda a, b: (a.condition, a.is_kept) == (b.condition, b.is_kept))
-        return [_incident(stretch, detected_at_us) for stretch in alike]
+        """One for each stretch of the same damage."""
+        alike = _stretches(self.damaged, lambda a, b: (a.condition, a.action) == (b.condition, b.action))
+        return [replace(one[0], end=one[-1].end, detected_at=detected_at_us) for one in alike]
 
 
 def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> ProvenBatch | None:
@@ -155,17 +132,17 @@ def prove_batch(reports: Sequence[SplitReport], position: Offset | None) -> Prov
     if not reports:
         return None
     in_order = sorted(reports, key=lambda report: report.split.start)
-    decision = decide(position, one_batch(report.batch for report in in_order))
-    if isinstance(decision, Replay):
+    new = new_part(one_batch(report.batch for report in in_order), position)
+    if new.is_empty:
         return None
-    in_time, late, wanted = _up_to_the_first_end(in_order, decision.range)
+    in_time, late, wanted = _up_to_the_first_end(in_order, new)
     if wanted.is_empty:
         return None
     written = sorted((piece for report in in_time for piece in report.written), key=lambda piece: piece.covered.range)
     damaged = sorted((piece for report in in_time for piece in report.damaged), key=lambda piece: piece.range)
     covered = prove(wanted, [*(piece.covered for piece in written), *_as_covered(damaged)])
     quarantined = tuple(report.quarantined for report in in_time if report.quarantined is not None)
-    return ProvenBatch(covered, decision.is_overlap, tuple(written), tuple(damaged), quarantined, late)
+    return ProvenBatch(covered, tuple(written), tuple(damaged), quarantined, late)
 
 
 def _up_to_the_first_end(
@@ -195,16 +172,16 @@ def raise_first_error(reports: Iterable[SplitReport]) -> None:
         raise error
 
 
-def _as_covered(damaged: Iterable[Damaged]) -> Iterator[Covered]:
+def _as_covered(damaged: Iterable[Incident]) -> Iterator[Covered]:
     """Damage belongs to the batch that it starts in, as a record does, however many pieces it was cut into."""
     for stretch in _stretches(damaged, lambda one, other: True):
         start = stretch[0].range.start
         yield Covered(OffsetRange(start, stretch[-1].range.end), start)
 
 
-def _stretches(damaged: Iterable[Damaged], is_alike: Callable[[Damaged, Damaged], bool]) -> list[list[Damaged]]:
+def _stretches(damaged: Iterable[Incident], is_alike: Callable[[Incident, Incident], bool]) -> list[list[Incident]]:
     """Group pieces that join and are alike."""
-    found: list[list[Damaged]] = []
+    found: list[list[Incident]] = []
     for piece in damaged:
         last = found[-1][-1] if found else None
         if last is not None and last.range.end == piece.range.start and is_alike(last, piece):
@@ -212,18 +189,6 @@ def _stretches(damaged: Iterable[Damaged], is_alike: Callable[[Damaged, Damaged]
         else:
             found.append([piece])
     return found
-
-
-def _incident(stretch: Sequence[Damaged], detected_at_us: int) -> Incident:
-    first = stretch[0]
-    return Incident(
-        condition=first.condition,
-        start=first.range.start,
-        end=stretch[-1].range.end,
-        cause=first.cause,
-        action=Action.QUARANTINED if first.is_kept else Action.SKIPPED,
-        detected_at=detected_at_us,
-    )
 
 
 def _ledger_row(piece: WrittenStretch, committed_at_us: int, origin: str) -> LedgerRow:

@@ -14,11 +14,10 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import Final
 
 import pyarrow as pa
 
-from sinks.batch.handshake import Append, clip, decide
+from sinks.batch.coverage import clip, new_part
 from sinks.batch.proof import SplitReport
 from sinks.batch.shared_file import SharedFile
 from sinks.batch.split_files import Pending, SplitFiles
@@ -30,8 +29,6 @@ from sources.master import Chunk, Damage, MasterLog, PlannedSplit, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.packed import packed
 from sources.reading import Come, Ended, LogReader, WantedSplit
-
-NOTHING: Final = OffsetRange(Offset(0), Offset(0))
 
 
 @packed
@@ -55,12 +52,6 @@ class LogWriter:
         table = log_table(self.master.log_id)
         return SharedFile(table, table.path(self.warehouse))
 
-    def report(self, planned: PlannedSplit) -> SplitReport:
-        """Read and write a split of this log by itself. Raises OSError or ArrowException if the storage fails."""
-        with Receiver(self, planned, None) as receiver:
-            receive(self.patient.reader, [receiver])
-            return receiver.report()
-
     @property
     def patient(self) -> MasterLog:
         """The log as it is read: with no more patience than this."""
@@ -82,7 +73,7 @@ class Receiver:
         self._link: Link | None = None  # while its record is still to come
         self._own: SharedFile | None = None
         self._files: SplitFiles | None = None
-        self._owned = NOTHING
+        self._owned = planned.owned
         self._is_first = False
         self.wanted: WantedSplit | None = None
         try:
@@ -120,11 +111,11 @@ class Receiver:
     def _begin(self, shared: SharedFile | None) -> None:
         """Ask for what of the split lies above the position: for nothing if no record starts there."""
         log, master = self.log, self.log.master
-        decision = decide(log.position, self._planned.batch)
-        owned = clip(self._planned.owned, decision.range) if isinstance(decision, Append) else NOTHING
-        if not isinstance(decision, Append) or owned.is_empty:
+        new = new_part(self._planned.batch, log.position)
+        owned = clip(self._planned.owned, new)
+        if owned.is_empty:
             return
-        self._owned, self._is_first = owned, owned.start == decision.range.start
+        self._owned, self._is_first = owned, owned.start == new.start
         if log.link is not None and log.link.end == owned.start:
             self._link = log.link
         self._want(owned if self._link is None else OffsetRange(self._link.start, owned.end))

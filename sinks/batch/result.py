@@ -30,7 +30,6 @@ class BatchResult:
     range: OffsetRange
     records: int
     bytes: int
-    is_overlap: bool
     durations_s: dict[BatchStep, float] = field(default_factory=dict)
     incidents: Sequence[Incident] = ()
 
@@ -42,7 +41,6 @@ def in_all(results: Sequence[BatchResult]) -> BatchResult:
         range=OffsetRange(Offset(start), Offset(end)),
         records=sum(one.records for one in results),
         bytes=sum(one.bytes for one in results),
-        is_overlap=any(one.is_overlap for one in results),
         durations_s=max((one.durations_s for one in results), key=len),
         incidents=[incident for one in results for incident in one.incidents],
     )

@@ -17,14 +17,15 @@ from types import TracebackType
 from typing import Final
 
 from sinks.batch.coverage import Covered, check_offsets, check_records, failure
-from sinks.batch.proof import Damaged, SplitReport, WrittenStretch
+from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.shared_file import HELD_BYTES, HeldRows, SharedFile, StretchFile
-from sinks.books.quarantine import cause_of, open_quarantine, quarantine_row
+from sinks.books.quarantine import open_quarantine, quarantine_row
 from sinks.delta.data_file import DataFile
 from sinks.delta.file_statistics import ColumnRange
 from sinks.delta.files import FileWriter
 from sinks.tables import QUARANTINE
 from sinks.values.continuity import Link, written
+from sinks.values.incident import Action, Incident, cause_of
 from sources.epochs import Epochs
 from sources.errors import LogtwinError
 from sources.loss import condition_of
@@ -71,7 +72,7 @@ class SplitFiles:
         self._stretch: _Stretch | None = None
         self._quarantine: FileWriter | None = None
         self._ended: list[_Stretch] = []  # their files may not be complete yet
-        self._damaged: list[Damaged] = []
+        self._damaged: list[Incident] = []
         self.reached = owned.start
 
     def __enter__(self) -> SplitFiles:
@@ -120,16 +121,15 @@ class SplitFiles:
         if condition is None:
             raise damage.error
         self._end_stretch()
-        piece = Damaged(damage.covered, condition, cause_of(damage.error), is_kept=damage.raw is not None)
+        action = Action.SKIPPED if damage.raw is None else Action.QUARANTINED
+        start, end = damage.covered.start, damage.covered.end
+        piece = Incident(condition=condition, start=start, end=end, cause=cause_of(damage.error), action=action)
         self._damaged.append(piece)
         if damage.raw is not None:
-            self._quarantine_file(piece).write(quarantine_row(self._log_id, self._epoch, piece, damage.raw))
-
-    def _quarantine_file(self, piece: Damaged) -> FileWriter:
-        if self._quarantine is None:
-            file = open_quarantine(QUARANTINE.path(self._warehouse), piece.range.start)
-            self._quarantine = self._files.enter_context(file)
-        return self._quarantine
+            self._quarantine = self._quarantine or self._files.enter_context(
+                open_quarantine(QUARANTINE.path(self._warehouse), start)
+            )
+            self._quarantine.write(quarantine_row(self._log_id, self._epoch, piece, damage.raw))
 
     def _end_stretch(self) -> None:
         if self._stretch is not None:

@@ -62,7 +62,9 @@ def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mappin
 def _told(given: Iterable[bytes]) -> Iterator[bytes]:
     """The reports of a task, by pickle itself: Spark's own way of pickling takes three times as long."""
     for share in given:
-        yield pickle.dumps(list(write_splits(pickle.loads(share))))  # noqa: S301 - the driver's
+        with across_processes():
+            told = list(write_splits(pickle.loads(share)))  # noqa: S301 - the driver's
+        yield pickle.dumps(told)
 
 
 def in_tasks(splits: Sequence[tuple[PlannedSplit, int]], *, cores: int) -> list[list[PlannedSplit]]:
@@ -89,12 +91,12 @@ class _Task:
 
 
 def write_splits(given: Iterable[Given]) -> Iterator[SplitReport]:
-    """Read and write splits of logs that have one table; yield a report of each, in order. This is the task function.
+    """Read and write splits of logs that have one table; yield a report of each, in order. This is what a task does.
 
-    Splits that are whole batches share a file.
+    Splits that are whole batches share a file. Raises OSError or ArrowException if the tables' storage fails.
     """
     splits = list(given)
-    with across_processes(), splits[0][1].new_file() as shared, ExitStack() as failing:
+    with splits[0][1].new_file() as shared, ExitStack() as failing:
         received = [failing.enter_context(_receiver(split, log, shared)) for split, log in splits]
         turns = _turns(received)
         with ThreadPoolExecutor(_at_once(turns)) as pool:

@@ -16,7 +16,6 @@ from sinks.books.ledger import Ledger
 from sinks.books.quarantine import Quarantine
 from sinks.state.log_state import LogState
 from sinks.tables import EPOCHS, LEDGER, QUARANTINE
-from sinks.values.incident import Incident
 from sources.offsets import LogId, Offset, Position
 
 
@@ -47,13 +46,13 @@ class Bookkeeping:
         for position, state in owing.items():
             is_quarantined = self._quarantine.append(position, state.quarantined)
             is_new_epoch = self._epochs.append(position.log_id, state.epoch, state.epochs)
-            if self.report(position.log_id, state.epoch, *state.incidents) or is_quarantined or is_new_epoch:
+            is_told = state.incidents and self._incidents(position.log_id).record(state.epoch, state.incidents)
+            if is_told or is_quarantined or is_new_epoch:
                 were_missing.add(position.log_id)
         return were_missing
 
-    def report(self, log: LogId, epoch: int, *found: Incident) -> bool:
-        """Write incidents `found` in `log`, unless they are there. Returns whether any was missing."""
-        return bool(found) and IncidentsTable(self._spark, self._warehouse, log).record(epoch, found) > 0
+    def _incidents(self, log: LogId) -> IncidentsTable:
+        return IncidentsTable(self._spark, self._warehouse, log)
 
     def run_hooks(self) -> None:
         self._ledger.run_hooks()

@@ -10,17 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import FileWriter, new_name
-from sinks.tables import EPOCHS, in_numbers
+from sinks.tables import EPOCHS
 from sources.epochs import Epoch, Epochs
 from sources.offsets import LogId
-
-_SCHEMA = EPOCHS.schema.remove_metadata()
 
 
 class EpochsTable:
@@ -52,10 +48,4 @@ class EpochsTable:
             | {"master": one.master, "since": one.since_us}
             for one in epochs
         ]
-        batch = pa.RecordBatch.from_pylist(rows, schema=in_numbers(EPOCHS.schema)).cast(_SCHEMA)
-        try:
-            with FileWriter(EPOCHS, self._table.path, new_name(epochs[0].start)) as writer:
-                writer.write(batch)
-                return writer.finish()
-        except OSError as error:
-            raise self._table.failure(error) from error
+        return self._table.written(rows, epochs[0].start)

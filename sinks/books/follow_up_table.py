@@ -14,17 +14,21 @@ VACUUM.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
+from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.own_chain import OwnChain
 from sinks.delta.retries import retrying
 from sinks.storage.errors import failed_by
-from sinks.tables import TableSpec
+from sinks.tables import TableSpec, in_numbers
 from sinks.warehouse import ensure_table
 from sources.errors import ReplicaError
+from sources.offsets import Offset
 
 
 class FollowingTable:
@@ -84,6 +88,20 @@ class FollowingTable:
             return found | {app: version or 0 for app, version in others.items()}
 
         return self._chain.values(snapshot.version, apps, ask)
+
+    def written(self, rows: Sequence[Mapping[str, Any]], start: int) -> DataFile:
+        """A file with `rows`, in which times are microseconds since 1970, UTC, and `start` in its name.
+
+        Raises ReplicaError.
+        """
+        schema = self._spec.schema.remove_metadata()
+        batch = pa.RecordBatch.from_pylist(rows, schema=in_numbers(schema)).cast(schema)
+        try:
+            with FileWriter(self._spec, self.path, new_name(Offset(start))) as writer:
+                writer.write(batch)
+                return writer.finish()
+        except OSError as error:
+            raise self.failure(error) from error
 
     def failure(self, found: object) -> ReplicaError:
         """The error that says that nothing can be written, because of what was `found`."""

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import FileWriter, new_name
-from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sinks.tables import LEDGER
 from sinks.values.ledger_row import BACKFILL, LedgerEntry, LedgerRow
 from sources.errors import ReplicaError
 from sources.offsets import LogId, Position
@@ -85,13 +83,7 @@ class Ledger:
 
     def _write(self, rows: Sequence[LedgerEntry]) -> DataFile:
         values = [{"log_id": str(one.log_id), "epoch": one.epoch, **one.row.as_dict()} for one in rows]
-        batch = pa.RecordBatch.from_pylist(values, schema=LEDGER_SCHEMA.remove_metadata())
-        try:
-            with FileWriter(LEDGER, self._table.path, new_name(rows[0].row.start)) as writer:
-                writer.write(batch)
-                return writer.finish()
-        except OSError as error:
-            raise self._table.failure(error) from error
+        return self._table.written(values, rows[0].row.start)
 
 
 def _of(log_id: LogId, epoch: int, rows: Sequence[LedgerRow]) -> list[LedgerEntry]:

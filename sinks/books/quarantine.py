@@ -6,47 +6,37 @@ metadata; after the commit they are added to the table (`sinks/books/follow_up_t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from sinks.books.follow_up_table import FollowingTable
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import FileWriter, new_name
+from sinks.delta.delta_log import StoredFile, newest
+from sinks.delta.file_statistics import bounds, may_hold
+from sinks.delta.files import FileWriter, new_name, open_parquet
+from sinks.storage.errors import failed_by
 from sinks.storage.place import placed
-from sinks.tables import QUARANTINE
-from sources.errors import LogtwinError
-from sources.loss import Condition
+from sinks.tables import LOG_ID, QUARANTINE
+from sinks.values.incident import Incident
+from sinks.warehouse import absolute
 from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _SCHEMA = QUARANTINE.schema.remove_metadata()
+_COLUMNS = [LOG_ID.name, "offset", "end", "cause", "bytes"]
+_PIECES_AT_ONCE = 16  # each may be as large as a record
 
 
-def cause_of(error: LogtwinError) -> str:
-    """The text of `error` with what was expected and found, but without log, offset and hint."""
-    return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
-
-
-class Piece(Protocol):
-    """A piece of damage, as a task reports it."""
-
-    @property
-    def range(self) -> OffsetRange: ...
-    @property
-    def condition(self) -> Condition: ...
-    @property
-    def cause(self) -> str: ...
-
-
-def quarantine_row(log_id: LogId, epoch: int, piece: Piece, raw: memoryview) -> pa.RecordBatch:
+def quarantine_row(log_id: LogId, epoch: int, piece: Incident, raw: memoryview) -> pa.RecordBatch:
     """One piece of damage and its bytes as a row of the table."""
     row = {
         "log_id": str(log_id),
         "epoch": epoch,
-        "offset": piece.range.start,
-        "end": piece.range.end,
+        "offset": piece.start,
+        "end": piece.end,
         "condition": piece.condition.value,
         "cause": piece.cause,
         "bytes": bytes(raw),
@@ -77,3 +67,53 @@ class Quarantine:
         is_added = self._table.append(app_id, position.offset, lambda: files)
         self._table.run_hooks()
         return is_added
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A piece of the quarantine: where it was in the master's log, why it is here, and how it begins."""
+
+    range: OffsetRange
+    cause: str
+    head: bytes
+
+
+def quarantined(warehouse: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> list[Quarantined]:
+    """The pieces that have bytes in `wanted`, by offset, with at most `head_bytes` of each.
+
+    Empty if there is no table. Raises ReplicaError naming the file that cannot be read.
+    """
+    folder = QUARANTINE.path(absolute(warehouse))
+    version = newest(folder)
+    files = (file for file in ({} if version is None else version.files).values() if _may_hold(file, log_id, wanted))
+    found = [piece for file in files for piece in _read(folder, file.path, log_id, wanted, head_bytes)]
+    return sorted(found, key=lambda piece: piece.range)
+
+
+def _may_hold(file: StoredFile, log_id: LogId, wanted: OffsetRange) -> bool:
+    statistics = file.statistics()
+    (first, _), (_, last) = bounds(statistics, "offset"), bounds(statistics, "end")
+    is_before, is_behind = last is not None and last <= wanted.start, first is not None and first >= wanted.end
+    return may_hold(statistics, LOG_ID.name, str(log_id)) and not is_before and not is_behind
+
+
+def _read(folder: str, name: str, log_id: LogId, wanted: OffsetRange, head_bytes: int) -> Iterator[Quarantined]:
+    is_wanted = (pc.field(LOG_ID.name) == str(log_id)) & (pc.field("offset") < wanted.end)
+    is_wanted &= pc.field("end") > wanted.start
+    try:
+        with open_parquet(folder, name) as file:
+            for batch in file.iter_batches(_PIECES_AT_ONCE, columns=_COLUMNS):
+                yield from _pieces(pa.Table.from_batches([batch]).filter(is_wanted), head_bytes)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise failed_by(error)(
+            f"the data file {folder}/{name} cannot be read",
+            log=log_id,
+            found=error,
+            hint="Restore the file from a copy. No record and no position depends on the quarantine.",
+        ) from error
+
+
+def _pieces(rows: pa.Table, head_bytes: int) -> Iterator[Quarantined]:
+    heads = pc.binary_slice(rows["bytes"], 0, head_bytes).to_pylist()
+    for start, end, cause, head in zip(*(rows[name].to_pylist() for name in _COLUMNS[1:4]), heads, strict=True):
+        yield Quarantined(OffsetRange(start, end), cause, head)

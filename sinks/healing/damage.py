@@ -23,7 +23,7 @@ from sinks.delta.file_statistics import may_hold
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.proof.stored_log import StoredLog
 from sinks.state.holes import TakenOut, joined
-from sinks.state.position import Held, LogTable
+from sinks.state.position import Held
 from sinks.state.rewrite import RowSelection, offsets_of, others_in, rows_of
 from sinks.tables import LOG_ID, log_table
 from sinks.values.ledger_row import LedgerRow
@@ -51,7 +51,6 @@ class FoundDamage:
 class Books:
     """The state of one log, and its ledger."""
 
-    table: LogTable
     held: Held
     ledger: LedgerRows
 

@@ -23,12 +23,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
 
 from pyspark.sql import SparkSession
 
 from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch, raise_first_error
 from sinks.batch.receiver import LogWriter
+from sinks.batch.result import BatchStep, no_step
 from sinks.batch.tasks import discard_files, discard_quarantined, run_splits
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
@@ -43,18 +43,6 @@ from sinks.warehouse import absolute
 from sources.errors import CoverageError, LogtwinError
 from sources.master import MasterLog, PlannedSplit
 from sources.offsets import LogId, OffsetRange
-
-
-class FillStep(Enum):
-    """What a fill has just done; members are in order."""
-
-    FILES = "files"
-    COMMIT = "commit"
-    LEDGER = "ledger"
-
-
-def no_step(step: FillStep) -> None:
-    """The default listener: it does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +60,14 @@ class FilledRange:
 
 
 class HoleFiller:
-    """Fills holes of one log. Driver only. `on_step` is called after each step: for tests that kill it there."""
+    """Fills holes of one log. Driver only. `on_step` is called after each step: for tests that kill it there.
+
+    A fill acknowledges nothing: the master was promised more long ago. So it has a commit of its own, and not the way
+    of a batch that moves its log (`sinks/batch/group.py`).
+    """
 
     def __init__(
-        self, spark: SparkSession, warehouse: str, log_id: LogId, on_step: Callable[[FillStep], None] = no_step
+        self, spark: SparkSession, warehouse: str, log_id: LogId, on_step: Callable[[BatchStep], None] = no_step
     ) -> None:
         self._spark = spark
         self._warehouse = absolute(warehouse)
@@ -112,7 +104,7 @@ class HoleFiller:
             discard_files(self._warehouse, reports)
             raise error.at(self._log_id) from error
         discard_quarantined(self._warehouse, reports)
-        self._on_step(FillStep.FILES)
+        self._on_step(BatchStep.FILES)
         rows = _reaching_over(free, proven.ledger(time.time_ns() // 1000, BACKFILL))
         if rows and not self._commit(held, proven, rows):
             return None
@@ -143,9 +135,9 @@ class HoleFiller:
         holes = self._table.fill(held, proven.files, rows)
         if holes is None:
             return False
-        self._on_step(FillStep.COMMIT)
+        self._on_step(BatchStep.COMMIT)
         self._settle(Held(held.snapshot, held.state, holes))
-        self._on_step(FillStep.LEDGER)
+        self._on_step(BatchStep.LEDGER)
         self._table.run_hooks()
         self._ledger.run_hooks()
         return True

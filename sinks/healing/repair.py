@@ -22,7 +22,7 @@ from sinks.healing.repair_steps import RepairStep, RepairSteps, damaged_in
 from sinks.state.fence import this_writer
 from sinks.state.holes import Holes, TakenOut, joined
 from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.position import Held, LogTable
+from sinks.state.position import Held, LogTable, held_at
 from sinks.values.incident import State
 from sinks.warehouse import absolute
 from sources.errors import EpochsContradict, Recreated
@@ -182,11 +182,10 @@ class Repair:
         @cache
         def books(log_id: LogId) -> Books:
             if log_id == self._master.log_id:
-                return Books(self._table, held, self._ledger)
-            table = LogTable(self._spark, self._files.path, log_id)
-            found = table.held_in(held.snapshot)
-            settle(table, found)
-            return Books(table, found, LedgerRows(self._spark, self._warehouse, log_id))
+                return Books(held, self._ledger)
+            found = held_at(held.snapshot, log_id)
+            settle(LogTable(self._spark, self._files.path, log_id), found)
+            return Books(found, LedgerRows(self._spark, self._warehouse, log_id))
 
         return DamageSearch(self._master.log_id, self._files, held.snapshot, self._stored, books)
 

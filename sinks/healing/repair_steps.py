@@ -154,8 +154,7 @@ class RepairSteps:
         found = _repaired(Condition.REPLICA_DAMAGED, out, "damaged rows were taken out")
         pending = PendingRepair(to=at, epoch=state.epoch, found=found, others=damage.others)
         after = replace(state, repair=pending, commit=new_id())
-        taken = {self._table_of(one.log_id): one for one in damage.of_each}
-        self.table.take_out(held, after, taken, damage.lost)
+        self.table.take_out(held, after, damage.of_each, damage.lost)
         self._on_step(RepairStep.CUT)
         self._follow()
 

@@ -9,9 +9,8 @@ unheard, another run may own the log, or only something else of the table has ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -52,40 +51,31 @@ class Held:
         return self.state is not None and self.state.repair is not None
 
 
+def held_at(snapshot: Snapshot, log_id: LogId) -> Held:
+    """What that version of its table says of the log. Raises ReplicaError where it contradicts itself."""
+    state = state_at(snapshot, log_id)
+    return Held(snapshot, state, holes_at(snapshot, log_id, state))
+
+
 class LogTable:
     """The log table, as far as one log is concerned. Driver only."""
 
     def __init__(self, spark: SparkSession, path: str, log_id: LogId) -> None:
-        self._spark = spark
-        self._path = path
+        self._table = KernelTable(spark, path)
         self.log_id = log_id
         self._holes_domain = f"{HOLES_DOMAIN}{log_id}"
 
-    @cached_property
-    def _table(self) -> KernelTable:
-        """Made when it is first needed: the logs of a group move in the table of the group."""
-        return KernelTable(self._spark, self._path)
-
     def read(self) -> Held:
         """The newest version. Raises ReplicaError where it contradicts itself."""
-        return self.held_in(self._table.existing(self.log_id))
+        return held_at(self._table.existing(self.log_id), self.log_id)
 
     def read_at(self, version: int) -> Held:
         """A version that the Delta log still has. Raises as `read` does."""
-        return self.held_in(self._table.snapshot_at(version))
-
-    def held_in(self, snapshot: Snapshot) -> Held:
-        """What that version says. Raises as `read` does."""
-        state = self.found_in(snapshot)
-        return Held(snapshot, state, self._holes(snapshot, state))
+        return held_at(self._table.snapshot_at(version), self.log_id)
 
     def claim(self, writer: Writer) -> LogState:
         """Of this log alone, as `Positions.claim`."""
         return Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)[self.log_id]
-
-    def found_in(self, snapshot: Snapshot) -> LogState | None:
-        """What that version says of the log. Raises ReplicaError where it contradicts itself."""
-        return state_at(snapshot, self.log_id)
 
     def mark(self, held: Held, state: LogState) -> None:
         """Say `state`, at the same position, instead of what `held` says.
@@ -110,9 +100,7 @@ class LogTable:
         taking = self._taking(RowSelection.of_log(self.log_id, out))
         self._move(held, state, lambda on: {self._holes_domain: holes(on.holes).as_json()}, taking)
 
-    def take_out(
-        self, held: Held, state: LogState, taken: Mapping[LogTable, TakenOut], lost: Sequence[StoredFile]
-    ) -> None:
+    def take_out(self, held: Held, state: LogState, taken: Sequence[TakenOut], lost: Sequence[StoredFile]) -> None:
         """Make holes of what is `taken` of each log, this one or another, and move this one from `held` to `state`.
 
         One commit, which removes the files `lost`, too; the streams of the others go on. Raises as `cut` does, and
@@ -120,21 +108,9 @@ class LogTable:
         """
 
         def holes(on: Held) -> dict[str, str]:
-            return dict(log.without(one, on.snapshot) for log, one in taken.items())
+            return dict(_without(one, on.snapshot) for one in taken)
 
-        self._move(held, state, holes, self._taking(RowSelection.taken_out(list(taken.values()), lost)))
-
-    def without(self, taken: TakenOut, on: Snapshot) -> tuple[str, str]:
-        """The holes' metadata of this log after a commit on that version that takes out what is `taken` of it.
-
-        Raises RepairPending, ReplicaError.
-        """
-        held = self.held_in(on)
-        refuse_repair(self.log_id, held.state)
-        if held.epoch != taken.epoch:
-            problem = "the log went back while its damage was looked at"
-            raise contradiction(self.log_id, problem, f"epoch {taken.epoch}", held.epoch)
-        return self._holes_domain, held.holes.with_taken_out(taken.ranges).as_json()
+        self._move(held, state, holes, self._taking(RowSelection.taken_out(taken, lost)))
 
     def _move(
         self, held: Held, state: LogState, holes: Callable[[Held], dict[str, str]], taking: TakingOut | None = None
@@ -227,7 +203,7 @@ class LogTable:
 
     def held_by(self, writer: Writer) -> LogState:
         """The newest state, which `writer` has to own. Raises TakenOver."""
-        return owned_by(writer, self.log_id, self.found_in(self._table.existing(self.log_id)))
+        return owned_by(writer, self.log_id, state_at(self._table.existing(self.log_id), self.log_id))
 
     def check(self, held: Held, mine: LogState) -> None:
         """Raises TakenOver unless the table stands exactly where this run left it."""
@@ -241,5 +217,15 @@ class LogTable:
     def run_hooks(self) -> None:
         self._table.run_hooks()
 
-    def _holes(self, snapshot: Snapshot, state: LogState | None) -> Holes:
-        return holes_at(snapshot, self.log_id, state)
+
+def _without(taken: TakenOut, on: Snapshot) -> tuple[str, str]:
+    """The holes' metadata of a log after a commit on that version that takes out what is `taken` of it.
+
+    Raises RepairPending, ReplicaError.
+    """
+    held = held_at(on, taken.log_id)
+    refuse_repair(taken.log_id, held.state)
+    if held.epoch != taken.epoch:
+        problem = "the log went back while its damage was looked at"
+        raise contradiction(taken.log_id, problem, f"epoch {taken.epoch}", held.epoch)
+    return f"{HOLES_DOMAIN}{taken.log_id}", held.holes.with_taken_out(taken.ranges).as_json()

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
+from sources.errors import LogtwinError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 
@@ -31,14 +32,14 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One incident as it was found. `detected_at` is in microseconds since 1970, UTC."""
+    """One incident as it was found. `detected_at` is in microseconds since 1970, UTC; 0 as long as nobody noted it."""
 
     condition: Condition
     start: Offset
     end: Offset
     cause: str
     action: Action
-    detected_at: int
+    detected_at: int = 0
 
     @property
     def range(self) -> OffsetRange:
@@ -92,6 +93,11 @@ class IncidentRow:
             ended_at=values["ended_at"],
             note=values["note"],
         )
+
+
+def cause_of(error: LogtwinError) -> str:
+    """The text of `error` with what was expected and found, but without log, offset and hint."""
+    return str(LogtwinError(error.problem, expected=error.expected, found=error.found))
 
 
 Rows = dict[str, IncidentRow]

@@ -80,10 +80,10 @@ def test_a_restart_proves_the_master_when_the_session_is_away(
     failures = iter([MasterUnreachable("for once")])
     proven = Replica.proven
 
-    def failing_once(self: Replica, reports: Sequence[SplitReport]) -> ProvenBatch | None:
+    def failing_once(self: Replica, reports: Sequence[SplitReport], **way: bool) -> ProvenBatch | None:
         for failure in failures:
             raise failure
-        return proven(self, reports)
+        return proven(self, reports, **way)
 
     with counting(broker) as counts, replicating(spark, lake, broker) as job:
         wait_for_all(job, broker)

@@ -17,8 +17,8 @@ from pipeline.inspect.coverage import coverages
 from pipeline.inspect.selection import ConfiguredLog
 from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
+from sinks.batch.result import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
-from sinks.healing.hole_filler import FillStep, no_step
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import Held, LogTable
 from sinks.values.incident import State
@@ -99,7 +99,7 @@ def backfill(
     end: str | None = None,
     *,
     path: Path | None = None,
-    on_step: Callable[[FillStep], None] = no_step,
+    on_step: Callable[[BatchStep], None] = no_step,
 ) -> BackfillResult:
     wanted = Wanted.parse(start, end)
     return run_backfill(
@@ -167,33 +167,33 @@ def test_over_ha(session: SparkSession, replicated: Replicated, lake: Path, tmp_
     assert_accounted(config)
 
 
-@pytest.mark.parametrize("step", [FillStep.FILES, FillStep.COMMIT])
-def test_two_at_once(session: SparkSession, replicated: Replicated, lake: Path, step: FillStep) -> None:
+@pytest.mark.parametrize("step", [BatchStep.FILES, BatchStep.COMMIT])
+def test_two_at_once(session: SparkSession, replicated: Replicated, lake: Path, step: BatchStep) -> None:
     """The other one does everything between this one's files and commit, or between its commit and ledger row."""
     config = config_of(lake, replicated.fixture)
     others: list[BackfillResult] = []
 
-    def other(done: FillStep) -> None:
+    def other(done: BatchStep) -> None:
         if done is step and not others:
             others.append(backfill(session, config))
 
     mine = backfill(session, config, on_step=other)
     (theirs,) = others
-    assert theirs.filled == (replicated.holes if step is FillStep.FILES else replicated.holes[1:])
-    assert mine.filled == (() if step is FillStep.FILES else replicated.holes[:1])
+    assert theirs.filled == (replicated.holes if step is BatchStep.FILES else replicated.holes[1:])
+    assert mine.filled == (() if step is BatchStep.FILES else replicated.holes[:1])
     assert (mine.remaining, theirs.remaining) == ((), ())
     assert_whole(lake, replicated.truth())
     assert_accounted(config)
 
 
-@pytest.mark.parametrize("step", list(FillStep))
+@pytest.mark.parametrize("step", [BatchStep.FILES, BatchStep.COMMIT, BatchStep.LEDGER])
 def test_killed_after_each_step_and_run_again(
-    session: SparkSession, replicated: Replicated, lake: Path, step: FillStep
+    session: SparkSession, replicated: Replicated, lake: Path, step: BatchStep
 ) -> None:
     config, kill = config_of(lake, replicated.fixture), dying_after(step)
     with pytest.raises(Killed):
         backfill(session, config, on_step=kill)
-    left = replicated.holes if step is FillStep.FILES else replicated.holes[1:]
+    left = replicated.holes if step is BatchStep.FILES else replicated.holes[1:]
     assert held(session, lake).holes.ranges == left
     assert_accounted(config, left)  # also while the ledger lacks a row
     with pytest.raises(Killed):

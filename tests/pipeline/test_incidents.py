@@ -22,7 +22,7 @@ from sources.errors import ConfigurationError
 from sources.loss import Condition, WayPast
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.pipeline.operator_at_work import Said, run
-from tests.sinks.test_quarantine_reader import put
+from tests.sinks.test_quarantine import put
 from tests.spans import span
 from tests.test_commands_doc import unknown
 

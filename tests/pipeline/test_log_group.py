@@ -156,7 +156,7 @@ def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> N
     made = Made(tmp_path, "rocketmq/a0", "rocketmq/a1", "rocketmq/a2", available_now=False)
     made.poll()
     assert made.listed() == {"rocketmq/a0": 1, "rocketmq/a1": 1, "rocketmq/a2": 1, "rocketmq/b": 1}
-    results = [BatchResult(OffsetRange(Offset(0), Offset(end)), end, end, is_overlap=False) for end in (3, 5)]
+    results = [BatchResult(OffsetRange(Offset(0), Offset(end)), end, end) for end in (3, 5)]
     error = MasterSilent("away")
     made.batch(a0=results[0], a1=error, b=results[1])
     assert (made.a.taken, made.b.taken) == ([results[0]], [results[1]])

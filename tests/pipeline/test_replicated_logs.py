@@ -16,8 +16,8 @@ from pipeline.job import replicated_logs
 from pipeline.job.master_watch import VIEW_EVERY_S
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.monitoring.run_state import FRESH_S
-from sinks.batch.landing import acknowledge
-from sinks.batch.replica import Opening
+from sinks.batch.group import acknowledge
+from sinks.batch.opening import Opening
 from sinks.books.topic_states import topics_held
 from sources.errors import BelowMinimum, MasterUnreachable, Recreated, RepairPending, Rewritten
 from sources.group.seen import UNLISTED, Sighting
@@ -203,7 +203,7 @@ def test_what_another_job_holds_is_waited_for_and_the_rest_goes_on(
 ) -> None:
     master = topic(*[(0, 9)] * 6)
     whole = begun(opened, master)
-    whole.replicas[str(part(3))].skip(incident(0, 4))
+    whole.group.skip(whole.replicas[str(part(3))], incident(0, 4))
     others = {part(3): "run r of shard 7/9"}
     shared = begun(opened, master, others=lambda _: others, shard="1/2")
     assert (positions(shared), shared.has_news) == ({"1": 0}, False)
@@ -277,7 +277,8 @@ def test_of_nothing_there_is_no_proof_and_no_promise(opened: Opened) -> None:
 def test_it_is_proven_in_the_turn_of_a_reader_before_it_is_told(opened: Opened) -> None:
     """To a master that counts connections the proof's would be another replica's, at each restart."""
     master, _, _ = a_log()
-    begun(opened, master).replicas[str(LOG)].bring(OffsetRange(Offset(0), Offset(500)))
+    logs = begun(opened, master)
+    logs.group.bring(logs.replicas[str(LOG)], OffsetRange(Offset(0), Offset(500)))
     master, session, asked = a_log()
     begun(opened, master)
     assert (asked, session.calls) == ([True], [{LOG: Committed(Offset(500))}])

@@ -16,12 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.job import replication
-from pipeline.job.loss_record import LossRecord
+from pipeline.job.losses import Losses
 from pipeline.job.replication import Replication
 from pipeline.monitoring import publisher as publishing
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.publisher import Publisher
-from sinks.batch.replica import Opening, Replica
+from sinks.batch.opening import Opening
+from sinks.batch.replica import Replica
 from sinks.state.fence import this_writer
 from sources.errors import (
     ConfigurationError,
@@ -60,7 +61,7 @@ class Logs:
     def __init__(self, *_: object) -> None:
         self.watch = SimpleNamespace(poll=lambda *_: None)
         self.session = SimpleNamespace(failure=None, close=self._close)
-        self.losses = LossRecord("fail", lambda _: None, overrules=False)
+        self.losses = Losses("fail", lambda *_: None, lambda _: None, overrules=False)
         self.replicas: dict[str, Replica] = {}
         self.closed = 0
 

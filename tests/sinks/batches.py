@@ -10,12 +10,14 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from sinks.batch.group import Group
-from sinks.batch.replica import Replica, open_together
+from sinks.batch.opening import open_together
+from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep
 from sinks.batch.result import no_step as no_step
 from sinks.state.log_state import LogState, Writer
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
+from sinks.values.incident import Incident
 from sources.errors import LogtwinError
 from sources.master import MasterLog, Planned, PlannedSplit, Session
 from sources.offsets import Offset, OffsetRange
@@ -47,6 +49,9 @@ class Solo(Replica):
     def open(self) -> None:
         open_together([self])
         self.follow()
+
+    def skip(self, incident: Incident) -> None:
+        self._group.skip(self, incident)
 
     def __call__(self, planned: Sequence[Planned]) -> None:
         """Raises what went wrong."""

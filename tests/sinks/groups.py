@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
-from sinks.batch.replica import Opening, Replica
+from sinks.batch.opening import Opening
+from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
@@ -59,13 +60,13 @@ class Members:
             name: Replica(spark, str(warehouse), master, self.sessions[name], opening.writer)
             for name, master in masters.items()
         }
-        self._group = Group(spark, str(warehouse), on_step, patience_s=patience_s)
+        self.group = Group(spark, str(warehouse), on_step, patience_s=patience_s)
         self._outcomes: dict[str, Outcome] = {}
         opening.open(*self.replicas.values())
 
     def apply(self, *planned: Planned) -> None:
         members = {str(replica.log_id): replica for replica in self.replicas.values()}
-        self._outcomes = self._group.apply(planned, members)
+        self._outcomes = self.group.apply(planned, members)
 
     def bring(self, end: int, split: int = 10**9) -> None:
         """Each from its position to `end`, in one batch."""

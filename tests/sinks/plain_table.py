@@ -57,8 +57,11 @@ class PlainTable:
         assert folder is not None, f"{path} is not on a local disk"
         self.path = path
         self._log = folder / "_delta_log"
+        self._own: int | None = None
 
     def snapshot(self, *, to_commit: bool = False) -> PlainSnapshot | None:
+        if to_commit and self._own is not None:  # as on an object store, whatever came since
+            return self.snapshot_at(self._own)
         found = newest(self.path)
         return None if found is None else self._snapshot(found)
 
@@ -162,7 +165,7 @@ class PlainTable:
         is_alone: bool = False,
     ) -> int:
         """Put `actions` and the rest into the version after `on`, or after those that they do not contradict."""
-        domains = domains or {}
+        domains, self._own = domains or {}, None
         if transaction is not None and transaction[1] <= on.transactions.get(transaction[0], transaction[1] - 1):
             raise KernelConflict(f"ConcurrentTransactionException: {transaction[0]}")
         if gone := [name for name, text in domains.items() if text is None and on.domain(name) is None]:
@@ -178,6 +181,7 @@ class PlainTable:
                 raise KernelConflict(f"ConcurrentWriteException: version {version} is there")
             _check(own, self._actions(version), transaction)
             version += 1
+        self._own = version
         return version
 
     def _put(self, version: int, actions: Sequence[Action]) -> bool:

@@ -1,16 +1,67 @@
-"""The proof of coverage against a model that counts every offset."""
+"""The handshake against a slave that takes one offset after the other; the proof against a model that counts them."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sinks.batch.coverage import Covered, check_offsets, check_records, one_batch, prove
-from sources.errors import CoverageError
-from sources.offsets import Offset
+from sinks.batch.coverage import Covered, check_offsets, check_records, clip, new_part, one_batch, prove
+from sources.errors import CoverageError, Gap
+from sources.offsets import Offset, OffsetRange
 from tests.spans import span
+
+few = st.integers(min_value=0, max_value=12)
+spans = st.tuples(few, few).map(lambda ends: span(min(ends), max(ends)))
+
+
+@pytest.mark.parametrize(
+    ("position", "batch", "new"),
+    [
+        (100, span(100, 200), span(100, 200)),
+        (150, span(100, 200), span(150, 200)),
+        (199, span(100, 200), span(199, 200)),
+        (None, span(100, 200), span(100, 200)),
+        (0, span(0, 1), span(0, 1)),
+        (200, span(100, 200), None),
+        (500, span(100, 200), None),
+        (100, span(100, 100), None),
+        (50, span(100, 100), None),
+        (None, span(100, 100), None),
+    ],
+)
+def test_what_of_a_batch_is_new(position: Offset | None, batch: OffsetRange, new: OffsetRange | None) -> None:
+    found = new_part(batch, position)
+    assert (None if found.is_empty else found) == new
+
+
+def test_a_gap_says_what_is_missing_and_what_to_do() -> None:
+    with pytest.raises(Gap) as caught:
+        new_part(span(101, 200), Offset(100))
+    said = caught.value.offset, caught.value.expected, caught.value.found
+    assert said == (100, "a batch that starts at or below 100", "one that starts at 101, 1 further")
+    assert "goes on at the table's position" in (caught.value.hint or "")
+
+
+@given(few, spans)
+def test_like_a_slave_that_takes_one_offset_after_the_other(position: int, batch: OffsetRange) -> None:
+    new = [offset for offset in range(batch.start, batch.end) if offset >= position]
+    if new and new[0] != position:
+        with pytest.raises(Gap):
+            new_part(batch, Offset(position))
+    else:
+        found = new_part(batch, Offset(position))
+        assert list(range(found.start, found.end)) == new
+
+
+@given(spans, spans)
+@example(span(30, 40), span(10, 20))
+@example(span(10, 20), span(30, 40))
+def test_clip_keeps_what_both_hold(split: OffsetRange, wanted: OffsetRange) -> None:
+    kept = clip(split, wanted)
+    assert wanted.holds(kept)
+    assert set(range(kept.start, kept.end)) == set(range(split.start, split.end)) & set(range(wanted.start, wanted.end))
 
 
 def piece(start: int, end: int, last: int) -> Covered:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from sinks.books.epochs import EpochsTable
 from sinks.books.follow_up_table import FollowingTable
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
-from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelConflict, KernelTable
-from sinks.tables import LEDGER, LEDGER_SCHEMA
+from sinks.tables import LEDGER
+from sources.epochs import Epoch
 from sources.errors import ReplicaError
 from sources.offsets import Offset
+from tests.sinks.memory_master import BROKER_A
 from tests.sinks.test_position import ROW
 
 
@@ -36,9 +37,7 @@ class Following:
     def files(self, wanted: Collection[str]) -> Sequence[DataFile]:
         self.asked.append(set(wanted))
         rows = [{"log_id": app, "epoch": 0, **ROW.as_dict()} for app in sorted(wanted)]
-        with FileWriter(LEDGER, self.path, new_name(Offset(0))) as writer:
-            writer.write(pa.RecordBatch.from_pylist(rows, schema=LEDGER_SCHEMA.remove_metadata()))
-            return [writer.finish()]
+        return [self.table.written(rows, 0)]
 
     @property
     def rows(self) -> list[str]:
@@ -113,3 +112,17 @@ def test_a_table_that_only_refuses_is_an_error(following: Following, monkeypatch
     with pytest.raises(ReplicaError, match="cannot be written"):
         following.append(a=5)
     assert following.asked == [{"a"}]
+
+
+def test_each_epoch_is_there_once_also_number_0(plain: SparkSession, tmp_path: Path) -> None:
+    path, first, second = str(tmp_path / "epochs"), Epoch(0, Offset(0)), Epoch(1, Offset(900))
+    table = EpochsTable(plain, path)
+    assert not table.append(BROKER_A, 0, ())
+    assert table.append(BROKER_A, 0, (first,))
+    assert not table.append(BROKER_A, 0, (first,))
+    later = EpochsTable(plain, path)  # of the next run
+    assert not later.append(BROKER_A, 0, (first,))
+    assert later.append(BROKER_A, 0, (first, second))
+    assert later.append(BROKER_A, 1, (first,))
+    rows = DeltaTable(path).to_pyarrow_table(columns=["epoch", "number", "start"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == [(0, 0, 0), (0, 1, 900), (1, 0, 0)]

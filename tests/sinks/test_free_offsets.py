@@ -113,7 +113,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pieces_of(scratch: Path, partition: MemoryPartition, splits: Iterable[OffsetRange]) -> list[WrittenStretch]:
     write = LogWriter(partition, 0, None, None, str(scratch))
-    return written([write.report(PlannedSplit(log(0), span(0, 40), split)) for split in splits])
+    return written(list(write_splits((PlannedSplit(log(0), span(0, 40), split), write) for split in splits)))
 
 
 @given(st.sets(st.integers(0, 39)), st.integers(1, 20), st.integers(1, 15))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sinks.batch.group import Group
 from sinks.batch.result import BatchStep
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
@@ -26,6 +29,7 @@ from sources.errors import (
     TakenOver,
 )
 from sources.master import PlanFailed, Planned
+from tests.documents import PROJECT
 from tests.sinks.groups import Members, Refusing, Slow, Tables, named, sound, splits
 from tests.sinks.killed import Killed, dying_after
 from tests.sinks.memory_master import (
@@ -76,12 +80,24 @@ def test_logs_move_in_one_commit_and_each_account_is_right(plain: SparkSession, 
     assert not results["a"].incidents
 
 
+def test_the_picture_names_the_steps_in_their_order(plain: SparkSession, tmp_path: Path) -> None:
+    """What ARCHITECTURE.md says that a batch goes through is what one calls, one after the other."""
+    named = re.search(r"code:\s((?:`\w+`[,.]\s)+)", (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    assert named is not None
+    steps = re.findall(r"\w+", named[1])
+    members, called = Members(plain, tmp_path, sound("a", sizes=SIZES)), list[str]()
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        members.bring(500)
+    finally:
+        sys.setprofile(None)
+    assert [one for one in dict.fromkeys(called) if one in steps] == steps
+
+
 def test_a_batch_of_replays_commits_nothing_and_acknowledges_again(plain: SparkSession, tmp_path: Path) -> None:
     seen: list[BatchStep] = []
-    members, tables = (
-        Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append),
-        Tables(plain, tmp_path),
-    )
+    tables = Tables(plain, tmp_path)
+    members = Members(plain, tmp_path, sound("a", "b", sizes=SIZES), on_step=seen.append)
     members.bring(500)
     before = tables.version("log"), tables.version("ledger")
     seen.clear()
@@ -242,6 +258,17 @@ def test_unheard_commits_leave_one_copy_in_every_table(
         tables.assert_one_copy(master, 500, but=[100] if name == "c" else [])
 
 
+def test_what_others_of_this_run_have_moved_meanwhile_is_not_lost(plain: SparkSession, tmp_path: Path) -> None:
+    """The version of a group's last commit, on which it builds the next, does not know of it."""
+    members, alone = Members(plain, tmp_path, sound("a", "b", sizes=SIZES)), Group(plain, str(tmp_path))
+    for end in (100, 405):
+        members.bring(end)
+        alone.bring(members.replicas["b"], span(end, end + 1))
+    members.bring(500)
+    assert (members.errors, members.positions()) == ({}, {"a": 500, "b": 500})
+    Tables(plain, tmp_path).assert_one_copy(sound("b", sizes=SIZES)["b"], 500)
+
+
 # --- masters that are slow
 
 
@@ -269,7 +296,7 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: Spa
     assert members.too_slow == []
     members.apply(*splits("a", 100, 500), *splits("slow", 100, 500))
     assert (list(members.errors), members.too_slow) == (["slow"], ["slow"])
-    found = replica.bring(span(100, 500))
+    found = members.group.bring(replica, span(100, 500))
     assert (found.range, found.records, found.bytes) == (span(100, 400), 1, 300)
     assert (replica.position(), members.promises["slow"]) == (400, [100, 400])
     tables.assert_one_copy(slow, 400)
@@ -277,7 +304,7 @@ def test_a_record_that_takes_longer_than_a_batch_has_is_brought_alone(plain: Spa
     assert members.too_slow == ["slow"]  # the time of a group may still be too short
     members.apply(*splits("slow", 400, 500))  # it has to send the last record once more, which takes too long
     assert (replica.position(), members.too_slow) == (400, ["slow"])
-    replica.bring(span(400, 410))
+    members.group.bring(replica, span(400, 410))
     members.apply(*splits("slow", 410, 500))
     assert (replica.position(), members.too_slow) == (500, [])
     tables.assert_one_copy(slow, 500)
@@ -289,8 +316,8 @@ def test_a_log_that_is_late_alone_gets_more_time(plain: SparkSession, tmp_path: 
     members.apply(*splits("a", 0, 500), *splits("slow", 10, 500))
     replica = members.replicas["slow"]
     with pytest.raises(MasterSilent, match="within 2 s"):
-        replica.bring(span(10, 500))
-    assert replica.bring(span(10, 500)).range == span(10, 100)
+        members.group.bring(replica, span(10, 500))
+    assert members.group.bring(replica, span(10, 500)).range == span(10, 100)
 
 
 def test_a_log_brought_alone_fails_as_in_a_group(plain: SparkSession, tmp_path: Path) -> None:
@@ -305,6 +332,6 @@ def test_a_log_brought_alone_fails_as_in_a_group(plain: SparkSession, tmp_path: 
     claimed_by_another(plain, tmp_path, "a")
     for name, error in (("a", TakenOver), ("b", Rewritten), ("c", MasterUnreachable)):
         with pytest.raises(error):
-            members.replicas[name].bring(span(100, 500))
+            members.group.bring(members.replicas[name], span(100, 500))
         tables.assert_one_copy(masters[name], 100)
     assert members.promises == {"a": [], "b": [], "c": []}

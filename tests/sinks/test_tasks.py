@@ -20,6 +20,7 @@ from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.receiver import LogWriter
 from sinks.batch.tasks import write_splits
 from sinks.values.continuity import Link
+from sinks.values.incident import Action
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -293,8 +294,8 @@ def test_damage_ends_a_stretch_and_its_bytes_go_to_quarantine(warehouse: Path) -
 
 def test_what_has_no_bytes_is_reported_and_leaves_no_file(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Damaged(SIZES, gone=(410,)))
-    assert [(piece.range, piece.condition, piece.is_kept) for piece in report.damaged] == [
-        (span(410, 500), Condition.GAP, False)
+    assert [(piece.range, piece.condition, piece.action) for piece in report.damaged] == [
+        (span(410, 500), Condition.GAP, Action.SKIPPED)
     ]
     assert report.quarantined is None
     assert files(warehouse) == ["log"]

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
-from sinks.batch.replica import Replica, begin_together, open_together
+from sinks.batch.opening import begin_together, open_together
+from sinks.batch.replica import Replica
 from sinks.batch.result import BatchStep
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
@@ -84,7 +85,7 @@ class Twin:
         return state
 
     def version(self) -> int:
-        table: Any = self.group._landing.positions.newest()
+        table: Any = self.group._positions.newest()
         return int(table.version)
 
     def rows(self) -> dict[int, list[int]]:

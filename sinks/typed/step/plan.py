@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sinks.delta.delta_log import Version
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.state.fence import logs_in, state_at
-from sinks.state.position import Held, LogTable
+from sinks.state.position import Held, held_at
 from sinks.typed.definition import Definition
 from sinks.typed.state import Followed, TableWork, TypedState, way
 from sinks.warehouse import absolute
@@ -31,26 +31,19 @@ class FollowedLogs:
     """The logs that one definition follows. Driver only; one thread at a time. Raises ReplicaError."""
 
     def __init__(self, spark: SparkSession, warehouse: str, wanted: Definition) -> None:
-        self._spark = spark
         self._wanted = wanted
         self.table = KernelTable(spark, wanted.source.path(absolute(warehouse)))
-        self._logs: dict[LogId, LogTable] = {}
 
     def held_in(self, on: Snapshot) -> dict[LogId, Held]:
         """The logs that have data at version `on` of `table`."""
         log_ids = (one for one in logs_in(on.domains()) if self._wanted.follows(one))
-        found = {log_id: self._log(log_id).held_in(on) for log_id in log_ids}
+        found = {log_id: held_at(on, log_id) for log_id in log_ids}
         return {log_id: held for log_id, held in found.items() if held.offset}
 
     def newest(self) -> dict[LogId, Held]:
         """The logs that have data now; none if there is no table."""
         on = self.table.snapshot()
         return {} if on is None else self.held_in(on)
-
-    def _log(self, log_id: LogId) -> LogTable:
-        if log_id not in self._logs:
-            self._logs[log_id] = LogTable(self._spark, self.table.path, log_id)
-        return self._logs[log_id]
 
 
 _STEP_BYTES = 1 << 30

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.healing.hole_filler import FillStep, HoleFiller
+from sinks.batch.result import BatchStep
+from sinks.healing.hole_filler import HoleFiller
 from sinks.healing.neighbours import free_at_end
 from sinks.state.log_state import PendingRepair
 from sinks.state.position import LogTable
@@ -98,9 +99,9 @@ def test_damage_in_the_source_stays_a_hole(plain: SparkSession, lake: Path) -> N
 def test_another_loss_in_between_does_not_disturb(plain: SparkSession, lake: Path) -> None:
     """The stream makes a hole of its own: the same metadata, and the fill is made anew on top of it."""
     replica = opened(plain, lake, MASTER)
-    done: list[FillStep] = []
+    done: list[BatchStep] = []
 
-    def lose(step: FillStep) -> None:
+    def lose(step: BatchStep) -> None:
         if not done:
             replica.skip(incident(1500, 1600))
         done.append(step)
@@ -133,7 +134,7 @@ def test_a_commit_that_landed_unheard_is_a_success(
 
 
 def test_a_repair_that_was_marked_in_between_keeps_the_fill_out(plain: SparkSession, lake: Path) -> None:
-    def mark(step: FillStep) -> None:
+    def mark(step: BatchStep) -> None:
         found = held(plain, lake)
         pending = PendingRepair(to=HOLE.end, epoch=1)
         table(plain, lake).mark(found, replace(state(plain, lake), repair=pending, commit="marked"))
@@ -146,8 +147,8 @@ def test_a_repair_that_was_marked_in_between_keeps_the_fill_out(plain: SparkSess
 
 
 def test_a_repair_in_between_wins(plain: SparkSession, lake: Path) -> None:
-    def repair(step: FillStep) -> None:
-        if step is FillStep.FILES:
+    def repair(step: BatchStep) -> None:
+        if step is BatchStep.FILES:
             another_epoch(plain, lake)
 
     filler = HoleFiller(plain, str(lake), BROKER_A, repair)

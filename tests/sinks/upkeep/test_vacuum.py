@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.proof import Damaged
 from sinks.books.quarantine import open_quarantine, quarantine_row
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.tables import LOG, QUARANTINE
 from sinks.upkeep import vacuum as module
 from sinks.upkeep.vacuum import commit_owed, vacuum
+from sinks.values.incident import Action
 from sinks.warehouse import ensure_tables
-from sources.loss import Condition
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import incident
 from tests.sinks.batches import offsets, rows
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
@@ -82,7 +82,7 @@ def test_quarantined_bytes_that_a_commit_owes_are_committed(plain: SparkSession,
     folder = QUARANTINE.path(warehouse)
     damaged = OffsetRange(Offset(500), Offset(600))
     with open_quarantine(folder, damaged.start) as writer:
-        piece = Damaged(damaged, Condition.CHECKSUM_FAILURE, "no record", is_kept=True)
+        piece = incident(500, 600, action=Action.QUARANTINED)
         writer.write(quarantine_row(BROKER_A, 0, piece, memoryview(b"x" * 100)))
         owed = writer.finish()
     table = OneLog(plain, path, BROKER_A)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.job.loss_policy import Stop, decide, explained
+from pipeline.job.losses import decide, explained
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -225,7 +225,7 @@ def test_damage_without_a_sound_batch_behind_it_ends_the_log(play: Play, behind:
         pieces(play, 17, 22, *[fetched(BAD + behind)] * 2, fetched(behind or BAD), past_damage=past_damage)
     assert raised.value.offset == 17
     assert raised.value.is_transient
-    assert decide("record", raised.value, Offset(17), None) == Stop()
+    assert decide("record", raised.value, Offset(17), None) is None
     assert explained(raised.value, "fail", Offset(17)) is raised.value
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.books.quarantine_reader import Quarantined, quarantined
+from sinks.books.quarantine import Quarantined, quarantined
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable
 from sinks.tables import QUARANTINE

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.job.loss_policy import Mend, Skip, Stop, StopAndReport, decide, explained
+from pipeline.job.losses import MEND, decide, explained
+from sinks.values.incident import Action, Incident
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,
@@ -27,6 +28,7 @@ from sources.errors import (
 )
 from sources.loss import Condition, OnLoss
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import incident
 from tests.spans import span
 
 POSITION = Offset(500)
@@ -44,50 +46,43 @@ FAIL: tuple[OnLoss, ...] = ("fail",)
 RECORD: tuple[OnLoss, ...] = ("record",)
 
 
-def skip(start: int, end: int) -> Skip:
-    return Skip(Condition.BELOW_MINIMUM, span(start, end))
+def skip(start: int, end: int) -> Incident:
+    return incident(start, end, Condition.BELOW_MINIMUM, cause="lost", detected_at=0)
 
 
-def report(condition: Condition, start: int, end: int) -> StopAndReport:
-    return StopAndReport(condition, span(start, end))
+def report(condition: Condition, start: int, end: int) -> Incident:
+    return incident(start, end, condition, cause="lost", action=Action.REPORTED, detected_at=0)
 
 
 DECISIONS: list[tuple[str, tuple[OnLoss, ...], list[LogtwinError], Offset | None, OffsetRange | None, object]] = [
-    ("to fail is to stop", FAIL, at(500, *LOSSES), POSITION, ABOVE, Stop()),
-    ("no loss is decided elsewhere", FAIL + RECORD, at(500, *NO_LOSS), POSITION, ABOVE, Stop()),
+    ("to fail is to stop", FAIL, at(500, *LOSSES), POSITION, ABOVE, None),
+    ("no loss is decided elsewhere", FAIL + RECORD, at(500, *NO_LOSS), POSITION, ABOVE, None),
     ("what retention took is passed", RECORD, at(500, BelowMinimum), POSITION, ABOVE, skip(500, 700)),
-    ("what the master may hold is not", RECORD, at(500, BelowMinimum), POSITION, None, Stop()),
-    ("what the master holds is not: at the position", RECORD, at(500, BelowMinimum), POSITION, span(500, 900), Stop()),
-    ("what the master holds is not: below it", RECORD, at(500, BelowMinimum), POSITION, SAME, Stop()),
-    ("a replica that has not begun passes nothing", RECORD, at(0, BelowMinimum), None, ABOVE, Stop()),
+    ("what the master may hold is not", RECORD, at(500, BelowMinimum), POSITION, None, None),
+    ("what the master holds is not: at the position", RECORD, at(500, BelowMinimum), POSITION, span(500, 900), None),
+    ("what the master holds is not: below it", RECORD, at(500, BelowMinimum), POSITION, SAME, None),
+    ("a replica that has not begun passes nothing", RECORD, at(0, BelowMinimum), None, ABOVE, None),
     ("shorter", RECORD, at(500, AboveMaximum), POSITION, BELOW, report(Condition.ABOVE_MAXIMUM, 300, 500)),
     ("grown again", RECORD, at(500, AboveMaximum), POSITION, SAME, report(Condition.ABOVE_MAXIMUM, 500, 500)),
     ("unknown", RECORD, at(500, AboveMaximum), POSITION, None, report(Condition.ABOVE_MAXIMUM, 500, 500)),
     ("other bytes", RECORD, at(450, Rewritten), POSITION, SAME, report(Condition.REWRITTEN, 450, 500)),
     ("empty", RECORD, at(500, Recreated), POSITION, span(0, 0), report(Condition.RECREATED, 0, 500)),
-    ("readers pass damage with its bytes where they can", RECORD, at(600, *DAMAGE), POSITION, SAME, Stop()),
-    ("an election overrules", FAIL + RECORD, at(450, FailedOver), POSITION, SAME, Mend()),
-    ("a way back is taken to its end", FAIL + RECORD, at(450, WayBackPending), POSITION, None, Mend()),
-    ("a pending repair is a person's", FAIL + RECORD, at(450, RepairPending), POSITION, None, Stop()),
-    ("a pending repair is a person's: no position", FAIL + RECORD, at(450, RepairPending), None, None, Stop()),
-    ("other epochs: fail", FAIL, at(500, EpochsContradict), POSITION, SAME, Stop()),
-    (
-        "other epochs: record",
-        RECORD,
-        at(500, EpochsContradict),
-        POSITION,
-        SAME,
-        report(Condition.EPOCHS_CONTRADICT, 500, 500),
-    ),
+    ("readers pass damage with its bytes where they can", RECORD, at(600, *DAMAGE), POSITION, SAME, None),
+    ("an election overrules", FAIL + RECORD, at(450, FailedOver), POSITION, SAME, MEND),
+    ("a way back is taken to its end", FAIL + RECORD, at(450, WayBackPending), POSITION, None, MEND),
+    ("a pending repair is a person's", FAIL + RECORD, at(450, RepairPending), POSITION, None, None),
+    ("a pending repair is a person's: no position", FAIL + RECORD, at(450, RepairPending), None, None, None),
+    ("other epochs: fail", FAIL, at(500, EpochsContradict), POSITION, SAME, None),
+    ("others", RECORD, at(500, EpochsContradict), POSITION, SAME, report(Condition.EPOCHS_CONTRADICT, 500, 500)),
 ]
 OF_A_MASTER_THAT_OVERRULES = [
-    ("is followed", FAIL + RECORD, at(450, AboveMaximum, Rewritten), POSITION, BELOW, Mend()),
-    ("a start beyond its end is no difference", FAIL + RECORD, at(450, AboveMaximum, Rewritten), None, BELOW, Stop()),
-    ("a pending repair is taken to its end", FAIL + RECORD, at(450, RepairPending), POSITION, None, Mend()),
-    ("a pending repair is taken to its end: no position", FAIL + RECORD, at(450, RepairPending), None, None, Mend()),
-    ("empty overrules nothing: fail", FAIL, at(500, Recreated), POSITION, span(0, 0), Stop()),
+    ("is followed", FAIL + RECORD, at(450, AboveMaximum, Rewritten), POSITION, BELOW, MEND),
+    ("a start beyond its end is no difference", FAIL + RECORD, at(450, AboveMaximum, Rewritten), None, BELOW, None),
+    ("a pending repair is taken to its end", FAIL + RECORD, at(450, RepairPending), POSITION, None, MEND),
+    ("a pending repair is taken to its end: no position", FAIL + RECORD, at(450, RepairPending), None, None, MEND),
+    ("empty overrules nothing: fail", FAIL, at(500, Recreated), POSITION, span(0, 0), None),
     ("empty: record", RECORD, at(500, Recreated), POSITION, span(0, 0), report(Condition.RECREATED, 0, 500)),
-    ("the rest is as ever", FAIL + RECORD, at(600, *DAMAGE, *NO_LOSS), POSITION, SAME, Stop()),
+    ("the rest is as ever", FAIL + RECORD, at(600, *DAMAGE, *NO_LOSS), POSITION, SAME, None),
     ("also what is passed", RECORD, at(500, BelowMinimum), POSITION, ABOVE, skip(500, 700)),
 ]
 
