@@ -11,10 +11,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from sinks.proof.comparison import compare
-from sinks.proof.stored import Part, RowsInOrder, read
+from sinks.proof.stored import Part, read
 from sinks.proof.verdicts import Claim, Compared, Verdict
 from sinks.values.continuity import written
 from sinks.values.ledger_row import JOINED, LedgerRow
@@ -75,15 +76,29 @@ class LedgerJoiner:
         run = _Run()
         found: list[LedgerRow] = []
         doubtful: list[Compared] = []
-        records = RowsInOrder(self._read(of, OffsetRange(rows[0].start, rows[-1].end)))
-        for row in rows:
-            raw = [of.log.restore(batch) for batch in records.below(row.end)]
+        for row, raw in zip(rows, self._bytes(of, rows), strict=True):
             if run.takes(row, raw):
                 continue
             found += run.ended()
             run = _Run()
             doubtful.append(self._described(of, row))
         return Proven((*found, *run.ended()), tuple(doubtful))
+
+    def _bytes(self, of: Groups, rows: Rows) -> Iterator[list[memoryview]]:
+        """The bytes of the records in the range of each row, in pieces. They are made of many rows at once."""
+        ends = np.array([row.end for row in rows])
+        at, held = 0, list[memoryview]()
+        for batch in self._read(of, OffsetRange(rows[0].start, rows[-1].end)):
+            raw, first = memoryview(of.log.restore(batch)), 0
+            edges = [0, *np.cumsum(of.log.lengths(batch)).tolist()]
+            for stop in np.searchsorted(batch.column("offset").to_numpy(), ends[at:]).tolist():
+                held.append(raw[edges[first] : edges[stop]])
+                if stop == batch.num_rows:  # it may go on in the next one
+                    break
+                yield held
+                at, first, held = at + 1, stop, []
+        yield held
+        yield from ([] for _ in rows[at + 1 :])
 
     def _described(self, of: Groups, row: LedgerRow) -> Compared:
         claim = Claim(row.range, row.checksum, row.records, row.bytes)
@@ -108,7 +123,7 @@ class _Run:
     _rows: list[LedgerRow] = field(default_factory=list)
     _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
 
-    def takes(self, row: LedgerRow, raw: Sequence[bytes]) -> bool:
+    def takes(self, row: LedgerRow, raw: Sequence[memoryview]) -> bool:
         """Whether `raw` is what the checksum of `row` was made of; then it is one of the run."""
         digest = hashlib.sha256()
         for part in raw:

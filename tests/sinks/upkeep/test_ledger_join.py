@@ -20,15 +20,13 @@ from sinks.proof.completeness import Completeness
 from sinks.proof.proven_log import proven_log
 from sinks.proof.stored_log import StoredLog
 from sinks.proof.verdicts import Verdict
-from sinks.state.position import LogTable
-from sinks.tables import LOG
 from sinks.upkeep import ledger as upkeep
 from sinks.upkeep import ledger_plan
 from sinks.upkeep.ledger import Joined, LedgerJoin
 from sinks.upkeep.retention import Keep, ReplicaRetention
 from sinks.values.continuity import checksum_of
 from sources.loss import Condition
-from sources.offsets import Offset, OffsetRange
+from sources.offsets import OffsetRange
 from tests.pipeline.edited_rows import edit_rows
 from tests.sinks.accounts import incident
 from tests.sinks.batches import held, ledger, opened, ranges
@@ -176,15 +174,6 @@ def test_a_repair_goes_back_into_the_middle_of_a_joined_row(
     assert completeness(lake).whole[0].range == span(0, ENDS[26])
 
 
-def test_damage_in_a_joined_row_is_repaired_as_any(plain: SparkSession, lake: Path) -> None:
-    join(plain, lake)
-    edit_rows(lake / "log", {ENDS[9]: lambda row: [{**row, "size": row["size"] - 1}]})
-    IncidentsTable(plain, str(lake), BROKER_A).record(0, [incident(0, ENDS[20], Condition.REPLICA_DAMAGED)])
-    assert Repair(plain, str(lake), MASTER).run().taken_out == (span(0, ENDS[20]),)
-    assert LogTable(plain, LOG.path(str(lake)), BROKER_A).read().holes.ranges == (span(0, ENDS[20]),)
-    assert rows(lake) == [(20, 40)]
-
-
 def test_the_next_run_does_what_a_killed_one_did_not(
     plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,12 +186,3 @@ def test_the_next_run_does_what_a_killed_one_did_not(
     meanwhile(monkeypatch, lambda: opened(plain, lake, MemoryMaster((*SIZES, 77)))(ranges(ENDS[40], ENDS[40] + 77)))
     assert join(plain, lake).into == 2
     assert [row["start"] for row in ledger(lake)] == [0, ENDS[20], ENDS[40]]
-
-
-def test_two_joins_at_once_leave_each_row_once(
-    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    meanwhile(monkeypatch, lambda: join(plain, lake))
-    assert join(plain, lake).into == 0
-    assert rows(lake) == [(0, 20), (20, 40)]
-    assert Offset(ENDS[20]) == ledger(lake)[1]["start"]
