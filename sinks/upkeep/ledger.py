@@ -201,8 +201,8 @@ class LedgerJoin:
             log=given[0].log.log_id,
             hint="Nothing was changed; run it again.",
         )
-        cores = self._spark.sparkContext.defaultParallelism
-        made = run_tasks(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=cores)
+        tasks = max(1, self._spark.sparkContext.defaultParallelism - 1)  # a core stays free for the batches of a job
+        made = run_tasks(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=tasks)
         for work, found in zip(given, made, strict=True):
             done.doubtful += [one for one in _doubtful(logs[str(work.log.log_id)], found) if one not in done.doubtful]
         joined = [row for found in made for group in found for row in group.joined]
