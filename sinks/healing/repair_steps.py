@@ -260,11 +260,12 @@ class RepairSteps:
 
     def _row_below(self, to: Offset) -> LedgerRow | None:
         """The row of the ledger that has the offset before `to`, and is not joined with others from now on."""
-        before = OffsetRange(Offset(max(0, to - 1)), to)
-        while rows := self.ledger.overlapping(before):
-            if self.ledger.keep_bounds(rows[-1].start, rows[-1].end):
-                return rows[-1]
-        return None
+        before, found = OffsetRange(Offset(max(0, to - 1)), to), None
+        while (rows := self.ledger.overlapping(before)) and rows[-1] != found:  # it may be joined meanwhile
+            found = rows[-1]
+            if self.ledger.keep_bounds(found.start, found.end):
+                break
+        return found
 
     def _follow(self) -> None:
         """Bring other tables in line with the cut, then finish the repair."""
