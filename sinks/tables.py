@@ -44,7 +44,11 @@ LEDGER_SCHEMA = pa.schema(
         _field("first_store_timestamp", TIMESTAMP, "earliest store_timestamp in the range"),
         _field("last_store_timestamp", TIMESTAMP, "latest store_timestamp in the range"),
         _field("committed_at", TIMESTAMP, "when the replica committed the range, by the driver's clock"),
-        _field("origin", pa.string(), "what wrote it: stream, the live job; backfill; repair, the rest of a cut range"),
+        _field(
+            "origin",
+            pa.string(),
+            "what wrote it: stream, the live job; backfill; repair, the rest of a cut range; joined, of the stream",
+        ),
         _field(
             "deleted_at", TIMESTAMP, "when the replica's own retention deleted its records; null while they are there"
         ),

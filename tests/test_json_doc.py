@@ -124,7 +124,7 @@ SAID: dict[str, dict[str, Any]] = {
 VALUES = {
     "retention", "incident", "unexplained",  # reasons
     "view", "table",  # kinds
-    "merge", "vacuum", "log", "retain",  # steps
+    "merge", "vacuum", "log", "retain", "join",  # steps
 }  # fmt: skip
 """What the explanations name beside keys."""
 

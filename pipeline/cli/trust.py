@@ -166,8 +166,8 @@ def maintain(
 ) -> None:
     """Keep the tables small and fast, while jobs run.
 
-    It merges small files, deletes files that no commit names and old entries of the Delta logs, and writes checkpoints.
-    With --keep-days or --keep-gb it also deletes the oldest records.
+    It merges small files, joins rows of the ledger, deletes files that no commit names and old entries of the Delta
+    logs, and writes checkpoints. With --keep-days or --keep-gb it also deletes the oldest records.
     """
     from pipeline.config.found import found_now
     from pipeline.operate.maintain import Maintenance, check_horizon, step_table

@@ -137,6 +137,9 @@ class MaintainConfig(BaseModel):
     log_hours: PositiveFloat = Field(
         2.0, description="commits of the Delta log that stay, for who follows a table; each commit lists them all"
     )
+    join_hours: PositiveFloat = Field(
+        1.0, description="rows of the ledger that are older are joined, those of an hour up to 64 MB of the log to one"
+    )
     keep_days: PositiveFloat | None = Field(
         None, description="records that the master stored earlier are deleted; without it everything stays"
     )

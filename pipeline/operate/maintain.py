@@ -2,6 +2,7 @@
 
     per log and table   small files are merged (`sinks/upkeep/compaction.py`)
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
+    ledger              rows of past hours are joined (`sinks/upkeep/ledger.py`)
     per table           a checkpoint of the Delta log; files that no commit names go (VACUUM); so do old log entries
     per warehouse       files of ended jobs whose logs other jobs tell (`pipeline/monitoring/run_file.py`)
 
@@ -24,9 +25,11 @@ from pyspark.sql import SparkSession
 from rich.table import Table
 
 from pipeline.config.configuration import Config, MaintainConfig
-from pipeline.inspect.selection import held_topics
+from pipeline.inspect.selection import held_topics, subjects
 from pipeline.monitoring.display import duration, number, size
 from pipeline.monitoring.run_file import tidy
+from pipeline.verify.summary import describe, incident_of
+from sinks.books.incidents import IncidentsTable
 from sinks.delta.kernel import KernelTable
 from sinks.tables import (
     INCIDENTS,
@@ -40,10 +43,12 @@ from sinks.tables import (
     TABLES,
     UNFIT,
     TableSpec,
+    log_table,
     metadata_table,
 )
 from sinks.typed.table import typed_specs
 from sinks.upkeep.compaction import Compactor, Sizes
+from sinks.upkeep.ledger import LedgerJoin
 from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.upkeep.retention import Keep, ReplicaRetention
 from sinks.upkeep.vacuum import commit_owed, vacuum
@@ -68,8 +73,9 @@ class MaintenanceStep:
 
     What it counts depends on the step. `merge`: the files that were merged, and those that they became. `retain`: no
     files, but `records`, and the bytes of the master's log that the replica has. `checkpoint`: nothing. `vacuum`: the
-    files in the table's folder. `log`: those of its Delta log. In a dry run `bytes_after` of `merge` is None, because
-    it is unknown.
+    files in the table's folder. `log`: those of its Delta log. `join`: no files but rows of the ledger, and the rows
+    that they became; the bytes of the master's log in them; as `records` the ranges that are damaged. In a dry run
+    `bytes_after` of `merge` is None, because it is unknown.
     """
 
     table: str
@@ -102,6 +108,7 @@ class Maintenance:
 
     def __init__(self, spark: SparkSession, config: Config, *, dry_run: bool) -> None:
         self._spark = spark
+        self._config = config
         self._settings = config.maintain
         self._warehouse = absolute(config.warehouse)
         self._logs = [log.log_id for log in config.logs]
@@ -136,6 +143,8 @@ class Maintenance:
         for spec, logs in ((LOG, self._logs), (KAFKA_LOG, self._partitions)):
             if spec in tables and LEDGER in tables:
                 yield from (partial(self._retain, spec, log_id) for log_id in logs)
+            if logs and spec in tables and LEDGER in tables:
+                yield partial(self._join, spec)
         for spec in tables:
             yield partial(self._checkpoint, spec)
             yield partial(self._vacuum, spec)
@@ -181,6 +190,25 @@ class Maintenance:
             bytes_before=plan.held_bytes,
             bytes_after=plan.held_bytes - plan.out_bytes,
             records=records,
+        )
+
+    def _join(self, spec: TableSpec) -> MaintenanceStep:
+        masters = [one.open_any() for one in subjects(self._config) if log_table(one.log_id) is spec]
+        before = self._now - timedelta(hours=self._settings.join_hours)
+        joining = LedgerJoin(self._spark, self._warehouse, masters, before)
+        done = joining.plan() if self._dry_run else joining.run()
+        for one in done.doubtful:
+            _log.warning("%s: %s", one.log_id, describe(one.found))
+            incident = incident_of(one.found, one.position)
+            IncidentsTable(self._spark, self._warehouse, one.log_id).record(one.epoch, [incident] if incident else [])
+        return MaintenanceStep(
+            table=LEDGER.name,
+            step="join",
+            files_before=done.rows,
+            files_after=done.into,
+            bytes_before=done.bytes,
+            bytes_after=done.bytes,
+            records=len(done.doubtful),
         )
 
     def _keep(self, log_id: LogId) -> Keep:
@@ -259,6 +287,14 @@ def _retained(one: MaintenanceStep) -> str:
     return f"{size(out)} of {size(one.bytes_before)}{records} deleted"
 
 
+def _joined(one: MaintenanceStep) -> str:
+    left = f"; {number(one.records)} damaged, see logtwin incidents" if one.records else ""
+    if not one.files_before:
+        return f"nothing to join{left}"
+    rows = f"{number(one.files_before)} rows into {number(one.files_after)}"
+    return f"{rows}, {size(one.bytes_before)} of the log compared{left}"
+
+
 def _cleaned(one: MaintenanceStep) -> str:
     """How many files were deleted, of how many."""
     gone = one.files_before - one.files_after
@@ -275,6 +311,7 @@ _DONE: Mapping[str, Callable[[MaintenanceStep], str]] = {
     "merge": _merged,
     "retain": _retained,
     "checkpoint": lambda one: "a checkpoint of the Delta log",
+    "join": _joined,
     "vacuum": _cleaned,
     "log": _cleaned,
 }

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 from pyspark.sql import SparkSession
 
+from sinks.books.kept_bounds import BOUNDS_DOMAIN, bounds_in, text_of, with_kept
 from sinks.delta.actions import Partition
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
@@ -24,10 +25,10 @@ from sinks.delta.kernel import KernelTable, Overlap
 from sinks.delta.retries import retrying
 from sinks.state.rewrite import RowSelection, TakingOut, rows_of
 from sinks.tables import LEDGER, LOG_ID, in_numbers
-from sinks.values.ledger_row import LedgerRow
+from sinks.values.ledger_row import JOINED, LedgerRow
 from sinks.warehouse import absolute
 from sources.errors import ReplicaError
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 from sources.records import TIMESTAMP
 
 _SCHEMA = LEDGER.schema.remove_metadata()
@@ -88,6 +89,22 @@ class LedgerRows:
         Raises ReplicaError.
         """
         return retrying(self._refused)(self._exchange, lambda: (holes(), _IS_THERE))
+
+    def keep_bounds(self, *bounds: Offset) -> bool:
+        """From now on no row is joined across `bounds`. Returns whether none that was joined reaches over one.
+
+        Called before records are taken out by the bounds of rows (`sinks/books/kept_bounds.py`). Raises ReplicaError.
+        """
+        retrying(self._refused)(self._keep_bounds, bounds)
+        at = ((one, self.overlapping(OffsetRange(Offset(one - 1), Offset(one + 1)))) for one in bounds if one)
+        return not any(row.origin == JOINED and row.start < one < row.end for one, rows in at for row in rows)
+
+    def _keep_bounds(self, bounds: Sequence[Offset]) -> None:
+        snapshot = self._table.existing(self._log_id, to_commit=True)
+        before = bounds_in(snapshot.domain(BOUNDS_DOMAIN))
+        after = with_kept(before, self._log_id, bounds)
+        if after != before:
+            self._table.commit(snapshot, domains={BOUNDS_DOMAIN: text_of(after)})
 
     def _refused(self, found: str) -> ReplicaError:
         return ReplicaError(

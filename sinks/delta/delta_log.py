@@ -66,7 +66,7 @@ class StoredFile:
         return int(self.action["modificationTime"])
 
     def partition(self) -> dict[str, str]:
-        """The value of each partition column, as text."""
+        """The value of each partition column, as text. A checkpoint has them as pairs."""
         return dict(self.action["partitionValues"])
 
     def statistics(self) -> dict[str, Any]:

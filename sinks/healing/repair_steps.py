@@ -46,6 +46,7 @@ from sinks.values.continuity import Link
 from sinks.values.incident import Action, Incident, IncidentRow, State
 from sinks.values.ledger_row import LedgerRow
 from sources.epochs import Epochs, below
+from sources.errors import ReplicaError
 from sources.loss import Condition, WayPast
 from sources.master import MasterLog
 from sources.offsets import END, LogId, Offset, OffsetRange
@@ -144,7 +145,11 @@ class RepairSteps:
             self._follow()
 
     def take_out(self, damage: FoundDamage) -> None:
-        """Turn `damage` into holes, in all logs that have it. Readable rows are copied first. Raises RepairPending."""
+        """Turn `damage` into holes, in all logs that have it. Readable rows are copied first.
+
+        Raises RepairPending, ReplicaError.
+        """
+        self._keep_bounds(damage)
         held, state = self._held()
         for one in damage.of_each:
             self._keep(one, damage, held.snapshot)
@@ -157,6 +162,20 @@ class RepairSteps:
         self.table.take_out(held, after, damage.of_each, damage.lost)
         self._on_step(RepairStep.CUT)
         self._follow()
+
+    def _keep_bounds(self, damage: FoundDamage) -> None:
+        """Raises ReplicaError if rows of the ledger that are taken out were joined with others since."""
+        for taken in damage.of_each:
+            edges = [edge for one in taken.ranges for edge in (one.start, one.end)]
+            if edges and not LedgerRows(self._spark, self._warehouse, taken.log_id).keep_bounds(*edges):
+                raise ReplicaError(
+                    "rows of the ledger were joined while their damage was looked at",
+                    log=taken.log_id,
+                    offset=edges[0],
+                    expected=f"rows that end at {', '.join(map(str, edges))}",
+                    found="one that reaches over such an offset",
+                    hint="Nothing was changed; run it again.",
+                )
 
     def _keep(self, taken: TakenOut, damage: FoundDamage, on: Snapshot) -> None:
         """Report what is taken out of one log, and copy the rows that can be read."""
@@ -227,10 +246,9 @@ class RepairSteps:
         self._on_step(RepairStep.CUT)
 
     def _kept_below(self, to: Offset) -> _Kept:
-        rows = self.ledger.overlapping(OffsetRange(Offset(to - 1), to)) if to else []
-        if not rows:
+        row = self._row_below(to)
+        if row is None:
             return _Kept(to)
-        row = rows[-1]
         left = self.stored.rest(row, to)
         if left is None:
             return _Kept(to if row.end == to else row.start)
@@ -238,6 +256,15 @@ class RepairSteps:
         if row.end == to:
             return _Kept(to, link=link if link.end == to else None)
         return _Kept(rest.end, (rest,), link if link.end == to else None)
+
+    def _row_below(self, to: Offset) -> LedgerRow | None:
+        """The row of the ledger that has the offset before `to`, and is not joined with others from now on."""
+        before, found = OffsetRange(Offset(max(0, to - 1)), to), None
+        while (rows := self.ledger.overlapping(before)) and rows[-1] != found:  # it may be joined meanwhile
+            found = rows[-1]
+            if self.ledger.keep_bounds(found.start, found.end):
+                break
+        return found
 
     def _follow(self) -> None:
         """Bring other tables in line with the cut, then finish the repair."""

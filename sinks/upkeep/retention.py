@@ -97,8 +97,11 @@ class ReplicaRetention:
         return DeletionPlan(OffsetRange(gone, below), _bytes(ranges), _bytes(out))
 
     def apply(self, plan: DeletionPlan, now: datetime) -> int:
-        """Delete what was planned. Returns the number of records. Raises ReplicaError."""
-        if plan.out.is_empty:
+        """Delete what was planned. Returns the number of records. Raises ReplicaError.
+
+        If rows of the ledger were joined over the planned end since, nothing is deleted: the next plan is of these.
+        """
+        if plan.out.is_empty or not self._ledger.keep_bounds(plan.out.end):
             return 0
         records = self._log.forget(plan.out.end)
         self.settle(now)

@@ -11,6 +11,8 @@ from sources.offsets import LogId, Offset, OffsetRange
 STREAM = "stream"
 BACKFILL = "backfill"
 REPAIR = "repair"
+JOINED = "joined"
+"""Ranges of the stream that upkeep has joined (`sinks/upkeep/ledger.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

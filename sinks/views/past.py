@@ -118,7 +118,8 @@ class PastLog:
             offset=offset,
             version=served.version,
             committed_at=committed_at,
-            reached_at=self._reached_at(offset) or committed_at,
+            # a joined row has the time of its last commit
+            reached_at=min(self._reached_at(offset) or committed_at, committed_at),
             # only if an earlier version is left; version 0 has no position
             is_first=served.version == first and first > versions.start,
         )

@@ -6,8 +6,8 @@ import json
 import os
 import time
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any
+from datetime import datetime, timedelta, tzinfo
+from typing import Any, Self
 
 import pytest
 
@@ -29,6 +29,12 @@ def test_a_horizon_that_a_batch_may_outlast_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="vacuum_hours") as caught:
         check_horizon(MaintainConfig(vacuum_hours=0.9), no_job_runs=False)
     assert "--no-job-runs" in str(caught.value)
+
+
+class HoursLater(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Self:
+        return cls.fromtimestamp(time.time() + 3 * 3600, tz)
 
 
 def shown(*steps: verb.MaintenanceStep, dry_run: bool = False) -> list[str]:
@@ -63,8 +69,8 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
 
 
 @pytest.mark.spark
-def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a size to keep: dry, then done; from there on every byte is the master's.
+def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a size to keep, hours later: dry, then done; from there on every byte is the master's.
 
     Tables of an older version leave their Delta log to it.
     """
@@ -84,6 +90,7 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -
         assert said["dry_run"] == ("--dry-run" in options)
         return {(one["table"], one["step"]): one for one in said["steps"]}
 
+    monkeypatch.setattr(verb, "datetime", HoursLater)
     versions = bench.versions()
     assert {"log", "ledger"} <= versions.keys()
     dry = run("--dry-run")
@@ -105,3 +112,7 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str]) -
     rows = bench.rows("ledger")
     assert [row["deleted_at"] is not None for row in rows] == [row["end"] <= hole.end for row in rows]
     assert [row["start"] for row in rows][1:] == [row["end"] for row in rows][:-1]
+    assert "joined" in {row["origin"] for row in rows}
+    join = done["ledger", "join"]
+    assert join["files_before"] > join["files_after"] >= 1
+    assert json.loads(operator.must("verify", "--json").out)["logs"][0]["equal"]

@@ -21,6 +21,7 @@ from pipeline.report.drawing.palette import SERIES
 from pipeline.report.facts import Commits, LogFacts, Timeline
 from pipeline.report.subjects import subject_of
 from sinks.proof.completeness import connected
+from sinks.values.ledger_row import JOINED, STREAM
 from sources.instant import instant
 
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
@@ -64,6 +65,7 @@ class LedgerRanges:
     log: Ints
     columns: Mapping[str, Ints]
     is_stream: Bools
+    is_joined: Bools
 
     @classmethod
     def of(cls, ledger: pa.Table) -> Self:
@@ -76,8 +78,10 @@ class LedgerRanges:
         order = np.lexsort((_numbers(ledger["end"], NO_TIME), _numbers(ledger["start"], NO_TIME), log))
         nulls = {"records": 0, "bytes": 0}
         columns = {name: _numbers(ledger[name], nulls.get(name, NO_TIME))[order] for name in _NUMBERS}
-        is_stream = pc.equal(ledger["origin"], "stream").fill_null(False).to_numpy()[order]
-        return cls(log_ids, log[order], columns, is_stream)
+        is_stream, is_joined = (
+            pc.equal(ledger["origin"], origin).fill_null(False).to_numpy()[order] for origin in (STREAM, JOINED)
+        )
+        return cls(log_ids, log[order], columns, is_stream, is_joined)
 
     def __getitem__(self, name: str) -> Ints:
         return self.columns[name]
@@ -85,7 +89,7 @@ class LedgerRanges:
     def chosen(self, which: Bools | slice) -> LedgerRanges:
         """Some of the rows."""
         columns = {name: of[which] for name, of in self.columns.items()}
-        return LedgerRanges(self.log_ids, self.log[which], columns, self.is_stream[which])
+        return LedgerRanges(self.log_ids, self.log[which], columns, self.is_stream[which], self.is_joined[which])
 
     def of_log(self, log_id: str) -> LedgerRanges:
         """The rows of one log; none of one that is not there."""
@@ -109,7 +113,7 @@ class LedgerRanges:
     def waited_s(self, since: str) -> Floats:
         """How long after the time `since` each was committed; NaN where there is no such time, or no live job.
 
-        What a backfill or a repair writes is old by nature.
+        What a backfill or a repair writes is old by nature, and a joined row tells only when the last part of it came.
         """
         counts = self.is_stream & (self[since] != NO_TIME) & (self["committed_at"] != NO_TIME)
         waited = np.full(len(self.log), np.nan)
@@ -166,13 +170,16 @@ def is_of_log(incident: Incident) -> bool:
 
 
 def timeline(ranges: LedgerRanges) -> Timeline:
-    """What was committed, by equal spans of time and by log or topic; the last colour may be for the rest."""
+    """What was committed, by equal spans of time and by log or topic; the last colour may be for the rest.
+
+    Where rows were joined, of an hour each, no span is shorter.
+    """
     ranges = ranges.chosen(ranges["committed_at"] != NO_TIME)
     if not len(ranges.log):
         return Timeline(1.0)
     committed = ranges["committed_at"]
     first, last = (_EPOCH + timedelta(microseconds=int(at)) for at in (committed.min(), committed.max()))
-    width = width_s(first, last, _MOST_SPANS)
+    width = max(width_s(first, last, _MOST_SPANS), _HOUR_S if ranges.is_joined.any() else 0)
     at = committed - committed % (width * _SECOND_US)
     names, places = _places(ranges)
     place = places[ranges.log]

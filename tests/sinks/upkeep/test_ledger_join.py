@@ -1,0 +1,172 @@
+"""Rows of the ledger joined on real tables: proven byte for byte, beside others who take records out, and killed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.inspect.coverage import read_accounts
+from sinks.books.incidents import IncidentsTable
+from sinks.books.ledger import Ledger
+from sinks.books.ledger_rows import LedgerRows
+from sinks.delta.kernel import KernelTable
+from sinks.delta.spark_jobs import run_tasks
+from sinks.healing.repair import Repair
+from sinks.proof.completeness import Completeness
+from sinks.proof.proven_log import proven_log
+from sinks.tables import LEDGER
+from sinks.upkeep import ledger as upkeep
+from sinks.upkeep import ledger_plan
+from sinks.upkeep.ledger import Joined, LedgerJoin
+from sinks.upkeep.retention import Keep, ReplicaRetention
+from sinks.values.continuity import checksum_of
+from sinks.values.ledger_row import LedgerRow
+from sources.loss import Condition
+from sources.offsets import LogId, Offset, Position
+from tests.pipeline.edited_rows import edit_rows
+from tests.sinks.accounts import incident, ledger_row
+from tests.sinks.batches import held, ledger, opened, ranges
+from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
+from tests.sinks.merged import merge_all
+from tests.spans import span
+
+OTHER = LogId("rocketmq", "broker-b")
+SIZES = tuple(range(90, 130))
+MASTER = MemoryMaster(SIZES)
+ENDS = [sum(SIZES[:count]) for count in range(len(SIZES) + 1)]
+LOG = b"".join(MASTER.raw(span(0, ENDS[-1]), committed=None))
+LATER = datetime.now(UTC) + timedelta(days=1)
+
+
+@pytest.fixture
+def lake(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A replica of 40 records in ten commits, all of one hour whenever this runs. Five rows fit into one.
+
+    One file of the ledger has all rows, and one of another log.
+    """
+    monkeypatch.setattr(ledger_plan, "HOUR_US", 1 << 60)
+    monkeypatch.setattr(ledger_plan, "JOINED_BYTES", ENDS[40] - ENDS[20])
+    replica = opened(plain, tmp_path, MASTER)
+    for count in range(0, 40, 4):
+        replica(ranges(ENDS[count], ENDS[count + 4], split=1000))
+    Ledger(plain, LEDGER.path(str(tmp_path))).append_each({Position(OTHER, 0, Offset(9)): [ledger_row(0, 9)]})
+    merge_all(KernelTable(plain, LEDGER.path(str(tmp_path))), LEDGER)
+    return tmp_path
+
+
+def join(plain: SparkSession, lake: Path, before: datetime = LATER) -> Joined:
+    return LedgerJoin(plain, str(lake), [MASTER], before).run()
+
+
+def rows(lake: Path) -> list[tuple[int, int]]:
+    """By the numbers of the records."""
+    found = [row for row in ledger(lake) if row["log_id"] == str(BROKER_A) and row["deleted_at"] is None]
+    return [(ENDS.index(row["start"]), ENDS.index(row["end"])) for row in found]
+
+
+def completeness(lake: Path) -> Completeness:
+    accounts = read_accounts(str(lake), BROKER_A)
+    assert accounts is not None
+    found = Completeness.of(accounts)
+    assert found.problem(BROKER_A) is None
+    return found
+
+
+def meanwhile(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do `act` when the first join's tasks have read, and nothing is committed."""
+    acts = [act]
+
+    def running(*given: Any, **named: Any) -> list[Any]:
+        made = run_tasks(*given, **named)
+        if acts:
+            acts.pop()()
+        return made
+
+    patch.setattr(upkeep, "run_tasks", running)
+
+
+def test_the_ledger_says_the_same_in_fewer_rows(plain: SparkSession, lake: Path) -> None:
+    """And what is young stays; a dry run tells what becomes of the rest."""
+    before = proven_log(plain, str(lake), BROKER_A, to="verify").proven
+    was, planned = completeness(lake), LedgerJoin(plain, str(lake), [MASTER], LATER).plan()
+    assert join(plain, lake, datetime.now(UTC) - timedelta(hours=2)) == Joined()
+    assert join(plain, lake) == planned == Joined(10, 2, ENDS[40])
+    assert completeness(lake) == was
+    after = proven_log(plain, str(lake), BROKER_A, to="verify").proven
+    for row, old in zip(after, (before[:5], before[5:]), strict=True):
+        assert row == LedgerRow(
+            start=old[0].start,
+            end=old[-1].end,
+            records=sum(one.records for one in old),
+            bytes=sum(one.bytes for one in old),
+            checksum=checksum_of(LOG[old[0].start : old[-1].end]),
+            first_store_timestamp=old[0].first_store_timestamp,
+            last_store_timestamp=old[-1].last_store_timestamp,
+            committed_at=old[-1].committed_at,
+            origin="joined",
+        )
+    assert join(plain, lake) == Joined()
+
+
+@pytest.mark.parametrize("is_readable", [True, False], ids=["another row", "an unreadable file"])
+def test_a_damaged_range_is_left_and_told(plain: SparkSession, lake: Path, is_readable: bool) -> None:
+    if is_readable:
+        edit_rows(lake / "log", {ENDS[9]: lambda row: [{**row, "size": row["size"] - 1}]})
+    else:
+        (file,) = (lake / "log").glob(f"part-{ENDS[8]:020d}-*")
+        file.write_bytes(b"PAR1")
+    found = [(one.found.claim.range, one.found.verdict.value) for one in join(plain, lake).doubtful]
+    assert found == [(span(ENDS[8], ENDS[12]), "replica_damaged" if is_readable else "replica_unreadable")]
+    IncidentsTable(plain, str(lake), BROKER_A).record(0, [incident(ENDS[8], ENDS[12], Condition.REPLICA_DAMAGED)])
+    assert join(plain, lake).doubtful == []
+    assert rows(lake) == [(0, 8), (8, 12), (12, 20), (20, 40)]
+
+
+def test_a_retention_that_came_meanwhile_has_its_bound(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A join that read the rows before is refused, and begins again with the bound. A plan that is older waits."""
+    retention, keep = ReplicaRetention(plain, str(lake), BROKER_A), Keep(size_bytes=ENDS[40] - ENDS[24])
+    plan, older = retention.plan(Keep(size_bytes=ENDS[40] - ENDS[8]), LATER), retention.plan(keep, LATER)
+    meanwhile(monkeypatch, lambda: LedgerRows(plain, str(lake), BROKER_A).keep_bounds(plan.out.end))
+    assert join(plain, lake).into == 3
+    assert rows(lake) == [(0, 8), (8, 28), (28, 40)]
+    assert [retention.apply(one, LATER) for one in (older, plan)] == [0, 8]
+    assert rows(lake) == [(8, 28), (28, 40)]
+    assert completeness(lake).whole[0].range == span(ENDS[8], ENDS[40])
+
+
+@pytest.mark.parametrize("moment", ["before", "meanwhile"])
+def test_a_repair_goes_back_into_the_middle_of_a_joined_row(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """To the very record, and what is left of the row is a row."""
+    repair = Repair(plain, str(lake), Rewriting(SIZES, since=ENDS[26])).run
+    if moment == "meanwhile":
+        meanwhile(monkeypatch, repair)
+    assert join(plain, lake).into == (2 if moment == "before" else 0)
+    if moment == "before":
+        repair()
+    assert held(plain, lake).offset == ENDS[26]
+    assert completeness(lake).whole[0].range == span(0, ENDS[26])
+    join(plain, lake)
+    assert completeness(lake).whole[0].range == span(0, ENDS[26])
+
+
+def test_the_next_run_does_what_a_killed_one_did_not(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed after the files, before the commit. The stream goes on during the next run."""
+    with monkeypatch.context() as here:
+        here.setattr(KernelTable, "replace", lambda *given, **named: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            join(plain, lake)
+    assert len(rows(lake)) == 10
+    meanwhile(monkeypatch, lambda: opened(plain, lake, MemoryMaster((*SIZES, 77)))(ranges(ENDS[40], ENDS[40] + 77)))
+    assert join(plain, lake).into == 2
+    assert [row["start"] for row in ledger(lake)] == [0, ENDS[20], ENDS[40], 0]
