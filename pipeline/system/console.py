@@ -61,9 +61,7 @@ class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             style = _STYLES.get(record.levelname, "") if not is_json() else ""
-            err.print(
-                Text(self.format(record), style), soft_wrap=True
-            )  # of its own: print would style a live display
+            err.print(Text(self.format(record), style), soft_wrap=True)  # of its own: print would style a live display
         except Exception:  # noqa: BLE001 - as every handler of logging does
             self.handleError(record)
 
