@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import pyspark
 
-from pipeline.spark.jars import delta_jars, java
+from pipeline.spark.jars import java, session_jars
 from pipeline.spark.spark_home import home
 from pipeline.system.folders import cache_folder
 
@@ -51,7 +51,7 @@ def spark_options(first: Sequence[Path] = ()) -> str:
     """
 
     def trial(options: str) -> None:
-        delta = ",".join(map(str, delta_jars()))
+        delta = ",".join(map(str, session_jars()))
         jars = ["--driver-class-path", ":".join(map(str, first))] if first else ["--jars", delta]
         with tempfile.TemporaryDirectory() as scratch:
             environment = {"PYTHONPATH": str(_PROJECT), "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
