@@ -21,10 +21,13 @@ JAVA = java()
 
 
 @pytest.fixture(autouse=True)
-def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An own one, with the jars of all, and no options of whoever started the test."""
     for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LOGTWIN_JARS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("LOGTWIN_CACHE", str(tmp_path / "a cache"))
+    cache = own_cache(tmp_path)
+    monkeypatch.setenv("LOGTWIN_CACHE", str(cache))
+    return cache
 
 
 def started(options: str, *more: str) -> str:
@@ -33,9 +36,9 @@ def started(options: str, *more: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def test_a_session_writes_none_and_uses_the_one_that_there_is(tmp_path: Path) -> None:
+def test_a_session_writes_none_and_uses_the_one_that_there_is(cache: Path) -> None:
     archive = archive_file(JarsConfig(), JAVA, [])
-    assert archive.parent == tmp_path / "a cache" / "classes"
+    assert archive.parent == cache / "classes"
     assert archive_options(archive, None) == ""
     archive.parent.mkdir(parents=True)
     started(archive_options(archive, archive))
@@ -66,10 +69,9 @@ def test_beside_a_chosen_archive_there_is_none(to: Path | None, monkeypatch: pyt
 
 @pytest.mark.spark
 @pytest.mark.nightly
-def test_warm_writes_it_once_and_questions_do_not(tmp_path: Path) -> None:
+def test_warm_writes_it_once_and_questions_do_not(cache: Path, tmp_path: Path) -> None:
     """In processes of their own. A JVM that may not write it is said."""
-    own_cache(tmp_path)
-    environment = os.environ | {"LOGTWIN_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(PROJECT)}
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
 
     def logtwin(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pipeline", *words]
@@ -77,15 +79,14 @@ def test_warm_writes_it_once_and_questions_do_not(tmp_path: Path) -> None:
             command, env=environment | more, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
         )
 
-    assert logtwin("tables", "show", "log").returncode == 0
-    assert not (tmp_path / "cache" / "classes").exists()
+    assert logtwin("tables", "show", "messages").returncode == 0
+    assert not (cache / "classes").exists()
     refused = logtwin("warm", SPARK_SUBMIT_OPTS="-XX:SharedArchiveFile=/mine")
-    assert (refused.returncode, "there is no archive of classes" in refused.stderr) == (
-        ConfigurationError.exit_code,
-        True,
-    )
-    assert logtwin("warm").returncode == 0
-    (archive,) = (tmp_path / "cache" / "classes").iterdir()
+    assert refused.returncode == ConfigurationError.exit_code, refused.stderr
+    assert "there is no archive of classes" in refused.stderr
+    first = logtwin("warm")
+    assert first.returncode == 0, first.stderr
+    (archive,) = (cache / "classes").iterdir()
     written = archive.stat()
     assert logtwin("warm").stdout == f"{archive}: {written.st_size / 1e6:,.0f} MB\n"
     shown = logtwin("tables", "show", "messages", SPARK_SUBMIT_OPTS="-Xlog:class+load:file=loaded")

@@ -35,7 +35,7 @@ IVY = """<ivysettings><settings defaultResolver="mirror"/><caches defaultCacheDi
 """
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 
-pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -55,11 +55,11 @@ def test_a_first_start_without_a_network(way: str, sets: list[JarSet], tmp_path:
         else:
             as_maven(tmp_path / "maven", one, found)
     (tmp_path / "local.toml").write_text(job(tmp_path, "lake"))
-    may_write = f"mount --bind {tmp_path} {tmp_path} && mount --bind /tmp /tmp && mount -o remount,bind,ro / && "
-    inside = f"{may_write if way == 'folder' else ''}exec {sys.executable} -m {__name__} {way}"
+    read_only = f"mount --bind {tmp_path} {tmp_path} && mount --bind /tmp /tmp && mount -o remount,bind,ro / && "
+    inside = f"{read_only if way == 'folder' else ''}cd {tmp_path} && exec {sys.executable} -m {__name__} {way}"
     done = subprocess.run(
         ["unshare", "--net", "--mount", "sh", "-c", inside],
-        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=500,
+        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False, timeout=800,
     )  # fmt: skip
     if "unshare failed" in done.stderr:
         pytest.skip(f"no namespaces here: {done.stderr.strip()}")
