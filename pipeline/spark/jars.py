@@ -138,11 +138,11 @@ def _download(wanted: JarSet, settings: Path | None, folder: Path) -> None:
         raise ConfigurationError(
             f"cannot read Ivy's settings {settings}", expected="a file", hint=f"[jars] or {IVY_SETTINGS} names it."
         )
+    ivy = [java(), "-cp", f"{_spark_folder()}/*", "org.apache.ivy.Main"]
+    ivy += ["-settings", str(settings)] if settings is not None else []
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     module_file = work / "ivy.xml"
     module_file.write_text(_ivy_file(wanted.modules, wanted.without))
-    ivy = [java(), "-cp", f"{_spark_folder()}/*", "org.apache.ivy.Main"]
-    ivy += ["-settings", str(settings)] if settings is not None else []
     ivy += ["-ivy", str(module_file), "-confs", "default", "-types", "jar", "bundle"]
     try:
         stop, wait = stop_after_attempt(_ATTEMPTS), wait_exponential(multiplier=_FIRST_WAIT_S)

@@ -1,9 +1,8 @@
-"""The archive of classes that `logtwin warm` writes and all other sessions only use."""
+"""The archive of classes that `logtwin warm` writes, and all other sessions only use."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -30,53 +29,31 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return cache
 
 
-def started(options: str, *more: str) -> str:
-    """What a JVM says that does next to nothing."""
-    command = [JAVA, *shlex.split(options), *more, "-version"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def test_a_session_writes_none_and_uses_the_one_that_there_is(cache: Path) -> None:
-    archive = archive_file(JarsConfig(), JAVA, [])
-    assert archive.parent == cache / "classes"
-    assert archive_options(archive, None) == ""
-    archive.parent.mkdir(parents=True)
-    started(archive_options(archive, archive))
-    assert "shared objects file (top)" in started(archive_options(archive, None), "-Xlog:class+load")
-
-
-def test_other_jars_have_another_archive_and_a_folder_of_jars_has_its_own(tmp_path: Path) -> None:
+def test_a_session_writes_none_and_uses_only_one_that_fits(cache: Path, tmp_path: Path) -> None:
     jar = tmp_path / "a.jar"
     jar.write_bytes(b"1")
     os.utime(jar, ns=(0, 1_500_000_000))
-    before = archive_file(JarsConfig(), JAVA, [jar])
-    os.utime(jar, ns=(0, 1_000_000_000))  # as an image has it
-    assert archive_file(JarsConfig(), JAVA, [jar]) == before
-    jar.write_bytes(b"12")
-    assert len({before, archive_file(JarsConfig(), JAVA, [jar]), archive_file(JarsConfig(), JAVA, [])}) == 3
-    beside = archive_file(JarsConfig(folder=str(tmp_path)), JAVA, [jar])
-    assert beside.parent == tmp_path / "classes"
-
-
-@pytest.mark.parametrize("to", [None, Path("new")])
-def test_beside_a_chosen_archive_there_is_none(to: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    archive = archive_file(JarsConfig(), JAVA, [])
-    archive.parent.mkdir(parents=True)
+    archive = archive_file(JarsConfig(), JAVA, [jar])
+    assert (archive.parent, archive_options(archive, None)) == (cache / "classes", "")
+    archive.parent.mkdir()
     archive.touch()
-    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-XX:SharedArchiveFile=/mine")
-    assert archive_options(archive, to) == ""
+    os.utime(jar, ns=(0, 1_000_000_000))  # as an image has it
+    assert str(archive) in archive_options(archive_file(JarsConfig(), JAVA, [jar]), None)
+    jar.write_bytes(b"12")
+    others = [archive_file(given, JAVA, [jar]) for given in (JarsConfig(), JarsConfig(folder=str(tmp_path)))]
+    assert [archive_options(other, None) for other in others] == ["", ""]
+    assert others[1].parent == tmp_path / "classes"
 
 
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_warm_writes_it_once_and_questions_do_not(cache: Path, tmp_path: Path) -> None:
-    """In processes of their own. A JVM that may not write it is said."""
-    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    """In processes of their own. If the user has chosen another one, it says that there is none."""
 
     def logtwin(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pipeline", *words]
+        command, environment = [sys.executable, "-m", "pipeline", *words], os.environ | {"PYTHONPATH": str(PROJECT)}
         return subprocess.run(
-            command, env=environment | more, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+            command, env=environment | more, cwd=tmp_path, capture_output=True, text=True, check=False
         )
 
     assert logtwin("tables", "show", "messages").returncode == 0
@@ -87,9 +64,7 @@ def test_warm_writes_it_once_and_questions_do_not(cache: Path, tmp_path: Path) -
     first = logtwin("warm")
     assert first.returncode == 0, first.stderr
     (archive,) = (cache / "classes").iterdir()
-    written = archive.stat()
-    assert logtwin("warm").stdout == f"{archive}: {written.st_size / 1e6:,.0f} MB\n"
+    assert logtwin("warm").stdout == first.stdout == f"{archive}: {archive.stat().st_size / 1e6:,.0f} MB\n"
     shown = logtwin("tables", "show", "messages", SPARK_SUBMIT_OPTS="-Xlog:class+load:file=loaded")
     assert shown.returncode == 0, shown.stderr
     assert "DeltaSparkSessionExtension source: shared objects file (top)" in (tmp_path / "loaded").read_text()
-    assert archive.stat() == written

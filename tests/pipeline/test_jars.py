@@ -5,7 +5,6 @@ That Ivy itself works every test with Spark shows; that nothing else is needed, 
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -70,8 +69,11 @@ ALL = ["commons-lang3-3.1.jar", "other-2.0.jar", "some-1.0.jar"]
 
 
 def test_a_download_that_fails_is_tried_again_and_a_lasting_failure_quotes_ivy_and_leaves_nothing(
-    ivy: Ivy, tmp_path: Path
+    ivy: Ivy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with monkeypatch.context() as bare, pytest.raises(ConfigurationError, match="there is no Java"):
+        bare.setenv("JAVA_HOME", str(tmp_path))
+        resolve("org.some", "some", "1.0")
     ivy.fails(5)
     with pytest.raises(ConfigurationError, match=r"org\.some:some:1\.0") as caught:
         resolve("org.some", "some", "1.0")
@@ -90,36 +92,6 @@ def test_parallel_callers_share_one_download(ivy: Ivy) -> None:
     assert len(ivy.calls) == 1
 
 
-def test_where_there_is_no_java_nothing_is_tried_again(
-    ivy: Ivy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    monkeypatch.setattr(jars, "_FIRST_WAIT_S", 1000.0)
-    with pytest.raises(ConfigurationError, match="there is no Java"):
-        resolve("org.some", "some", "1.0")
-
-
-def test_what_spark_has_itself_is_left_out_beside_it_and_nowhere_else(ivy: Ivy) -> None:
-    alone = JarSet.of("org.some", "some", "1.0", beside_spark=False)
-    names = [[jar.name for jar in one.jars(JarsConfig())] for one in (SOME, alone)]
-    assert names == [["other-2.0.jar", "some-1.0.jar"], ALL]
-
-
-@pytest.mark.parametrize("by_key", [True, False], ids=["[jars]", "environment"])
-def test_ivy_is_given_the_settings_that_name_a_mirror(
-    ivy: Ivy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_key: bool
-) -> None:
-    settings = tmp_path / "ivy.xml"
-    monkeypatch.setenv("LOGTWIN_IVY_SETTINGS", str(tmp_path / "another" if by_key else settings))
-    given = parse({"jars": {"ivy_settings": str(settings)}} if by_key else {}, where="test").jars
-    with pytest.raises(ConfigurationError, match=f"cannot read Ivy's settings {settings}"):
-        SOME.jars(given)
-    assert ivy.calls == []
-    settings.write_text("<ivysettings/>")
-    SOME.jars(given)
-    assert f" -settings {settings} " in ivy.calls[0]
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """One that has been written."""
@@ -133,22 +105,23 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("by_key", [True, False], ids=["[jars]", "environment"])
-def test_out_of_a_folder_nothing_is_downloaded(
-    ivy: Ivy, folder: Path, monkeypatch: pytest.MonkeyPatch, by_key: bool
+def test_a_folder_is_taken_and_else_a_mirror_asked_by_key_or_variable(
+    ivy: Ivy, tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, by_key: bool
 ) -> None:
-    monkeypatch.setenv("LOGTWIN_JARS", "/nowhere" if by_key else str(folder))
-    given = parse({"jars": {"folder": str(folder)}} if by_key else {}, where="test").jars
-    assert [jar.name for jar in SOME.jars(given)] == ["a-1.0.jar", "b-2.0.jar"]
-    assert ivy.calls == []
+    def given(key: str, variable: str, path: Path) -> JarsConfig:
+        monkeypatch.setenv(variable, "/nowhere" if by_key else str(path))
+        return parse({"jars": {key: str(path)}} if by_key else {}, where="test").jars
 
-
-def test_the_list_is_one_that_others_can_check_and_read(folder: Path) -> None:
-    where = folder / SOME.name
-    subprocess.run(["sha256sum", "--check", "--strict", LIST], cwd=where, check=True, capture_output=True)
-    mask = os.umask(0)
-    os.umask(mask)
-    assert where.stat().st_mode & 0o777 == 0o777 & ~mask
-    assert [path.name for path in folder.iterdir()] == [SOME.name]
+    taken = SOME.jars(given("folder", "LOGTWIN_JARS", folder))
+    assert ([jar.name for jar in taken], ivy.calls) == (["a-1.0.jar", "b-2.0.jar"], [])
+    monkeypatch.delenv("LOGTWIN_JARS")
+    settings = tmp_path / "ivy.xml"
+    with pytest.raises(ConfigurationError, match=f"cannot read Ivy's settings {settings}"):
+        SOME.jars(given("ivy_settings", "LOGTWIN_IVY_SETTINGS", settings))
+    settings.write_text("<ivysettings/>")
+    SOME.jars(given("ivy_settings", "LOGTWIN_IVY_SETTINGS", settings))
+    (call,) = ivy.calls
+    assert f" -settings {settings} " in call
 
 
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
@@ -189,6 +162,10 @@ def test_the_verb_writes_what_it_is_asked_for(
     names = sorted(path.name.partition("-")[0] for path in to.iterdir())
     assert names == ["delta", "hadoop", "hadoop", "hadoop", "kafka_2.13", "slf4j"]
     assert len(ivy.calls) == 6
+    for folder in to.iterdir():  # as others check and read them
+        subprocess.run(["sha256sum", "--check", "--strict", LIST], cwd=folder, check=True, capture_output=True)
+        assert folder.stat().st_mode == to.stat().st_mode
+    # beside Spark's own jars not what it has itself
     assert "2 jars, 0.0 MB, already there" in run(capsys, "jars", "--to", to).out
     assert run(capsys, "jars", "--to", to, "--for", "delta,s4").code == 2
     (to / "file").touch()
