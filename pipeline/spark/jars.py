@@ -26,7 +26,7 @@ from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponent
 
 from pipeline.config.jars import FROM_ENVIRONMENT, IVY_SETTINGS, JarsConfig
 from pipeline.spark.jar_folder import jars_of
-from pipeline.system.folders import cache_folder
+from pipeline.system.folders import cache_file, cache_folder
 from sinks.storage.settings import AZURE, GOOGLE, S3
 from sources.errors import ConfigurationError
 
@@ -119,8 +119,7 @@ def _cached(wanted: JarSet, given: JarsConfig) -> Path:
     folder = cache_folder() / "jars" / wanted.name
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / ".lock").open("w") as lock:
+    with cache_file("jars", ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
         if not folder.is_dir():
             log.info("resolving %s (once) …", wanted.name)
@@ -148,7 +147,7 @@ def _download(wanted: JarSet, settings: Path | None, folder: Path) -> None:
         stop, wait = stop_after_attempt(_ATTEMPTS), wait_exponential(multiplier=_FIRST_WAIT_S)
         for attempt in Retrying(stop=stop, wait=wait, before_sleep=_say_again, reraise=True):
             with attempt:
-                _retrieve(ivy, work, " and ".join(map(str, wanted.modules)))
+                _retrieve(ivy, work, " and ".join(map(str, wanted.modules)), settings)
         module_file.unlink()
         work.rename(folder)
     finally:
@@ -184,15 +183,16 @@ def java() -> str:
     return found
 
 
-def _retrieve(ivy: Sequence[str], into: Path, name: str) -> None:
+def _retrieve(ivy: Sequence[str], into: Path, name: str, settings: Path | None) -> None:
     command = [*ivy, "-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
     if done.returncode != 0 or not any(into.glob("*.jar")):
+        asked = "Maven Central" if settings is None else f"What {settings} names"
         raise ConfigurationError(
             f"cannot resolve {name}",
             found=(done.stdout + done.stderr).strip()[-1500:],
-            hint="Maven Central must be reachable. Or let [jars] ivy_settings name a mirror, or [jars] folder what "
-            "logtwin jars has written where there is a network.",
+            hint=f"{asked} must be reachable. Or let [jars] ivy_settings name a mirror, or [jars] folder what logtwin "
+            "jars has written where there is a network.",
         )
 
 

@@ -20,7 +20,7 @@ from pipeline.config.jars import FROM_ENVIRONMENT, JarsConfig
 from pipeline.spark.class_archive import archive_file, archive_options
 from pipeline.spark.jars import java, session_jars, spark_jars
 from pipeline.spark.spark_home import compiled_home
-from pipeline.system.folders import cache_folder, limit_rights, process_folder
+from pipeline.system.folders import cache_file, cache_folder, limit_rights, process_folder
 from sinks.delta.java_names import java_names
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.check import check_one_place_alone, check_storage
@@ -113,7 +113,7 @@ def session_for(
         warehouse=_reached(config),
         jars=config.jars,
         name=name,
-        log_file=spark_log(),
+        log_file=cache_file(spark_log().name),
         is_brief=is_brief,
         archive_to=archive_to,
     )

@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.spark import session
 from pipeline.spark.spark_home import compiled_home, home
+from pipeline.system.folders import cache_file
+from sources.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -50,6 +52,8 @@ def test_a_home_that_the_user_chose_is_taken_and_without_a_cache_the_installed_o
     monkeypatch.setenv("LOGTWIN_CACHE", str(cache / "file"))
     with compiled_home():
         assert "SPARK_HOME" not in os.environ
+    with pytest.raises(ConfigurationError, match=r"the cache folder .*/file cannot be written; found File exists"):
+        cache_file("said")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     with compiled_home():
         assert os.environ["SPARK_HOME"] == "/opt/spark"
