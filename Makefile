@@ -118,4 +118,16 @@ bench-more: setup ## further figures, as ratios against something in the same ru
 wheel: setup ## dist/logtwin-*.whl, for spark-submit --py-files
 	@$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist . && ls dist/*.whl
 
-.PHONY: help run clean setup airflow-setup browser-setup azurite-setup lint fix docs test unit nightly soak bench bench-quick bench-more wheel
+release-check: $(VENV)/.release ## dist/ with wheel and sdist, each installed in a fresh environment and tried; then the changelog
+	rm -rf dist build && $(BIN)/python -m build --outdir dist . > $(VENV)/release.log && $(BIN)/twine check --strict dist/*
+	@for file in dist/*; do \
+	  rm -rf build/fresh && $(PYTHON) -m venv build/fresh && build/fresh/bin/pip install --quiet "$$file[all]" \
+	  && (cd build/fresh && bin/logtwin --version && bin/logtwin tables show messages > /dev/null && echo "$$file answers") || exit 1; \
+	done
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); grep -q "^## $$version (20" CHANGELOG.md \
+	  || { echo "CHANGELOG.md has no date for $$version" >&2; exit 1; }
+
+$(VENV)/.release: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --editable '.[release]' && touch $@
+
+.PHONY: help run clean setup airflow-setup browser-setup azurite-setup lint fix docs test unit nightly soak bench bench-quick bench-more wheel release-check

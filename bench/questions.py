@@ -5,8 +5,9 @@ counts the rows of the table `log` in the same warehouse: the cost of a question
 are the demo's, of a broker and of a dister leader. A table of LARGE_FILES is compared with the demo's by the same
 questions: it has as many files and versions as an unmaintained log after hours of one commit a second.
 
-A first round, which does not count, writes class archives, and brings the pages of files into memory. A round runs each
-process once. The server runs all the time, idle; commands that are not to find it look in another folder.
+`logtwin warm` has written a class archive. A first round, which does not count, brings the pages of files into memory.
+A round runs each process once. The server runs all the time, idle; commands that are not to find it look in another
+folder.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def measure(settings: Settings) -> Iterator[Figure]:
     broker, leader = _demo(settings, "rocketmq"), _demo(settings, "dister")
     page = str(settings.folder / "report.html")
     count = ("sql", "-e", _COUNT)
+    _timed(_logtwin("warm"))
     contestants = [
         *(_Contestant(name, "no JVM", QUICK, broker, words) for name, words in _QUESTIONS.items()),
         _Contestant("get", "no JVM", QUICK, leader, ("get", "settings/currency")),

@@ -1,5 +1,7 @@
 """The script for spark-submit: ``spark-submit --packages <delta> --py-files <wheel> pipeline/submit.py VERB …``.
 
+Where there is no network, ``--jars`` with the files of ``logtwin jars`` takes the place of ``--packages``.
+
 It runs ``logtwin VERB`` with its arguments in the session that spark-submit set up; without a verb, ``replicate``.
 ``--output FILE`` before the verb writes the verb's results to that file. In spark-submit's own output they would be
 mixed with everything else that Spark and Python print.

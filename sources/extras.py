@@ -48,6 +48,6 @@ def missing_package(trace: str) -> ConfigurationError | None:
             return ConfigurationError(
                 f"the Python package {package} is not installed",
                 expected=f"the packages of logtwin's extra {EXTRA_OF[package]}, on each machine that needs them",
-                hint=f"Install them: pip install 'logtwin[{EXTRA_OF[package]}]'.",
+                hint=f"Install them with logtwin's wheel: pip install 'logtwin-….whl[{EXTRA_OF[package]}]'.",
             )
     return None

@@ -8,8 +8,6 @@ and says nothing; so does one for which none could be made.
 from __future__ import annotations
 
 import fcntl
-import functools
-import hashlib
 import logging
 import os
 import subprocess
@@ -21,9 +19,10 @@ from typing import Final, TypeAlias
 
 import pyspark
 
-from pipeline.spark.jars import delta_jars, java
+from pipeline.config.jars import FROM_ENVIRONMENT
+from pipeline.spark.class_archive import archive_file
+from pipeline.spark.jars import java, session_jars
 from pipeline.spark.spark_home import home
-from pipeline.system.folders import cache_folder
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ def spark_options(first: Sequence[Path] = ()) -> str:
     """
 
     def trial(options: str) -> None:
-        delta = ",".join(map(str, delta_jars()))
+        delta = ",".join(map(str, session_jars()))
         jars = ["--driver-class-path", ":".join(map(str, first))] if first else ["--jars", delta]
         with tempfile.TemporaryDirectory() as scratch:
             environment = {"PYTHONPATH": str(_PROJECT), "SPARK_SUBMIT_OPTS": options, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -74,13 +73,14 @@ def class_archive(name: str, jars: Sequence[Path], trial: Trial) -> str:
     """Options for a JVM whose class path begins with `jars`, in the order of the trial; none where none can be made."""
     if not os.environ.get("JAVA_TOOL_OPTIONS"):
         return ""  # `make soak` wants JVMs as users have them
-    key = _key(name, jars)
+    file = archive_file(FROM_ENVIRONMENT, java(), jars)
+    key = file.name  # whatever cache folder a test has
     if key not in _made:
         try:
-            file = _archive(key, trial)
+            _make(file, trial)
             _made[key] = f'-XX:SharedArchiveFile="{file}" -Xshare:auto {_SILENT}'
         except Exception as error:  # noqa: BLE001 - tests are slower without it, and no less right
-            log.warning("no class archive %s: %s", key, error)
+            log.warning("no class archive %s: %s", name, error)
             _made[key] = ""
     return _made[key]
 
@@ -91,11 +91,8 @@ def class_path(command: Sequence[str]) -> list[Path]:
     return [jar for folder in folders for jar in Path(folder.removesuffix("*")).iterdir()]
 
 
-def _archive(key: str, trial: Trial) -> Path:
+def _make(file: Path, trial: Trial) -> None:
     """One process makes it, the others wait; all of it or nothing."""
-    file = cache_folder() / "class-archives" / f"{key}.jsa"
-    if file.exists():
-        return file
     file.parent.mkdir(parents=True, exist_ok=True)
     with (file.parent / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -103,15 +100,3 @@ def _archive(key: str, trial: Trial) -> Path:
             new = file.with_suffix(".new")
             trial(f'-XX:ArchiveClassesAtExit="{new}" {_SILENT}')
             new.rename(file)
-    return file
-
-
-def _key(name: str, jars: Sequence[Path]) -> str:
-    """An archive fits one Java, and jars that nobody has touched since."""
-    fits = [_java_version(), *(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars)]
-    return f"{name}-{hashlib.sha256('|'.join(fits).encode()).hexdigest()[:16]}"
-
-
-@functools.cache
-def _java_version() -> str:
-    return subprocess.run([java(), "-version"], check=True, capture_output=True, text=True).stderr

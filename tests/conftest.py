@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
-from pipeline.spark.jars import delta_jars
+from pipeline.spark.jars import session_jars
 from tests import truth
 from tests.class_archives import spark_options
 from tests.marks import left_out, marks
@@ -116,7 +116,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Every driver that a test starts, here or as a process of its own, takes its classes from an archive."""
     if any(item.get_closest_marker(name) for item in session.items for name in ("spark", "airflow")):
-        os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options(delta_jars()))
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options(session_jars()))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling:

@@ -11,7 +11,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pipeline.spark.jars import storage_jars
+from pipeline.spark.jars import session_jars
 from pipeline.spark.session import build_session
 
 
@@ -33,7 +33,7 @@ def delta_session(folder: Path) -> SparkSession:
         "spark.local.dir": str(folder / "local"),
     }
     with pytest.MonkeyPatch.context() as launch:
-        launch.setenv("SPARK_DIST_CLASSPATH", ":".join(map(str, [*storage_jars("s3a"), *storage_jars("abfs")])))
+        launch.setenv("SPARK_DIST_CLASSPATH", ":".join(map(str, [*session_jars("s3a"), *session_jars("abfs")])))
         return build_session(properties, name="logtwin tests")
 
 

@@ -9,11 +9,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 
+from pipeline.config.configuration import load
+from pipeline.spark.jars import delta_set, storage_sets
 from sources import errors
 from sources.errors import LogtwinError
+from tests.test_commands_doc import unknown
 
 PROJECT = Path(__file__).parents[1]
 UNIT = PROJECT / "conf" / "systemd" / "logtwin.service"
@@ -70,6 +76,29 @@ def test_the_dockerfile_passes_its_linter() -> None:
         pytest.skip("no hadolint")
     done = subprocess.run([linter, str(DOCKERFILE)], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def manifests(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((PROJECT / "conf" / "kubernetes" / name).read_text()))
+
+
+def test_the_job_on_kubernetes_is_one_and_writes_where_the_image_does(tmp_path: Path) -> None:
+    documents = manifests("logtwin.yaml")
+    for one in documents:
+        kubernetes_validate.validate(one, "1.34", strict=True)
+    settings, _, deployment = documents
+    (tmp_path / "logtwin.toml").write_text(settings["data"]["logtwin.toml"])
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert [one["containerPort"] for one in container["ports"]] == [load(tmp_path / "logtwin.toml").metrics.port]
+    mounted = {one["mountPath"] for one in container["volumeMounts"] if not one.get("readOnly")}
+    assert mounted == {"/tmp", "/var/cache/logtwin"}  # noqa: S108
+
+
+def test_the_spark_application_has_the_jars_and_words_of_this_version() -> None:
+    (application,) = (one["spec"] for one in manifests("spark-application.yaml"))
+    folders = ":".join(f"/opt/logtwin/jars/{one.name}/*" for one in (delta_set(), *storage_sets("s3")))
+    assert {value for name, value in application["sparkConf"].items() if "ClassPath" in name} == {folders}
+    assert unknown(" ".join(application["arguments"])) == []
 
 
 def test_each_page_of_the_site_is_in_its_menu() -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from pipeline.cli import dister, options, query, tables, trust
+from pipeline.cli import dister, options, query, setup, tables, trust
 from pipeline.cli.options import QUERY, REPLICATE, TRY, AsJson, ConfigFile, RequiredConfig
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
@@ -32,6 +32,7 @@ app = options.plain_app(
     add_completion=True,
 )
 
+app.add_typer(setup.app)
 app.add_typer(trust.app)
 app.add_typer(dister.app)
 app.add_typer(query.app)

@@ -30,8 +30,9 @@ PROVE = "Prove it and heal it"
 QUERY = "Query it"
 DISTER = "dister, a key-value store"
 TRY = "Try it without a broker"
+SET_UP = "Set it up"
 
-_ORDER = (REPLICATE, PROVE, QUERY, DISTER, TRY)
+_ORDER = (REPLICATE, PROVE, QUERY, DISTER, TRY, SET_UP)
 _WHOLE = 1000  # characters of a summary: none is as long
 
 

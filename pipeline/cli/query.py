@@ -109,7 +109,7 @@ def _serve(config: Path) -> None:
     settings = configuration.load(config)
     with reserved(config) as path:
         with err.status("opening the replica …"):
-            spark = session_for(settings, archived=True)
+            spark = session_for(settings)
             run_text(Reader.over(spark, settings, None, WARM_UP), WARM_UP, "table", io.BytesIO(), None)
         with listening(path) as listener:
             server = SQLServer(spark, settings.warehouse, listener)
@@ -162,7 +162,7 @@ def _make(config: Path, output: Path) -> None:
 
         def session(size_bytes: int) -> SparkSession:
             status.update("starting Spark …")
-            return session_for(settings, archived=True, is_brief=size_bytes <= _LITTLE_BYTES).newSession()
+            return session_for(settings, is_brief=size_bytes <= _LITTLE_BYTES).newSession()
 
         made = made_report(without_session(settings), session, status.update)
     with destination(output) as sink:

@@ -24,6 +24,7 @@ from pydantic import (
 )
 
 from pipeline.config.clusters import parsed_cluster
+from pipeline.config.jars import JarsConfig
 from pipeline.config.topics import Topics, first_contact, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
@@ -185,6 +186,7 @@ class Config(BaseModel):
         None, description="the share of all this that a job takes (sources/shards.py); by default the whole"
     )
     storage: Storage = Storage()
+    jars: JarsConfig = JarsConfig()
     metadata: MetadataConfig = MetadataConfig()
     metrics: MetricsConfig = MetricsConfig()
     catalog: CatalogConfig = CatalogConfig()
@@ -273,6 +275,7 @@ class Config(BaseModel):
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "storage": Storage,
+    "jars": JarsConfig,
     "metadata": MetadataConfig,
     "metrics": MetricsConfig,
     "catalog": CatalogConfig,

@@ -74,7 +74,7 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
     """Run the demo until everything is replicated, or with `keep` until Ctrl-C. Raises LogtwinError."""
     home = Path(settings.embedded_master.store) / "kafka"
     console.print(f"starting Kafka {VERSION} …")
-    with running_broker(home) as server:
+    with running_broker(home, settings.jars) as server:
         console.print(f"broker: {server}, store {home}", soft_wrap=True)
         _make_topic(server)
         topics = [{"id": LOG_ID, "servers": server}]

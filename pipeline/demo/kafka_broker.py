@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pipeline.spark.jars import java, resolve
-from pipeline.system.folders import cache_folder
+from pipeline.config.jars import FROM_ENVIRONMENT, JarsConfig
+from pipeline.spark.jars import JarSet, java
 from pipeline.system.processes import child_process, free_port
-from sources.errors import ConfigurationError, MasterError
+from sources.errors import MasterError
 
 Settings: TypeAlias = Mapping[str, str | int]
 """Lines of server.properties."""
@@ -54,14 +54,14 @@ _SMALL: Final[Settings] = {
 
 
 @contextmanager
-def running_broker(home: Path) -> Iterator[str]:
+def running_broker(home: Path, jars: JarsConfig = FROM_ENVIRONMENT) -> Iterator[str]:
     """Run a single broker on free ports; it writes only below `home`. Yields its address for ``bootstrap.servers``.
 
     Raises ConfigurationError if Kafka or Java is missing, MasterError if the broker does not start.
     """
     home = home.absolute()
     port = free_port(1)
-    command = prepared(VERSION, home, lone_settings(home / "data", port))
+    command = prepared(VERSION, home, lone_settings(home / "data", port), jars=jars)
     log_file = home / "broker.log"
     said = subprocess.STDOUT
     with (
@@ -89,14 +89,20 @@ def lone_settings(data: Path, port: int) -> dict[str, str | int]:
 
 
 def prepared(
-    version: str, home: Path, settings: Settings, *, cluster_id: str | None = None, scram_users: Sequence[str] = ()
+    version: str,
+    home: Path,
+    settings: Settings,
+    *,
+    cluster_id: str | None = None,
+    scram_users: Sequence[str] = (),
+    jars: JarsConfig = FROM_ENVIRONMENT,
 ) -> list[str]:
     """Write server.properties to `home`, and format the store if it is new. Returns the command that starts the broker.
 
     A new store belongs to the cluster `cluster_id`, or to a new one; `scram_users` are in the format of
     ``--add-scram``. Raises ConfigurationError if Kafka or Java is missing, MasterError if formatting fails.
     """
-    program = _program(version)
+    program = _program(version, jars)
     home.mkdir(parents=True, exist_ok=True)
     properties = home / "server.properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
@@ -109,19 +115,15 @@ def new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _program(version: str) -> list[str]:
+def jar_sets(version: str) -> tuple[JarSet, ...]:
+    """Kafka's jars, and a logger for it."""
+    kafka = JarSet.of("org.apache.kafka", "kafka_2.13", version, beside_spark=False)
+    return (kafka, JarSet.of("org.slf4j", "slf4j-simple", "1.7.36", beside_spark=False))
+
+
+def _program(version: str, given: JarsConfig) -> list[str]:
     command = java()
-    modules = {"kafka_2.13": ("org.apache.kafka", version), "slf4j-simple": ("org.slf4j", "1.7.36")}
-    try:
-        folders = [resolve(group, module, revision) for module, (group, revision) in modules.items()]
-    except ConfigurationError as error:
-        wanted = " and ".join(f"{module}-{revision}" for module, (_, revision) in modules.items())
-        jars = cache_folder() / "jars"
-        raise ConfigurationError(
-            f"Kafka {version} is not here, and cannot be downloaded",
-            found=error.found,
-            hint=f"{error.hint} Or copy the folders {wanted} to {jars} from a machine that has them.",
-        ) from error
+    folders = [one.jars(given)[0].parent for one in jar_sets(version)]
     return [command, *_MEMORY, *_LOGGING, "-cp", ":".join(f"{folder}/*" for folder in folders)]
 
 

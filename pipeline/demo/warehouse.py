@@ -39,7 +39,7 @@ _LEFT: Final = "demo.toml"
 def demo_job(settings: Config, **job: Any) -> Config:
     """The configuration of a job into the demo's warehouse. Raises ConfigurationError."""
     given = {"warehouse": settings.warehouse, "storage": settings.storage.as_said(), "spark": dict(settings.spark)}
-    return parse({**given, **job}, where="demo")
+    return parse({**given, **job}, where="demo").model_copy(update={"jars": settings.jars})
 
 
 def leave_job(warehouse: str, **job: Sequence[Mapping[str, Any]]) -> None:

@@ -15,10 +15,12 @@ from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.config.jars import FROM_ENVIRONMENT, JarsConfig
+from pipeline.spark.class_archive import archive_file, archive_options
 from pipeline.spark.gateway import started_gateway
-from pipeline.spark.jars import archive_options, delta_jars, java, spark_jars, storage_jars
+from pipeline.spark.jars import java, session_jars, spark_jars
 from pipeline.spark.spark_home import compiled_home
-from pipeline.system.folders import cache_folder, limit_rights, process_folder
+from pipeline.system.folders import cache_file, cache_folder, limit_rights, process_folder
 from pipeline.system.signals import at_once
 from sinks.delta.java_names import java_names
 from sinks.delta.spark_jobs import JobFacts, run_tasks
@@ -98,12 +100,12 @@ log = logging.getLogger(__name__)
 
 
 def session_for(
-    config: Config, name: str = "logtwin", *, archived: bool = False, is_brief: bool = False
+    config: Config, name: str = "logtwin", *, is_brief: bool = False, archive_to: Path | None = None
 ) -> SparkSession:
     """The session of a configuration, once its storage has answered. The JVM's output goes to `spark_log`.
 
-    `archived`: it writes an archive of its classes if there is none. `is_brief`: it is for a few queries over little
-    data (`COMPILE_ONCE`).
+    `is_brief`: it is for a few queries over little data (`COMPILE_ONCE`). `archive_to`: its JVM writes an archive of
+    its classes there when it ends.
 
     Raises ConfigurationError if the warehouse cannot be reached, StorageUnreachable if that may pass.
     """
@@ -112,10 +114,11 @@ def session_for(
         return build_session(
             config.spark,
             warehouse=warehouse,
+            jars=config.jars,
             name=name,
-            log_file=spark_log(),
-            archived=archived,
+            log_file=cache_file(spark_log().name),
             is_brief=is_brief,
+            archive_to=archive_to,
         )
 
 
@@ -146,10 +149,11 @@ def build_session(
     properties: Mapping[str, str],
     *,
     warehouse: Place = LOCAL,
+    jars: JarsConfig = FROM_ENVIRONMENT,
     name: str = "logtwin",
     log_file: Path | None = None,
-    archived: bool = False,
     is_brief: bool = False,
+    archive_to: Path | None = None,
 ) -> SparkSession:
     """The Spark session of this process, created if there is none, with Delta and the data source ``logtwin``.
 
@@ -161,7 +165,7 @@ def build_session(
     builder = SparkSession.builder.appName(name)
     submitted = _submitted()
     own = {"spark.python.unix.domain.socket.dir": str(process_folder())}  # Python daemons have folders of their own
-    launch = {} if submitted else _launch(properties, warehouse, archived, is_brief)
+    launch = {} if submitted else _launch(properties, warehouse, jars, is_brief, archive_to)
     settings = {**NEEDED, **own, **launch, **properties}
     for key, value in settings.items():
         if key not in submitted:
@@ -239,14 +243,16 @@ def _submitted() -> set[str]:
     return {name for name, _ in SparkConf().getAll()}
 
 
-def _launch(properties: Mapping[str, str], warehouse: Place, archived: bool, is_brief: bool) -> dict[str, str]:
+def _launch(
+    properties: Mapping[str, str], warehouse: Place, given: JarsConfig, is_brief: bool, archive_to: Path | None
+) -> dict[str, str]:
     """The properties that only the process which starts the JVM can set."""
-    jars = [*delta_jars(), *storage_jars(warehouse.scheme)]
+    jars = session_jars(warehouse.scheme, given)
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     options = f"{COMPILE_LATER} {logging}"
     if not properties.get("spark.master", "local").startswith("local"):
         return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
-    options += f" {archive_options(java(), [*jars, *spark_jars()], made=archived)}"
+    options += f" {archive_options(archive_file(given, java(), [*jars, *spark_jars()]), archive_to)}"
     if is_brief:
         options += f" {COMPILE_ONCE}"
     return {

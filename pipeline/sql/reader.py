@@ -132,7 +132,7 @@ class Reader:
 
         With `text`, all that will be asked, it opens of the present only what that names: half of the time goes there.
         """
-        return cls.over(session_for(config, archived=True), config, past, text)
+        return cls.over(session_for(config), config, past, text)
 
     @classmethod
     def over(cls, spark: SparkSession, config: Config, past: Past | None, text: str | None) -> Self:

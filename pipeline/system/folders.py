@@ -38,6 +38,24 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "logtwin"
 
 
+def cache_file(*names: str) -> Path:
+    """A file in the cache folder that can be written; it is made if it is not there.
+
+    Raises ConfigurationError.
+    """
+    file = cache_folder().joinpath(*names)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
+    except OSError as error:
+        raise ConfigurationError(
+            f"the cache folder {cache_folder()} cannot be written",
+            found=error.strerror,
+            hint="LOGTWIN_CACHE names another one.",
+        ) from error
+    return file
+
+
 def limit_rights(warehouse: Path | None) -> None:
     """From now on files and folders that this process and its children make have no more rights than `warehouse`.
 

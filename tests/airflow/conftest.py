@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.spark.jars import delta_jars, storage_jars
+from pipeline.spark.jars import session_jars
 from tests.airflow.installation import PROJECT, Airflow, Api, services
 
 
@@ -33,7 +33,7 @@ def submitted(api: Api) -> Iterator[None]:
     settings = {
         "application": str(PROJECT / "pipeline" / "submit.py"),
         "packages": None,
-        "jars": ",".join(str(jar) for jar in [*delta_jars(), *storage_jars("s3a")]),
+        "jars": ",".join(str(jar) for jar in session_jars("s3a")),
         "conf": {
             "spark.driver.memory": "512m",
             "spark.driver.host": "127.0.0.1",

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from pipeline.spark.jars import delta_jars
+from pipeline.spark.jars import session_jars
 from pipeline.spark.session import NEEDED
 from pipeline.system.processes import ending_with_us
 from tests.class_archives import spark_options
@@ -232,6 +232,6 @@ def _properties(to: Cluster) -> dict[str, str]:
         "spark.driver.bindAddress": DRIVER,
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
-        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.jars": ",".join(str(jar) for jar in session_jars()),
         "spark.pyspark.python": str(to.python),
     }

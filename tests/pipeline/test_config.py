@@ -22,6 +22,7 @@ from pipeline.config.configuration import (
     load,
     parse,
 )
+from pipeline.config.jars import JarsConfig
 from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.system.processes import free_port
@@ -41,7 +42,7 @@ REFERENCE = Path(__file__).parents[2] / "conf" / "logtwin.toml"
 MODELS: dict[str, type[BaseModel]] = {
     "": Config, "logs": ReadOptions, "storage": Storage, "metadata": MetadataConfig, "metrics": MetricsConfig,
     "catalog": CatalogConfig, "maintain": MaintainConfig, "embedded_master": EmbeddedMasterConfig,
-    "workload": WorkloadConfig, "tables": TypedTableConfig,
+    "workload": WorkloadConfig, "tables": TypedTableConfig, "jars": JarsConfig,
 }  # fmt: skip
 """Of each table of the reference file; of what is before the first one."""
 

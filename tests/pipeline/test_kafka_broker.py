@@ -19,8 +19,7 @@ from kafka.errors import MessageSizeTooLargeError
 
 from pipeline.demo.kafka_broker import VERSION, lone_settings, prepared, running_broker
 from pipeline.demo.kafka_workload import OrderRecord, Sender, Transaction, orders
-from pipeline.spark import jars
-from sources.errors import ConfigurationError, MasterError
+from sources.errors import MasterError
 from tests.patience import PATIENCE_S, wait_until
 from tests.pipeline.demos import processes_of
 
@@ -46,24 +45,6 @@ def test_it_ends_with_who_started_it_also_by_force_and_its_store_is_used_once(tm
             os.kill(starter.pid, signal.SIGKILL)
         starter.wait(PATIENCE_S)
     wait_until(lambda: processes_of(tmp_path / "server.properties") == [], "the broker's end")
-
-
-def test_where_kafka_cannot_be_had_it_says_so_and_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "jdk" / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text("#!/bin/sh\necho UNRESOLVED DEPENDENCIES\nexit 1\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
-    monkeypatch.setattr(jars, "_FIRST_WAIT_S", 0.0)
-    monkeypatch.setenv("LOGTWIN_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(ConfigurationError) as raised:
-        prepared(VERSION, tmp_path / "home", lone_settings(tmp_path / "data", 1))
-    said = str(raised.value)
-    for part in (f"Kafka {VERSION} is not here", "UNRESOLVED", "Maven Central", f"{tmp_path}/cache/jars"):
-        assert part in said
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(ConfigurationError, match="there is no Java"):
-        prepared(VERSION, tmp_path / "home", lone_settings(tmp_path / "data", 1))
 
 
 @pytest.mark.peer

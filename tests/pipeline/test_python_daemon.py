@@ -21,16 +21,9 @@ CORES = 2  # of the session
 
 @pytest.mark.spark
 def test_a_worker_has_imported_what_tasks_need(spark: SparkSession) -> None:
-    wanted = (
-        "numba",
-        "pandas",
-        "pyarrow",
-        "sources.datasource",
-        "sources.rocketmq.columns.body_crcs",
-        "sources.rocketmq.columns.loops",
-        "sinks.delta.spark_jobs",
-        "sinks.batch.tasks",
-    )
+    rocketmq = "sources.rocketmq.columns"
+    wanted = ["numba", "pandas", "pyarrow", "sources.datasource", f"{rocketmq}.body_crcs", f"{rocketmq}.loops"]
+    wanted += ["sinks.delta.spark_jobs", "sinks.batch.tasks"]
     missing = spark.sparkContext.parallelize([wanted], 1).map(lambda names: [n for n in names if n not in sys.modules])
     assert missing.collect() == [[]]
 

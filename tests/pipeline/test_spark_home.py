@@ -16,6 +16,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.spark import session
 from pipeline.spark.spark_home import compiled_home, home
+from pipeline.system.folders import cache_file
+from sources.errors import ConfigurationError
 
 
 @pytest.fixture
@@ -43,19 +45,19 @@ def test_several_processes_may_make_it_at_once(cache: Path) -> None:
     assert list((cache / "spark-home").iterdir()) == [home()]
 
 
-@pytest.mark.usefixtures("cache")
-def test_a_home_that_the_user_chose_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
-    with compiled_home():
-        assert os.environ["SPARK_HOME"] == "/opt/spark"
-    assert os.environ["SPARK_HOME"] == "/opt/spark"
-
-
-def test_without_a_cache_the_installed_one_is_taken(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_the_user_chose_is_taken_and_without_a_cache_the_installed_one(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (cache / "file").touch()
     monkeypatch.setenv("LOGTWIN_CACHE", str(cache / "file"))
     with compiled_home():
         assert "SPARK_HOME" not in os.environ
+    with pytest.raises(ConfigurationError, match=r"the cache folder .*/file cannot be written; found File exists"):
+        cache_file("said")
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with compiled_home():
+        assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert os.environ["SPARK_HOME"] == "/opt/spark"
 
 
 def test_what_cannot_be_linked_leaves_nothing(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

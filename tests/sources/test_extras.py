@@ -44,7 +44,7 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(package: str, 
     with pytest.raises(ConfigurationError) as caught, naming_extras():
         raise ModuleNotFoundError(f"No module named '{package}.some.module'")
     assert caught.value.problem == f"the Python package {package} is not installed"
-    assert caught.value.hint == f"Install them: pip install 'logtwin[{extra}]'."
+    assert caught.value.hint == f"Install them with logtwin's wheel: pip install 'logtwin-….whl[{extra}]'."
 
 
 def test_any_other_package_is_a_defect_of_the_installation() -> None:
@@ -55,7 +55,7 @@ def test_any_other_package_is_a_defect_of_the_installation() -> None:
 def test_spark_tells_of_it_in_a_trace() -> None:
     found = missing_package(WORKER.format("kafka"))
     assert found is not None
-    assert "logtwin[kafka]" in str(found)
+    assert "whl[kafka]" in str(found)
     assert missing_package(WORKER.format("kafkaesque")) is None
     assert missing_package("ValueError: No module named 'kafka'") is None
 

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.cli import query
 from pipeline.config.configuration import Config
+from pipeline.config.jars import FROM_ENVIRONMENT
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_file import RunFile
 from pipeline.spark import session
@@ -62,8 +63,8 @@ def test_a_session_for_little_data_compiles_once(
 ) -> None:
     asked: list[bool] = []
 
-    def session_for(_: Config, *, archived: bool, is_brief: bool) -> SparkSession:
-        asked.append(is_brief and archived)
+    def session_for(_: Config, *, is_brief: bool) -> SparkSession:
+        asked.append(is_brief)
         return spark
 
     monkeypatch.setattr(session, "session_for", session_for)
@@ -71,5 +72,5 @@ def test_a_session_for_little_data_compiles_once(
     write(operator.lake, LOG, [message(0)])
     operator.must("report", "--output", str(operator.lake / "report.html"))
     assert asked == [is_brief]
-    launched = session._launch({}, LOCAL, archived=True, is_brief=is_brief)["spark.driver.extraJavaOptions"]
+    launched = session._launch({}, LOCAL, FROM_ENVIRONMENT, is_brief, None)["spark.driver.extraJavaOptions"]
     assert (session.COMPILE_ONCE in launched) == is_brief
