@@ -55,5 +55,5 @@ class Bookkeeping:
         """Write incidents `found` in `log`, unless they are there. Returns whether any was missing."""
         return bool(found) and IncidentsTable(self._spark, self._warehouse, log).record(epoch, found) > 0
 
-    def run_hooks(self) -> None:
-        self._ledger.run_hooks()
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
+        self._ledger.run_hooks(checkpoint_aside=checkpoint_aside)
