@@ -27,7 +27,7 @@ from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
 from pipeline.system.folders import process_folder
 from sinks.batch.group import Group
-from sinks.batch.result import BatchResult, BatchStep, no_step
+from sinks.batch.result import BatchStep, no_step
 from sinks.delta.hooks import wait_for_checkpoints
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
@@ -229,11 +229,7 @@ class LogGroup:
             logs = {log_id: replica.master for log_id, replica in replicas.items()}
             outcomes = self._group.apply(planned(batch, logs, self._cores), replicas)
             for one in members:
-                found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
-                one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])
-                for outcome in found:
-                    if isinstance(outcome, LogtwinError):
-                        one.note(outcome)
+                one.came_to({log_id: outcomes[log_id] for log_id in one.replicas if log_id in outcomes})
         self._tell()
 
     def _check_owners(self) -> None:

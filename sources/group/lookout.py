@@ -121,7 +121,11 @@ class Lookout:
             for log_id, one in wanted.items()
         }
         held = self._master.held(asked)
-        others = {str(log_id): LookResult(one.bounds, one.bounds.start) for log_id, one in held.items()}
+        others = {
+            str(log_id): LookResult(one.bounds, one.bounds.start)
+            for log_id, one in held.items()
+            if isinstance(one, Holding)
+        }
         return others | {
             str(log_id): self._result(log_id, one.position, held.get(log_id)) for log_id, one in asked.items()
         }
@@ -135,7 +139,11 @@ class Lookout:
         """Whether a log that was never read begins at whatever is oldest then; otherwise the first look decides."""
         return self._starting_offset == EARLIEST
 
-    def _result(self, log_id: LogId, position: Offset | None, found: Holding | None) -> LookResult | LogtwinError:
+    def _result(
+        self, log_id: LogId, position: Offset | None, found: Holding | LogtwinError | None
+    ) -> LookResult | LogtwinError:
+        if isinstance(found, LogtwinError):
+            return found
         held = None if found is None else found.bounds
         try:
             if position is not None or held is None:
