@@ -47,8 +47,9 @@ LOOK_DEADLINE_S: Final = 0.5
 SHORTEST_LOOK_DEADLINE_S: Final = 0.1
 """The shortest deadline, whatever the interval: a loaded machine that is not away may need this long to answer."""
 
-FIRST_WITHIN: Final = 10
-"""For how many intervals the first batch is waited for, at most: many logs take a while to be listed and looked at."""
+FIRST_INTERVALS: Final = 10
+FIRST_WITHIN_S: Final = 10.0
+"""For how long the first batch is waited for, at most: many logs take a while to be listed and looked at."""
 
 LAST_LOOK_DEADLINE_S: Final = 60.0
 """The minimum for the looks of Trigger.AvailableNow. Hanging files have no deadline of their own."""
@@ -132,7 +133,9 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         `limit` is ignored: the job says in its standing how many bytes a batch takes.
         """
         number = GroupOffset.from_json(start).number
-        batch = self._watching().next(1 if number else FIRST_WITHIN)
+        interval_s = self._pace.interval_s
+        within_s = interval_s if number else max(interval_s, min(FIRST_INTERVALS * interval_s, FIRST_WITHIN_S))
+        batch = self._watching().next(within_s)
         return start if batch is None else GroupOffset(number + 1, batch.batches, batch.errors).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
