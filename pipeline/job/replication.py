@@ -232,7 +232,8 @@ class Replication:
     def _ask_master(self, now_s: float) -> None:
         """Ask the master what is due, decide about partitions by themselves, and add those gained. Raises nothing."""
         self._logs.watch.poll(now_s)
-        if not ((is_due := self._aside.is_due(now_s)) or self._logs.has_news) or not self.in_use.acquire(False):
+        is_due = self._aside.is_due(now_s)
+        if not (is_due or self._logs.has_news) or not self.in_use.acquire(blocking=False):
             return
         try:
             if is_due:
@@ -251,9 +252,9 @@ class Replication:
             self.fail(error, for_good=self._available_now)
             return
         self._aside.decide(now_s, can_try_again=not self._available_now)
-        self.turn += 1  # none of the topic was listed meanwhile
-        if not self._aside:
-            self._error = None
+        self.turn += 1  # not later: a query that ended meanwhile has not read all of it
+        self._aside.settle()
+        self._error = self._error if self._aside else None
 
     def _meet_alone(self, error: LogtwinError) -> LogtwinError | None:
         """Handle `error` of one partition, by itself. Returns the one that is left; None if none is."""

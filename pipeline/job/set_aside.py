@@ -63,7 +63,7 @@ class SetAside:
         return errors[0] if errors and all(one in self for one in log_ids) else None
 
     def decide(self, now_s: float, *, can_try_again: bool) -> None:
-        """Decide about what was noted, and let those be read again whose time has come."""
+        """Decide about what was noted, which `settle` ends, and let those be read again whose time has come."""
         left: dict[float, list[LogtwinError]] = {}
         again_at_s = {log_id: at_s for log_id, at_s in self._again_at_s.items() if at_s > now_s}
         for log_id, noted in self._noted.items():
@@ -75,13 +75,16 @@ class SetAside:
             self._tries[log_id] += 1
             again_at_s[log_id] = now_s + wait_s
             left.setdefault(wait_s, []).append(error)
-        self._again_at_s, self._noted = again_at_s, {}
+        self._again_at_s = again_at_s
         for wait_s, errors in left.items():
             count = f" (and of {len(errors) - 1} more partitions)" if errors[1:] else ""
             if wait_s == math.inf:
                 log.error("%s%s; the topic's other partitions go on without it", errors[0], count)
             else:
                 log.warning("%s%s; trying again in %.0f s, the other partitions go on", errors[0], count, wait_s)
+
+    def settle(self) -> None:
+        self._noted = {}
 
     def moved(self, log_id: str) -> bool:
         """A batch had the partition. Returns whether this was the last that an error had kept from being read."""

@@ -24,6 +24,7 @@ def test_a_partition_without_a_leader_is_tried_again_after_longer_waits_until_it
         assert one.note(LOGS[0], REFUSED)
         assert (one.is_decided, LOGS[0] in one, one.is_due(now_s)) == (False, True, True)
         one.decide(now_s, can_try_again=True)
+        one.settle()
         assert (one.is_decided, LOGS[0] in one, LOGS[1] in one) == (True, True, False)
         assert [one.is_due(now_s + wait_s + late_s) for late_s in (-0.1, 0.0)] == [False, True]
         now_s += wait_s
@@ -52,6 +53,7 @@ def test_what_is_passed_goes_on_and_what_waits_begins_again_with_its_topic() -> 
     one.note(LOGS[0], GONE)
     one.note(LOGS[1], REFUSED)
     one.decide(0.0, can_try_again=True)
+    one.settle()
     assert [log_id in one for log_id in LOGS] == [False, True, False]
     one.begin_again()
     assert not one
