@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError
@@ -13,19 +13,8 @@ from sinks.delta.hooks import Hooks, wait_for_checkpoints
 from tests.patience import wait_until
 
 
-class Hook:
-    def __init__(self, kind: str, invoke: Callable[[], None]) -> None:
-        self.kind, self.invoke = kind, invoke
-
-    def getType(self) -> str:
-        return self.kind
-
-    def threadSafeInvoke(self, _: object) -> None:
-        self.invoke()
-
-
 class Commits:
-    """Commits to a table, each with a hook of `kind`; `ran` are the versions whose hooks ran, and in which thread.
+    """Commits to a table, each with a hook; `ran` are the versions whose hooks ran, and whether in another thread.
 
     A checkpoint ends once `goes_on` is set.
     """
@@ -35,19 +24,20 @@ class Commits:
         self.hooks.domains = domains
         self.ran: list[tuple[int, bool]] = []
         self.begun, self.goes_on = threading.Event(), threading.Event()
-        self._ours = threading.current_thread()
 
-    def commit(self, version: int, kind: str = "CHECKPOINT", failure: Exception | None = None) -> None:
-        def invoke() -> None:
-            is_aside = threading.current_thread() is not self._ours
+    def commit(self, version: int, failure: Exception | None = None) -> None:
+        ours = threading.current_thread()
+
+        def invoke(_: object) -> None:
             self.begun.set()
-            if is_aside:
+            if is_aside := threading.current_thread() is not ours:
                 self.goes_on.wait(60)
             if failure is not None:
                 raise failure
             self.ran.append((version, is_aside))
 
-        self.hooks.add(version, [Hook(kind, invoke)])
+        kind = "ANOTHER" if version % 10 else "CHECKPOINT"
+        self.hooks.add(version, [SimpleNamespace(getType=lambda: kind, threadSafeInvoke=invoke)])
         self.hooks.run(checkpoint_aside=True)
 
 
@@ -57,7 +47,7 @@ def test_a_checkpoint_is_written_aside_one_at_a_time_and_the_newest_that_waits(m
     one.commit(10)
     wait_until(one.begun.is_set, "the first to begin")
     for version in (11, 20, 30):
-        one.commit(version, "CHECKPOINT" if version % 10 == 0 else "ANOTHER")
+        one.commit(version)
     other.commit(10)
     other.goes_on.set()
     assert (one.ran, other.ran) == ([(11, False)], [])
