@@ -293,9 +293,10 @@ class Master(Protocol):
         Raises MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError.
         """
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
         """Return which logs it has now and what it holds of each, asking once for all; `asked` may name few or none.
 
+        Of a log in `asked` of which it cannot say so, while it can of others, it returns the error.
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
         """
 

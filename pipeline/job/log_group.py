@@ -27,7 +27,8 @@ from pipeline.job.stream import CHECK_OWNERSHIP_EVERY_S, Stream
 from pipeline.monitoring.progress import Phase
 from pipeline.system.folders import process_folder
 from sinks.batch.group import Group
-from sinks.batch.result import BatchResult, BatchStep, no_step
+from sinks.batch.result import BatchStep, no_step
+from sinks.delta.hooks import wait_for_checkpoints
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
@@ -40,6 +41,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """How long a batch of several logs waits for one of their masters."""
+
+CHECKPOINT_S = 10.0
+"""How long the end of a job waits for the last checkpoint."""
 
 
 class LogGroup:
@@ -121,6 +125,12 @@ class LogGroup:
             self._stream.stop()
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)
+            if not wait_for_checkpoints(CHECKPOINT_S):
+                log.warning(
+                    "a checkpoint of a table takes more than %g s, and is given up: nothing is lost; the next tenth "
+                    "commit writes one, or logtwin maintain",
+                    CHECKPOINT_S,
+                )
 
     def _read(self) -> list[Replication]:
         return [one for one in self._members.values() if one.is_read]
@@ -219,11 +229,7 @@ class LogGroup:
             logs = {log_id: replica.master for log_id, replica in replicas.items()}
             outcomes = self._group.apply(planned(batch, logs, self._cores), replicas)
             for one in members:
-                found = [outcomes[log_id] for log_id in one.replicas if log_id in outcomes]
-                one.took([outcome for outcome in found if isinstance(outcome, BatchResult)])
-                for outcome in found:
-                    if isinstance(outcome, LogtwinError):
-                        one.note(outcome)
+                one.came_to({log_id: outcomes[log_id] for log_id in one.replicas if log_id in outcomes})
         self._tell()
 
     def _check_owners(self) -> None:

@@ -23,6 +23,7 @@ from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import ENDED, Progress
 from sinks.history.metadata import MetadataTable
 from sources.errors import LogtwinError, of_log
+from sources.master import Master
 from sources.metadata import KINDS, FetchedMetadata
 from sources.offsets import LogId
 
@@ -63,6 +64,20 @@ class MetadataSync:
         self._thread = threading.Thread(target=self._run, name=f"metadata of {log_id}", daemon=True)
         self._last = threading.Thread(target=self._tick, name=f"last metadata of {log_id}", daemon=True)
         self._is_open = False  # True during the last fetch, though the log has ended
+
+    @classmethod
+    def started(
+        cls, spark: SparkSession, config: Config, master: Master, progress: Callable[[], Progress]
+    ) -> MetadataSync:
+        """Return one that runs, of `master`; it stops by itself when the log ends.
+
+        If metadata is disabled, or it is of a topic that another shard fetches it of, it only logs, at the same
+        interval, how far master and replica are apart.
+        """
+        is_ours = config.metadata.enabled and config.serves(str(master.id))
+        sync = cls(spark, config, master.id, master.metadata if is_ours else tuple, progress)
+        sync.start()
+        return sync
 
     def start(self) -> None:
         """Start the thread. Call it once."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from itertools import count
@@ -132,10 +132,13 @@ class ReplicatedLogs:
 
     # What its master holds
 
-    def hear(self, seen: Seen, turn: int, now_s: float) -> None:
-        """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time."""
-        known = self.watch.held
-        held = {log_id: seen[log_id].held for log_id in known if log_id in seen and seen[log_id].turn == turn}
+    def hear(self, seen: Seen, turn: int, now_s: float, unlisted: Container[str] = ()) -> None:
+        """Take what the planner has `seen` of its logs since they were listed for the `turn`-th time, or are not."""
+        held = {
+            log_id: seen[log_id].held
+            for log_id in self.watch.held
+            if log_id in seen and (seen[log_id].turn == turn or log_id in unlisted)
+        }
         while self._gains_logs and (added := seen.get(coming := str(self._coming()))) is not None:
             held[coming] = added.held
             self._numbers = topic_and_number(LogId.parse(coming))[1] + 1
@@ -147,7 +150,7 @@ class ReplicatedLogs:
         return next(one for one in numbered if self._shard is None or self._shard.has(one))
 
     def _ask(self) -> Mapping[LogId, Holding]:
-        """Ask what the master holds now, of what no other job has. Raises as `Master.held` does."""
+        """Ask what the master holds now, of what no other job has and it can say. Raises as `Master.held` does."""
         states, before = self.states, self.watch.held
         asked = {
             one.log_id: LogQuery(
@@ -156,7 +159,8 @@ class ReplicatedLogs:
             )
             for log_id, one in self.replicas.items()
         }
-        held = self._without_others(self.master.held(asked))
+        found = self.master.held(asked).items()
+        held = self._without_others({log_id: one for log_id, one in found if isinstance(one, Holding)})
         self.watch.begin({str(log_id): one.bounds for log_id, one in held.items()}, self.position(), time.monotonic())
         return held
 
@@ -211,21 +215,26 @@ class ReplicatedLogs:
             )
         return found[0] if found else None
 
-    def resume(self) -> BatchResult | None:
-        """After the claim: prove the master, and acknowledge what is committed. Returns a batch that was brought.
+    def resume(self, without: Container[str] = ()) -> BatchResult | None:
+        """After the claim: prove the master, and acknowledge what is committed, of all but the logs `without`.
 
-        Raises LogtwinError.
+        Returns a batch that was brought. Raises LogtwinError.
         """
         if self.has_news:
             self.add()
-        if known := {log_id: state.known for log_id, state in self.states.items() if state.offset is not None}:
+        answered = {
+            log_id: state
+            for log_id, state in self.states.items()
+            if str(log_id) in self.watch.held and str(log_id) not in without
+        }
+        if known := {log_id: state.known for log_id, state in answered.items() if state.offset is not None}:
             if self.master.traits.compares_history:
                 self.master.check_history(known)
             else:
                 with self.session.reading():
                     self._prove_in_turn()
             # What the table holds may be acknowledged at once: the master need not wait for new data.
-            acknowledge(self.replicas.values())
+            acknowledge(one for one in self.replicas.values() if one.log_id in known)
         slow = None if self._gains_logs else next((one for one in self.replicas.values() if one.is_too_slow), None)
         return None if slow is None else self._brought_alone(slow)
 
@@ -275,7 +284,8 @@ class ReplicatedLogs:
     def _starts(self, held: Mapping[LogId, Holding]) -> dict[LogId, Offset]:
         """Where each log of the master begins if none has begun, also those that are not `held` for this job."""
         if self._shard is not None:
-            held = open_master(self._options.model_copy(update={"shard": None})).held({})
+            found = open_master(self._options.model_copy(update={"shard": None})).held({}).items()
+            held = {at: one for at, one in found if isinstance(one, Holding)}
         is_last = self._options.starting_offset == LATEST
         return {at: one.bounds.end if is_last else one.bounds.start for at, one in held.items()}
 
@@ -314,14 +324,16 @@ class ReplicatedLogs:
 
     # A loss
 
-    def meet(self, error: LogtwinError) -> bool:
-        """Handle a loss that has ended the logs. Returns whether they may go on. Raises LogtwinError."""
+    def meet(self, error: LogtwinError, *, alone: bool = False) -> bool:
+        """Handle a loss that has ended the logs, or only the one that it names (`alone`). Returns whether they may go
+        on. Raises LogtwinError.
+        """
         if self.losses.asks_for(error):
             with suppress(LogtwinError):
                 self._ask()
         passed = [
             self.losses.meet(self._by_epochs(replica, one), replica, self._held_of(replica, one))
-            for replica, one in self._concerned(error)
+            for replica, one in ([(self.replicas[str(error.log)], error)] if alone else self._concerned(error))
         ]
         return bool(passed) and all(passed)
 

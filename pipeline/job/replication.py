@@ -12,9 +12,9 @@ phases of `Phase`::
     any      ──▶ failed | stopped     an error that only an operator can resolve, such as another job having the log;
                                       or a requested stop. Nothing follows an end.
 
-The next commit finds out that another run owns the log; while there are no commits, a look at the table does. From
-then on the session must not report to the master. Nor may it report to a master other than the one that was replicated:
-that ends the log. Every phase is published at once (`pipeline/monitoring/publisher.py`), before the log is claimed.
+An error of one partition is its own (`set_aside.py`), unless errors keep all of a topic's from being read. The next
+commit, or a look at the table, finds out that another run owns the log. From then on the session must not report to the
+master; nor to one other than was replicated: that ends the log. Every phase is published at once, before the claim.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
-from pipeline.job.other_jobs import OtherJobs
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
+from pipeline.job.set_aside import SetAside
+from pipeline.monitoring.other_jobs import OtherJobs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
+from pipeline.monitoring.totals import Totals
+from sinks.batch.group import Outcome
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, BatchStep, in_all
+from sinks.batch.result import BatchResult, in_all
 from sinks.delta.retries import doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.seen import Seen
@@ -49,29 +51,6 @@ from sources.registry import FollowedOptions
 log = logging.getLogger(__name__)
 
 LOST_WORKERS = 5  # lost in a row before available_now gives up: many logs that start at once can overload the machine
-
-
-@dataclass(frozen=True, slots=True)
-class _Totals:
-    """The totals of this run's batches. Immutable, so that other threads read consistent totals."""
-
-    records: int = 0
-    bytes: int = 0
-    batches: int = 0
-    commits: int = 0
-    stage_s: Mapping[BatchStep, float] = field(default_factory=dict)
-
-    def plus(self, result: BatchResult) -> _Totals:
-        if result.range.is_empty:  # a replay
-            return replace(self, batches=self.batches + 1)
-        stage_s = {step: self.stage_s.get(step, 0.0) + spent_s for step, spent_s in result.durations_s.items()}
-        return _Totals(
-            records=self.records + result.records,
-            bytes=self.bytes + result.bytes,
-            batches=self.batches + 1,
-            commits=self.commits + 1,
-            stage_s={**self.stage_s, **stage_s},
-        )
 
 
 class Replication:
@@ -111,6 +90,7 @@ class Replication:
         self.in_use = threading.Lock()  # held while a thread uses the replica's tables
         self.turn = 0  # how often it was started
         self._noted: LogtwinError | None = None  # set by a batch, in Spark's thread
+        self._aside = SetAside(self._meet_alone, config.retry_wait_max_s)
         self._phase = Phase.STARTING
         self._going = threading.Lock()  # the job's thread may end it while another thread still starts it
         self._error: LogtwinError | None = None
@@ -118,7 +98,7 @@ class Replication:
         self._first: Offset | None = None
         self._retry_at_s = 0.0
         self._retries = 0
-        self._totals = _Totals()
+        self._totals = Totals()
         self._failures: Counter[str] = Counter()
 
     @property
@@ -132,17 +112,21 @@ class Replication:
 
     @property
     def places(self) -> dict[str, ReadingPlace]:
-        """The positions of its logs, for the planner. Empty before they are open."""
-        states = self._logs.states
-        return {str(log_id): ReadingPlace(state.offset, self.turn, state.identity) for log_id, state in states.items()}
+        """The positions of the logs to be read, for the planner. Empty before they are open."""
+        states = {str(log_id): state for log_id, state in self._logs.states.items()}
+        return {
+            log_id: ReadingPlace(state.offset, self.turn, state.identity)
+            for log_id, state in states.items()
+            if log_id not in self._aside
+        }
 
     def hear(self, seen: Seen, now_s: float) -> None:
         """Take what the planner has `seen` of its logs, or of others; not while it is being started."""
-        self._logs.hear(seen, self.turn, now_s)
+        self._logs.hear(seen, self.turn, now_s, self._aside)
 
     def progress(self) -> Progress:
         """The progress now. From any thread."""
-        # Read in this order, because a batch moves them in the reverse one: so each is at most the next at all times.
+        # Read in this order, because a batch moves them in the reverse one: so each is at most the next.
         logs, totals = self._logs, self._totals
         session, told = logs.session.state, logs.session.acknowledged
         offsets = logs.offsets()
@@ -169,11 +153,7 @@ class Replication:
             until_loss=watch.until_loss(position, logs.newest_stored_us()),
             incidents=logs.losses.counts,
             partitions=logs.partitions(offsets, told),
-            records=totals.records,
-            bytes=totals.bytes,
-            batches=totals.batches,
-            commits=totals.commits,
-            stage_s=totals.stage_s,
+            **totals.facts(),
             failures=dict(self._failures),
             error=self._error,
             last_failure=self._last_failure,
@@ -190,10 +170,11 @@ class Replication:
             self._is_open = True
             if self._first is None:
                 self._first = position
-            brought = self._logs.resume()
+            brought = self._logs.resume(self._aside)
             self.took([] if brought is None else [brought])
             self._other_jobs.tell(self._logs.elsewhere)
-        self._noted = self._error = None
+        self._aside.begin_again()
+        self._noted, self._error = None, self._error if self._aside else None
         self.turn += 1
         if self._go_to(Phase.RUNNING):
             self._start_metadata()
@@ -209,17 +190,9 @@ class Replication:
             check_alone(self._config.warehouse, master.id, self._writer.run, counted_for_s, self._before)
 
     def _start_metadata(self) -> None:
-        """Start fetching metadata, once in a run, when this run owns the log. It stops by itself when the log ends.
-
-        If metadata is disabled, or it is of a topic that another shard fetches it of, it only logs, at the same
-        interval, how far master and replica are apart.
-        """
+        """Start fetching metadata, once in a run, when this run owns the log."""
         if self._metadata is None:
-            master = self._logs.master
-            is_ours = self._config.metadata.enabled and self._config.serves(str(master.id))
-            fetch = master.metadata if is_ours else tuple
-            self._metadata = MetadataSync(self._spark, self._config, master.id, fetch, self.progress)
-            self._metadata.start()
+            self._metadata = MetadataSync.started(self._spark, self._config, self._logs.master, self.progress)
 
     def is_due(self, now_s: float) -> bool:
         """Whether `poll` has anything to do by now. Asks nobody."""
@@ -229,7 +202,9 @@ class Replication:
             return True
         if self._phase is Phase.WAITING:
             return now_s >= self._retry_at_s
-        return self._phase is Phase.RUNNING and (self._logs.watch.is_due(now_s) or self._logs.has_news)
+        return self._phase is Phase.RUNNING and (
+            self._aside.is_due(now_s) or self._logs.watch.is_due(now_s) or self._logs.has_news
+        )
 
     def poll(self, now_s: float) -> Phase:
         """Handle errors, ask the master, and start again if that is due. Returns the phase after that.
@@ -243,26 +218,54 @@ class Replication:
             self._end_disproven(disproof)
         elif noted is not None:
             with self.in_use:
-                self.fail(noted, for_good=self._available_now and not self._is_passing(noted))
+                is_passing = isinstance(noted, WorkerLost) and self._retries < LOST_WORKERS
+                self.fail(noted, for_good=self._available_now and not is_passing)
                 self._noted = None  # not earlier: until the phase changes, this keeps the log from being read
         elif self._phase is Phase.WAITING and now_s >= self._retry_at_s:
-            self._restart()
+            try:
+                self.start()
+            except LogtwinError as error:
+                self.fail(error, for_good=self._available_now)
         elif self._phase is Phase.RUNNING:
             self._ask_master(now_s)
         return self._phase
 
     def _ask_master(self, now_s: float) -> None:
-        """Ask the master what is due, and add the logs that it has gained. Raises nothing."""
+        """Ask the master what is due, decide about partitions by themselves, and add those gained. Raises nothing."""
         self._logs.watch.poll(now_s)
-        if not self._logs.has_news or not self.in_use.acquire(blocking=False):
+        is_due = self._aside.is_due(now_s)
+        if not (is_due or self._logs.has_news) or not self.in_use.acquire(blocking=False):
             return
         try:
-            self._logs.add()
-            self._other_jobs.tell(self._logs.elsewhere)
+            if is_due:
+                self._decide_aside(now_s)
+            else:
+                self._logs.add()
+                self._other_jobs.tell(self._logs.elsewhere)
         except LogtwinError as error:
             self.note(error)
         finally:
             self.in_use.release()
+
+    def _decide_aside(self, now_s: float) -> None:
+        """Decide about partitions that errors keep from being read; if they are all there are, about the topic."""
+        if (error := self._aside.of_all(self.replicas)) is not None:
+            self.fail(error, for_good=self._available_now)
+            return
+        self._aside.decide(now_s, can_try_again=not self._available_now)
+        self.turn += 1  # not later: a query that ended meanwhile has not read all of it
+        self._aside.settle()
+        self._error = self._error if self._aside else None
+
+    def _meet_alone(self, error: LogtwinError) -> LogtwinError | None:
+        """Handle `error` of one partition, by itself. Returns the one that is left; None if none is."""
+        self._blame(error)
+        try:
+            return None if self._logs.meet(error, alone=True) else self._error
+        except LogtwinError as failure:
+            self._blame(failure)
+            self.note(failure)  # it may be the topic's
+            return failure
 
     def _end_disproven(self, error: LogtwinError) -> None:
         if not self.in_use.acquire(blocking=False):
@@ -273,13 +276,24 @@ class Replication:
             self.in_use.release()
 
     def note(self, error: LogtwinError) -> None:
-        """Note `error`, which stops reading; the next poll decides what to do about it. From any thread."""
-        self._noted = error
+        """Note `error`, which stops reading, of its partition or of all; the next poll decides. From any thread."""
+        is_of_one = self._logs.master.traits.gains_logs and str(error.log) in self.replicas
+        if not is_of_one or not self._aside.note(str(error.log), error):
+            self._noted = error
 
     @property
     def is_read(self) -> bool:
         """Whether the next batch may contain some of it."""
-        return self._phase is Phase.RUNNING and self._noted is None
+        return self._phase is Phase.RUNNING and self._noted is None and self._aside.is_decided
+
+    def came_to(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Take what a batch came to, for each of its logs that was in it."""
+        self.took([one for one in outcomes.values() if isinstance(one, BatchResult)])
+        for log_id, outcome in outcomes.items():
+            if isinstance(outcome, LogtwinError):
+                self.note(outcome)
+            elif self._aside.moved(log_id):
+                self._error = None
 
     def took(self, results: Sequence[BatchResult]) -> None:
         """Count a batch: `results` has one for each of its logs that was in the batch, with or without new records."""
@@ -297,13 +311,12 @@ class Replication:
         self._logs.session.close()
         if self._available_now and self._logs.elsewhere:
             self._error = self._other_jobs.waited_for(self._logs.elsewhere)
-        self._go_to(Phase.DONE if self._available_now else Phase.STOPPED)
+        self._go_to(Phase.STOPPED if not self._available_now else Phase.FAILED if self._aside else Phase.DONE)
 
     def stop(self, last_fetch_by_s: float) -> None:
-        """End the session, once nothing reads the log any more. Idempotent.
+        """End the session, once nothing reads the log any more; that sends the last acknowledgement. Idempotent.
 
-        If all is well, metadata is fetched once more, until `last_fetch_by_s` of `time.monotonic`. That comes after the
-        end of the session, which sends the last acknowledgement.
+        If all is well, metadata is fetched once more then, until `last_fetch_by_s` of `time.monotonic`.
         """
         has_ended_well = self._phase in (Phase.RUNNING, Phase.DONE)
         self._logs.session.close()
@@ -336,10 +349,6 @@ class Replication:
     def error(self) -> LogtwinError | None:
         """The error that ended it, or that it waits out."""
         return self._error
-
-    def _is_passing(self, error: LogtwinError) -> bool:
-        """Whether even a run with available_now should try again: Spark lost a worker, and not too often."""
-        return isinstance(error, WorkerLost) and self._retries < LOST_WORKERS
 
     def fail(self, error: LogtwinError, *, for_good: bool) -> None:
         """Handle `error`, which ended the log or kept it from starting.
@@ -375,12 +384,12 @@ class Replication:
         """Wait for what another run has taken; other partitions of the topic go on. Returns whether there is such."""
         if not self._logs.let_go():
             return False
-        if self._logs.master.traits.gains_logs:
-            self._wait(0.0)
-            return True
-        self._is_open = False
-        self._other_jobs.leave()
-        self._wait(FRESH_S)  # if nobody sees that run, the two do not take it in turn all the time
+        wait_s = 0.0
+        if not self._logs.master.traits.gains_logs:
+            self._is_open = False
+            self._other_jobs.leave()
+            wait_s = FRESH_S  # if nobody sees that run, the two do not take it in turn all the time
+        self._wait(wait_s)
         return True
 
     def _blame(self, error: LogtwinError) -> None:
@@ -390,9 +399,3 @@ class Replication:
     def _wait(self, wait_s: float) -> None:
         self._retry_at_s = time.monotonic() + wait_s
         self._go_to(Phase.WAITING)
-
-    def _restart(self) -> None:
-        try:
-            self.start()
-        except LogtwinError as error:
-            self.fail(error, for_good=self._available_now)

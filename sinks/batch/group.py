@@ -197,8 +197,8 @@ class Group:
             with part.owning():
                 part.replica.follow()
         self._step(BatchStep.LEDGER, clock)
-        self._positions.run_hooks()
-        self._books.run_hooks()
+        self._positions.run_hooks(checkpoint_aside=True)  # no batch waits for a checkpoint
+        self._books.run_hooks(checkpoint_aside=True)
 
     def _commit(self, on: Snapshot, parts: Sequence[_Part]) -> list[_Part]:
         """Commit what moves, without the logs that are lost since `on`: of these nothing is in the table."""

@@ -54,5 +54,5 @@ class Bookkeeping:
     def _incidents(self, log: LogId) -> IncidentsTable:
         return IncidentsTable(self._spark, self._warehouse, log)
 
-    def run_hooks(self) -> None:
-        self._ledger.run_hooks()
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
+        self._ledger.run_hooks(checkpoint_aside=checkpoint_aside)

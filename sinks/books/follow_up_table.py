@@ -112,5 +112,5 @@ class FollowingTable:
             hint="The data itself is committed and acknowledged; the rows are restored at the next start.",
         )
 
-    def run_hooks(self) -> None:
-        self._table.run_hooks()
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
+        self._table.run_hooks(checkpoint_aside=checkpoint_aside)

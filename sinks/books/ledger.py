@@ -78,8 +78,8 @@ class Ledger:
     def _append(self, app: str, version: int, rows: Sequence[LedgerEntry]) -> bool:
         return bool(rows) and self._table.append(app, version, lambda: [self._write(rows)])
 
-    def run_hooks(self) -> None:
-        self._table.run_hooks()
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
+        self._table.run_hooks(checkpoint_aside=checkpoint_aside)
 
     def _write(self, rows: Sequence[LedgerEntry]) -> DataFile:
         values = [{"log_id": str(one.log_id), "epoch": one.epoch, **one.row.as_dict()} for one in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, cast
 
@@ -38,3 +39,9 @@ def java_names(spark: SparkSession | SparkContext) -> Any:
 @lru_cache(maxsize=1)  # a process has one JVM at a time
 def _names(jvm: Any) -> JavaNames:
     return JavaNames(jvm)
+
+
+def each(iterator: Any) -> Iterator[Any]:
+    """What a Java iterator gives. (Python's own way over it ends in an exception of the JVM, which costs 10 ms.)"""
+    while iterator.hasNext():
+        yield iterator.next()

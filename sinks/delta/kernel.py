@@ -12,8 +12,8 @@ what everything here rests on:
 The newest version is found by listing the Delta log, which takes time for each file in it: on a local disk 20 ms a
 thousand. After a commit of its own a KernelTable knows it without (`_OwnCommit`).
 
-Post-commit hooks (checksum, each tenth time a checkpoint, old commit files) are kept for `run_hooks`: nobody who
-waits for an acknowledgement should wait for them.
+What Kernel leaves to do after a commit is kept for `run_hooks` (`hooks.py`): nobody who waits for an acknowledgement
+should wait for it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from sinks.delta.actions import Action, Partition, appended, exchanged
 from sinks.delta.conditional_commits import conditional_committer
 from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile, transactions_at
-from sinks.delta.java_names import java_names
+from sinks.delta.hooks import Hooks
+from sinks.delta.java_names import each, java_names
 from sinks.delta.log_checks import ENGINE, engine_info
 from sinks.delta.version_files import VersionFiles
 from sinks.storage.check import check_one_place
@@ -65,13 +66,8 @@ _CONFLICTS = frozenset(
 # Kernel tries a commit 200 times, whatever its storage says; a conflict it is where the version was there each time.
 _TRIED_OFTEN = "MaxCommitRetryLimitReachedException"
 _THERE = "FileAlreadyExistsException"
-# Kernel's names of post-commit hooks.
-_CHECKPOINT = "CHECKPOINT"
-_CHECKSUM = "CHECKSUM_SIMPLE"
-_CHECKSUM_OF_ALL = "CHECKSUM_FULL"
 _LISTED_EVERY = 100
 _ASKED_ONE_BY_ONE = 8
-_CHECKED_DOMAINS = 100
 _TRUSTED_S = 60.0
 _LOOKED_AT_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
@@ -133,7 +129,7 @@ class Snapshot:
 
     def properties(self) -> dict[str, str]:
         found = self.java.getTableProperties()
-        return {str(name): str(found.get(name)) for name in _each(found.keySet().iterator())}
+        return {str(name): str(found.get(name)) for name in each(found.keySet().iterator())}
 
 
 @dataclass(slots=True)
@@ -204,10 +200,8 @@ class KernelTable:
         self._versions = VersionFiles(spark, path)
         self._context = spark.sparkContext
         self._committer = conditional_committer(self._context, path)
-        self._hooks: list[Any] = []
+        self._hooks = Hooks(self._engine, path, are_remote=self._versions.are_remote)
         self._own: _OwnCommit | None = None
-        self._domains = 0  # about as many as its newest commit has
-        self._checksum_again_at_s = 0.0
 
     def snapshot(self, *, to_commit: bool = False) -> Snapshot | None:
         """The newest version; None where there is no table.
@@ -216,6 +210,8 @@ class KernelTable:
         ask for it.
         """
         with self._translated():
+            if self._hooks.take_news():
+                self._own = None
             if self._own is not None and self._is_newest(self._own, to_commit and self._committer is not None):
                 return self._own.snapshot
             self._own = None
@@ -325,7 +321,7 @@ class KernelTable:
             batches = on.java.getScanBuilder().withFilter(wanted).build().getScanFiles(self._engine, True)
             as_json = self._kernel.defaults.internal.json.JsonUtils.rowToJson
             with closing(batches):
-                rows = (json.loads(as_json(row)) for batch in _each(batches) for row in _each(batch.getRows()))
+                rows = (json.loads(as_json(row)) for batch in each(batches) for row in each(batch.getRows()))
                 return [StoredFile(row["add"]) for row in rows]
 
     def replace(
@@ -386,19 +382,9 @@ class KernelTable:
                 raise
             return True
 
-    def run_hooks(self) -> None:
-        """Run what commits left to do. A failure costs readers time, not anybody data: it is logged."""
-        hooks, self._hooks = self._hooks, []
-        for hook in hooks:
-            try:
-                hook.threadSafeInvoke(self._engine)
-                if str(hook.getType()) == _CHECKSUM_OF_ALL and self._versions.are_remote:
-                    self._own = None  # to be read anew, with its checksum
-                    self._checksum_again_at_s = time.monotonic() + _TRUSTED_S
-                elif self._domains > _CHECKED_DOMAINS and str(hook.getType()) == _CHECKPOINT:
-                    self._own = None  # without a checksum it would read each version since an older checkpoint
-            except (PySparkException, Py4JError) as error:
-                _log.warning("%s: post-commit hook failed: %s", self.path, str(error).strip().partition("\n\tat ")[0])
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
+        """Do what commits left to do; a checkpoint, if so told, in a thread of its own. Raises nothing."""
+        self._hooks.run(checkpoint_aside=checkpoint_aside)
 
     def _changed(
         self,
@@ -411,7 +397,7 @@ class KernelTable:
     ) -> int:
         """Commit `actions`, and those that Kernel makes of the rest, on `on`; if `is_alone`, only right behind it."""
         with self._translated():
-            self._domains = max(int(on.java.getActiveDomainMetadataMap().size()), len(domains))
+            self._hooks.domains = max(int(on.java.getActiveDomainMetadataMap().size()), len(domains))
             count = len(actions) + len(domains) + (transaction is not None)
             builder = on.java.buildUpdateTableTransaction(engine_info(count), self._kernel.Operation.WRITE)
             if transaction is not None:
@@ -444,34 +430,9 @@ class KernelTable:
         if any("metaData" in action for action in actions):
             self._own = None  # the transaction, its snapshot and its checksum know the schema before this one
             return version
-        self._hooks.extend(self._worth_it(result.getPostCommitHooks()))
+        self._hooks.add(version, each(result.getPostCommitHooks().iterator()))
         self._own = self._own_commit(result, version)
         return version
-
-    def _worth_it(self, hooks: Any) -> list[Any]:
-        """Of a commit's hooks those to be run: all, but a checksum made from all of the table only with a checkpoint.
-
-        Kernel wants that where the version before has none, because another log's run wrote that one just now. A
-        version can do without, and the cost grows with the table.
-
-        Where each file is requests (five a checksum), no other is worth it, either; but once the one of all files is. A
-        snapshot that was read with a checksum hands it on to those that are made of it in memory; one that has none
-        reads every version since the last checkpoint, for each commit.
-
-        A checksum lists the metadata of all domains, and Kernel takes time by the square of their number: of a thousand
-        logs it would take longer than their commit. A table of so many has none.
-        """
-        found = {str(hook.getType()): hook for hook in _each(hooks.iterator())}
-        if self._domains > _CHECKED_DOMAINS:
-            found.pop(_CHECKSUM, None)
-            found.pop(_CHECKSUM_OF_ALL, None)
-        elif _CHECKPOINT not in found:
-            if self._versions.are_remote:
-                found.pop(_CHECKSUM, None)
-            # now and then: of a table that several runs write each commit of ours comes after another's
-            if not self._versions.are_remote or time.monotonic() < self._checksum_again_at_s:
-                found.pop(_CHECKSUM_OF_ALL, None)
-        return sorted(found.values(), key=lambda hook: str(hook.getType()) == _CHECKPOINT)  # which reads the checksum
 
     def _own_commit(self, result: Any, version: int) -> _OwnCommit | None:
         """None where Kernel has no snapshot of it, that has become long, or the file cannot be looked at.
@@ -574,12 +535,6 @@ class KernelTable:
                 found=error,
                 hint="Check the disk, and the table (logtwin verify), before starting again.",
             ) from error
-
-
-def _each(iterator: Any) -> Iterator[Any]:
-    """What a Java iterator gives. (Python's own way over it ends in an exception of the JVM, which costs 10 ms.)"""
-    while iterator.hasNext():
-        yield iterator.next()
 
 
 def _java_class(error: Py4JJavaError) -> str:

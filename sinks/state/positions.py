@@ -135,8 +135,8 @@ class Positions:
                     raise
         return {}
 
-    def run_hooks(self) -> None:
-        self._table.run_hooks()
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
+        self._table.run_hooks(checkpoint_aside=checkpoint_aside)
 
     def _attempt(self, on: Snapshot, moves: Sequence[Move]) -> None:
         version = self._table.commit(

@@ -108,11 +108,16 @@ class Lookout:
             self._asked_s = time.monotonic()
             self._wanted = wanted.keys()
 
-    def _found(self, wanted: Mapping[str, LookRequest], held: Mapping[LogId, Holding]) -> Found:
+    def _found(self, wanted: Mapping[str, LookRequest], held: Mapping[LogId, Holding | LogtwinError]) -> Found:
         """What `held` says of each log, noted."""
-        others = {str(log_id): LookResult(one.bounds, one.bounds.start) for log_id, one in held.items()}
+        others = {
+            str(log_id): LookResult(one.bounds, one.bounds.start)
+            for log_id, one in held.items()
+            if isinstance(one, Holding)
+        }
+        asked = {LogId.parse(log_id): one.place.position for log_id, one in wanted.items()}
         found = others | {
-            log_id: self._result(LogId.parse(log_id), one.place.position, held) for log_id, one in wanted.items()
+            str(log_id): self._result(log_id, position, held.get(log_id)) for log_id, position in asked.items()
         }
         now_s = time.monotonic()
         with self._noting:
@@ -155,9 +160,11 @@ class Lookout:
         return self._starting_offset == EARLIEST
 
     def _result(
-        self, log_id: LogId, position: Offset | None, found: Mapping[LogId, Holding]
+        self, log_id: LogId, position: Offset | None, found: Holding | LogtwinError | None
     ) -> LookResult | LogtwinError:
-        held = found[log_id].bounds if log_id in found else None
+        if isinstance(found, LogtwinError):
+            return found
+        held = None if found is None else found.bounds
         try:
             if position is not None or held is None:
                 start = position or Offset(0)

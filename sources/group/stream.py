@@ -47,6 +47,10 @@ LOOK_DEADLINE_S: Final = 0.5
 SHORTEST_LOOK_DEADLINE_S: Final = 0.1
 """The shortest deadline, whatever the interval: a loaded machine that is not away may need this long to answer."""
 
+FIRST_INTERVALS: Final = 10
+FIRST_WITHIN_S: Final = 10.0
+"""For how long the first batch is waited for, at most: many logs take a while to be listed and looked at."""
+
 LAST_LOOK_DEADLINE_S: Final = 60.0
 """The minimum for the looks of Trigger.AvailableNow. Hanging files have no deadline of their own."""
 
@@ -125,10 +129,13 @@ class GroupReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the next batch; `start` itself, so that Spark begins none, if none is worth it for about an interval.
 
+        A stream begins with a batch in any case, an empty one if there is no other, so that one is waited for longer.
         `limit` is ignored: the job says in its standing how many bytes a batch takes.
         """
         number = GroupOffset.from_json(start).number
-        batch = self._watching().next()
+        interval_s = self._pace.interval_s
+        within_s = interval_s if number else max(interval_s, min(FIRST_INTERVALS * interval_s, FIRST_WITHIN_S))
+        batch = self._watching().next(within_s)
         return start if batch is None else GroupOffset(number + 1, batch.batches, batch.errors).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

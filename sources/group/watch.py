@@ -99,16 +99,17 @@ class GroupWatch:
         self._stand()
         self._see_all()
 
-    def next(self) -> PlannedBatch | None:
-        """Return the next batch as soon as one is worth beginning; None after about an interval without one.
+    def next(self, within_s: float | None = None) -> PlannedBatch | None:
+        """Return the next batch as soon as one is worth beginning; None after about `within_s` without one, by default
+        an interval.
 
         Returns None at once if the job is stopping, or if everything was read after `prepare_to_end`.
         Raises OSError, ValueError for a standing that cannot be read.
         """
-        return self._next_of_the_rest() if self._ends else self._next()
+        return self._next_of_the_rest() if self._ends else self._next(within_s or self._pace.interval_s)
 
-    def _next(self) -> PlannedBatch | None:
-        ends_s = time.monotonic() + self._pace.interval_s
+    def _next(self, within_s: float) -> PlannedBatch | None:
+        ends_s = time.monotonic() + within_s
         is_first = True
         while True:
             said = self._stand()

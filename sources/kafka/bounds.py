@@ -31,16 +31,29 @@ def bounds(
 ) -> dict[int, OffsetRange]:
     """Return what can be read of `partitions` (None: of all), with two requests to each leader.
 
-    Raises ConfigurationError for a partition that does not exist, MasterRefused for one without a leader, and as
-    `bounds_at` does.
+    Raises as `bounds_of_each` does, and the first of its errors.
     """
-    wanted = topic.leaders if partitions is None else partitions
-    leaders = {partition: topic.leader(partition) for partition in wanted}
-    found: dict[int, OffsetRange] = {}
+    return {at: _sound(one) for at, one in bounds_of_each(cluster, topic, isolation, partitions).items()}
+
+
+def bounds_of_each(
+    cluster: Cluster, topic: Topic, isolation: Isolation, partitions: Iterable[int] | None = None
+) -> dict[int, OffsetRange | LogtwinError]:
+    """The same, with the error of each partition that has one: those of `bounds_of`, or MasterRefused without a leader.
+
+    Raises ConfigurationError for a partition that does not exist, and as `Cluster.call` does.
+    """
+    leaders: dict[int, Leader] = {}
+    found: dict[int, OffsetRange | LogtwinError] = {}
+    for partition in topic.leaders if partitions is None else partitions:
+        try:
+            leaders[partition] = topic.leader(partition)
+        except MasterRefused as error:
+            found[partition] = error
     for node_id, epochs in _by_node(leaders):
         leading = {TopicPartition(topic.name, at): epoch for at, epoch in epochs.items()}
         held = bounds_of(cluster, node_id, leading, isolation)
-        found |= {tp.partition: _sound(one) for tp, one in held.items()}
+        found |= {tp.partition: one for tp, one in held.items()}
     return dict(sorted(found.items()))
 
 

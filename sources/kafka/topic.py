@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
-from sources.errors import NobodyListens, naming
-from sources.kafka.bounds import bounds, epoch_ends
+from sources.errors import LogtwinError, NobodyListens, naming
+from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.connection import Cluster, has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import ask_again, may_pass
@@ -103,11 +103,19 @@ class KafkaTopic:
         """
         return self._ask(partial(self._bounds, known))
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding]:
-        """Implement the contract. All of the topic's partitions have one identity: the topic's id."""
-        found = self.bounds(_topic_id(asked))
-        identity = str(found.topic_id)
-        return {partition_log(self.id, number): Holding(held, identity) for number, held in found.held.items()}
+    def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding | LogtwinError]:
+        """Implement the contract. All of the topic's partitions have one identity: the topic's id.
+
+        A topic of which nothing is known begins with all of its partitions, so it is asked again until all answer.
+        """
+        known = _topic_id(asked)
+        if known is None:
+            found = self.bounds()
+            return {self._log_id(at): Holding(held, str(found.topic_id)) for at, held in found.held.items()}
+        each = {self._log_id(at): one for at, one in self._ask(partial(self._bounds_of_each, known)).items()}
+        return {
+            at: one.at(at) if isinstance(one, LogtwinError) else Holding(one, str(known)) for at, one in each.items()
+        }
 
     def look(self) -> MasterView:
         """Implement the contract with the sums over the partitions. Retention is configured, and of each partition."""
@@ -171,8 +179,16 @@ class KafkaTopic:
 
     def _bounds(self, known: uuid.UUID | None, cluster: Cluster) -> TopicBounds:
         topic = self._described(cluster, known)
-        ours = None if self.shard is None else [at for at in topic.leaders if self._is_ours(at)]
-        return TopicBounds(topic.id, bounds(cluster, topic, self.isolation, ours))
+        return TopicBounds(topic.id, bounds(cluster, topic, self.isolation, filter(self._is_ours, topic.leaders)))
+
+    def _bounds_of_each(self, known: uuid.UUID, cluster: Cluster) -> dict[int, OffsetRange | LogtwinError]:
+        """Raises as `bounds`, and if no partition has an answer."""
+        topic = self._described(cluster, known)
+        found = bounds_of_each(cluster, topic, self.isolation, filter(self._is_ours, topic.leaders))
+        errors = [one for one in found.values() if isinstance(one, LogtwinError)]
+        if errors and len(errors) == len(found):
+            raise errors[0]
+        return found
 
     def _check_history(self, topic_id: uuid.UUID, known: Mapping[int, Known], cluster: Cluster) -> None:
         topic = self._described(cluster, topic_id)
@@ -188,8 +204,11 @@ class KafkaTopic:
         found = ConsumerGroup(str(self.group), patience_ms=0).committed(cluster, tps)
         return {partition_log(self.id, tp.partition): at.offset for tp, at in found.items()}
 
+    def _log_id(self, number: int) -> LogId:
+        return partition_log(self.id, number)
+
     def _is_ours(self, number: int) -> bool:
-        return self.shard is None or self.shard.has(partition_log(self.id, number))
+        return self.shard is None or self.shard.has(self._log_id(number))
 
     def _described(self, cluster: Cluster, known: uuid.UUID | None) -> Topic:
         topic = topics_named(cluster, [self.topic])[0]

@@ -9,6 +9,7 @@ from pipeline.demo.s3_server import S3Server
 from pipeline.monitoring import publisher
 from pipeline.monitoring.publisher import Publisher
 from pipeline.monitoring.run_file import runs_of
+from sinks.delta.hooks import wait_for_checkpoints
 from sinks.state.fence import this_writer
 from sinks.storage.removal import remove_files
 from sinks.storage.settings import VARIABLE
@@ -16,7 +17,7 @@ from tests.objectstore.fault_proxy import FaultProxy
 from tests.objectstore.faults import ACCESS_DENIED
 from tests.objectstore.s3_requests import Kind, which
 from tests.objectstore.server import PlainClient, at
-from tests.patience import eventually
+from tests.patience import PATIENCE_S, eventually
 from tests.pipeline.sample_progress import PROGRESS
 from tests.sinks.groups import Members, sound
 
@@ -33,6 +34,7 @@ def test_a_batch_of_one_split_in_steady_state(spark: SparkSession, lake: str, s3
     with s3_link.counted() as seen:
         for number in range(BEFORE + 1, BEFORE + BATCHES + 1):
             members.bring(number * RECORD_BYTES)
+        assert wait_for_checkpoints(PATIENCE_S)
     assert len(seen) / BATCHES <= AT_MOST_A_BATCH, seen.table()
 
 

@@ -15,7 +15,7 @@ from pipeline.job.replicate import Job
 from sources.errors import BelowMinimum
 from sources.kafka.topic import open_topic
 from tests.patience import wait_until
-from tests.peers.kafka import KafkaBroker
+from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_compaction import compacted_topic
 from tests.peers.kafka_security import SecureListeners
 from tests.peers.kafka_traffic import Record, add_partitions, create_topic, delete_records, producer, send, send_mixed
@@ -64,6 +64,27 @@ def test_mixed_records_while_the_job_runs(
         positions = {number: one.offset for number, one in state_of(spark, tmp_path, topic).partitions.items()}
         assert len(positions) == partitions
         assert group_offsets(each_kafka, topic) == positions
+
+
+@pytest.mark.nightly
+def test_a_partition_without_a_leader_keeps_no_other_from_being_read(spark: SparkSession, tmp_path: Path) -> None:
+    some = [Record(b"%d" % number) for number in range(20)]
+    with kafka_cluster(VERSIONS[-1], tmp_path / "brokers", 2) as (first, second), producer(first) as through:
+        create_topic(first, "led", 2)
+        there = next(number for number in range(2) if second.partition_folder("led", number).exists())
+        here = 1 - there
+        config = config_of(first, tmp_path / "lake", "led")
+        with running_job(spark, config) as job:
+            for partition in (here, there):
+                send(through, "led", some, partition)
+            wait_until(lambda: has_all(job, config), "all of both")
+            second.kill()
+            send(through, "led", some, here)
+            wait_until(lambda: job.progress()[0].partitions[here].position == 40, lambda: str(job.progress()))
+            second.start()
+            send(through, "led", some, there)
+            wait_until(lambda: has_all(job, config), "all of both")
+        assert assert_replicated(tmp_path / "lake", first, "led") == 80
 
 
 def test_retention_that_overtakes_the_replica(spark: SparkSession, newest_kafka: KafkaBroker, tmp_path: Path) -> None:

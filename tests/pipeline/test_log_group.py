@@ -18,6 +18,7 @@ from pipeline.job import log_group
 from pipeline.job.log_group import LogGroup
 from pipeline.job.replication import Replication
 from pipeline.monitoring.progress import Phase
+from sinks.batch.group import Outcome
 from sinks.batch.result import BatchResult
 from sinks.tables import LOG
 from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnreachable
@@ -97,8 +98,11 @@ class Member:
     def hear(self, seen: Seen, now_s: float) -> None:
         self.heard.append({log_id: one.held.end for log_id, one in seen.items()})
 
-    def took(self, results: list[BatchResult]) -> None:
-        self.taken += results
+    def came_to(self, outcomes: Mapping[str, Outcome]) -> None:
+        self.taken += [one for one in outcomes.values() if isinstance(one, BatchResult)]
+        for one in outcomes.values():
+            if isinstance(one, LogtwinError):
+                self.note(one)
 
     def note(self, error: LogtwinError) -> None:
         self.noted = error

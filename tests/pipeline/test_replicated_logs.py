@@ -19,7 +19,7 @@ from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.group import acknowledge
 from sinks.batch.opening import Opening
 from sinks.books.topic_states import topics_held
-from sources.errors import BelowMinimum, MasterUnreachable, Recreated, RepairPending, Rewritten
+from sources.errors import BelowMinimum, MasterRefused, MasterUnreachable, Recreated, RepairPending, Rewritten
 from sources.group.seen import UNLISTED, Sighting
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import Committed, Holding, Known, LogQuery, Master, Session
@@ -300,6 +300,23 @@ def test_what_one_partition_lost_is_passed_there_and_the_others_stay(opened: Ope
     assert logs.losses.counts == {"below_minimum": 2}
     acknowledge(logs.replicas.values())
     assert logs.session.acknowledged == {part(0): 5, part(1): 0, part(2): 7}
+
+
+def test_of_one_partition_alone_a_loss_is_passed_and_a_start_leaves_out_what_has_no_answer(opened: Opened) -> None:
+    master = topic((0, 9), (0, 9), (0, 9))
+    logs = begun(opened, master, on_loss="record")
+    gone = topic((5, 9), (0, 9), (7, 9))
+    logs.master.partitions.update(gone.partitions)  # type: ignore[attr-defined]
+    assert logs.meet(BelowMinimum("gone", log=part(0), offset=0), alone=True)
+    assert positions(logs) == {"0": 5, "1": 0, "2": 0}
+    del master.session.calls[:]
+    unanswered = {**master.held({}), part(1): MasterRefused("no leader")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemoryTopic, "held", lambda *_: unanswered)
+        logs.claim()
+        logs.resume({str(part(2))})
+    assert list(master.checked[-1]) == [part(0)]
+    assert master.session.calls == [{part(0): Committed(Offset(5))}]
 
 
 def test_a_loss_that_may_not_be_passed_stops_all_and_moves_none(opened: Opened) -> None:

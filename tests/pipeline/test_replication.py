@@ -23,11 +23,14 @@ from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.publisher import Publisher
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
+from sinks.batch.result import BatchResult
 from sinks.state.fence import this_writer
 from sources.errors import (
+    BelowMinimum,
     ConfigurationError,
     HeldElsewhere,
     LogtwinError,
+    MasterRefused,
     MasterSilent,
     NoSuchTopic,
     ReplicaError,
@@ -38,6 +41,7 @@ from sources.shards import Shard
 from tests.pipeline.running import job_config
 from tests.pipeline.sample_progress import PROGRESS
 from tests.sinks.memory_master import MemoryMaster
+from tests.spans import span
 
 PICTURE = {
     before: {after, other}
@@ -68,7 +72,7 @@ class Logs:
     def claim(self) -> None:
         return None
 
-    def resume(self) -> None:
+    def resume(self, _: object) -> None:
         self.before_it_runs()
 
     def before_it_runs(self) -> None:
@@ -77,7 +81,7 @@ class Logs:
     def position(self) -> None:
         return None
 
-    def meet(self, error: LogtwinError) -> bool:
+    def meet(self, error: LogtwinError, *, alone: bool = False) -> bool:
         return False
 
     def let_go(self) -> bool:
@@ -207,12 +211,47 @@ def test_a_log_of_a_shard_that_another_job_has_is_waited_for(
 def test_a_log_with_a_noted_error_is_not_read(one: Replicated) -> None:
     """In between it would be listed in the turn that has failed, and its error could come a second time."""
     seen: list[bool] = []
-    one._logs.meet = lambda error: bool(seen.append(one.is_read))  # type: ignore[func-returns-value,method-assign]
+    one._logs.meet = lambda error, *, alone=False: bool(seen.append(one.is_read))  # type: ignore[func-returns-value,method-assign]
     one.start()
     one.note(MasterSilent("away"))
     for _ in range(2):  # met once
         assert one.poll(0.0) is Phase.WAITING
         assert seen == [False]
+
+
+@pytest.mark.parametrize(("error", "phase"), [(MasterRefused, Phase.DONE), (BelowMinimum, Phase.FAILED)])
+def test_an_error_of_a_partition_keeps_no_other_from_being_read(
+    one: Replicated, error: type[LogtwinError], phase: Phase
+) -> None:
+    first, other = (f"kafka/c/t/{number}" for number in (0, 1))
+    state = SimpleNamespace(offset=0, identity=None)
+    one.start()
+    one._logs.master = SimpleNamespace(traits=SimpleNamespace(gains_logs=True))  # type: ignore[assignment]
+    one._logs.replicas = {first: cast(Any, None), other: cast(Any, None)}
+    one._logs.states = {LogId.parse(first): state, LogId.parse(other): state}  # type: ignore[attr-defined]
+    one._logs.watch.is_due = lambda _: False
+    result = BatchResult(span(0, 0), 0, 0, is_overlap=False)
+    one.came_to({first: error("of one", log=first), other: result})
+    assert (one.is_read, one.is_due(0.0)) == (False, True)  # until it is decided, or it would come a second time
+    assert one.poll(0.0) is Phase.RUNNING
+    assert (one.is_read, set(one.places), one.turn) == (True, {other}, 2)
+    assert one.error is not None and one.error.problem == "of one"
+    assert one.is_due(1.0) is (phase is Phase.DONE)
+    one.poll(1.0)
+    one.came_to(dict.fromkeys(one.places, result))
+    assert (set(one.places), one.error is None) == (({first, other}, True) if phase is Phase.DONE else ({other}, False))
+    one._available_now = True
+    one.end()
+    assert one.phase is phase
+
+
+def test_errors_of_all_partitions_are_the_topics(one: Replicated) -> None:
+    log_id = "kafka/c/t/0"
+    one.start()
+    one._logs.master = SimpleNamespace(traits=SimpleNamespace(gains_logs=True))  # type: ignore[assignment]
+    one._logs.replicas = {log_id: cast(Any, None)}
+    one.note(MasterRefused("no leader", log=log_id))
+    assert one.poll(0.0) is Phase.WAITING
 
 
 def test_a_run_that_ends_says_what_another_job_has(one: Replicated) -> None:

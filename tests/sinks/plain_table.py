@@ -145,7 +145,7 @@ class PlainTable:
     ) -> int:
         return self._commit(on, exchanged(removed, added, is_change=False))
 
-    def run_hooks(self) -> None:
+    def run_hooks(self, *, checkpoint_aside: bool = False) -> None:
         """Nothing: no commit here leaves a checksum or a checkpoint to write."""
 
     def _snapshot(self, found: LoggedVersion) -> PlainSnapshot:

@@ -11,6 +11,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
 from sinks.batch.result import BatchStep
+from sinks.delta.kernel import KernelTable
 from sinks.spark_schemas import spark_schema
 from sinks.tables import LOG
 from sources.errors import CorruptRecord, CoverageError
@@ -104,8 +105,11 @@ def test_what_is_acknowledged_is_committed(plain: SparkSession, tmp_path: Path) 
     assert session.promises == [500, 1000]
 
 
-def test_the_session_makes_way_while_the_tasks_read_and_only_then(plain: SparkSession, tmp_path: Path) -> None:
-    """Also where they fail: and it was back before anything is committed or acknowledged."""
+def test_the_session_makes_way_while_the_tasks_read_and_only_then(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they fail: and it was back before anything is committed or acknowledged. Hooks come last, those of the
+    log table and of the ledger."""
     seen: list[str] = []
 
     class Watching(RecordingSession):
@@ -121,8 +125,10 @@ def test_the_session_makes_way_while_the_tasks_read_and_only_then(plain: SparkSe
             seen.append("acknowledge")
 
     replica = opened(plain, tmp_path, MASTER, Watching(), on_step=lambda step: seen.append(step.value))
-    replica(ranges(0, 500))
-    assert seen == ["reading", "read", "files", "commit", "acknowledge", "acknowledge", "ledger"]
+    with monkeypatch.context() as patch:
+        patch.setattr(KernelTable, "run_hooks", lambda _, *, checkpoint_aside: seen.append(f"hooks {checkpoint_aside}"))
+        replica(ranges(0, 500))
+    assert seen == ["reading", "read", "files", "commit", "acknowledge", "acknowledge", "ledger", *2 * ["hooks True"]]
     seen.clear()
     failing = opened(plain, tmp_path, Failing(SIZES), Watching())
     with pytest.raises(CorruptRecord):

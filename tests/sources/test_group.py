@@ -19,6 +19,7 @@ from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.standing import ReadingPlace, Standing
 from sources.group.stream import GroupOptions, group_source
+from sources.group.watch import GroupWatch
 from sources.offsets import Offset
 from sources.options import parse_options
 from tests.patience import PATIENCE_S
@@ -65,6 +66,19 @@ def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fi
         assert {GroupOffset.from_json(start).batches[log_id].end for log_id in (A, B)} <= starts
         say(tmp_path, {"a": fixture_550.max_offset, "b": fixture_550.max_offset})
         assert json.dumps(reader.latestOffset(start, ALL)) == json.dumps(start)
+
+
+def test_the_first_batch_is_waited_for_longer(
+    fixture_550: Fixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark runs one in any case."""
+    waits_s: list[float] = []
+    monkeypatch.setattr(GroupWatch, "next", lambda _, within_s: waits_s.append(within_s))
+    for interval_s in (0.1, 5.0, 60.0):
+        with planning(options_of([by_path(fixture_550, A)], tmp_path, triggerIntervalS=interval_s)) as reader:
+            for number in (0, 1):
+                reader.latestOffset(GroupOffset(number).to_json(), ALL)
+    assert waits_s == [1.0, 0.1, 10.0, 5.0, 60.0, 60.0]
 
 
 def test_a_master_that_comes_is_read_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:

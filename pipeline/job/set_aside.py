@@ -1,0 +1,97 @@
+"""The partitions of a topic that an error keeps from being read, while the others are. Pure.
+
+What happens to one is decided while nothing of its topic is read: it goes on at once, is tried again after a while,
+each time a longer one, or stays out until the job ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+
+from sinks.delta.retries import doubled_s
+from sources.errors import LogtwinError, NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost
+
+OF_ALL = (NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost)
+"""Errors that name a partition, and are its whole topic's: another topic, another run, a worker."""
+
+FIRST_WAIT_S = 1.0
+
+
+log = logging.getLogger(__name__)
+
+
+class SetAside:
+    """Such partitions of one topic, by log id. Any thread may call `note` and `moved`; the job's calls the others.
+
+    `meet` handles an error, and returns the one that is left; None if nothing is.
+    """
+
+    def __init__(self, meet: Callable[[LogtwinError], LogtwinError | None], longest_wait_s: float) -> None:
+        self._meet = meet
+        self._longest_wait_s = longest_wait_s
+        self._noted: Mapping[str, LogtwinError] = {}  # nothing was decided about them yet
+        self._again_at_s: Mapping[str, float] = {}
+        self._tries: Counter[str] = Counter()
+
+    def note(self, log_id: str, error: LogtwinError) -> bool:
+        """Note `error`, which keeps the partition from being read, if it is only this partition's. Returns whether."""
+        is_its_own = not isinstance(error, OF_ALL)
+        if is_its_own:
+            self._noted = {**self._noted, log_id: error}
+        return is_its_own
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether nothing was noted since the last decision."""
+        return not self._noted
+
+    def __contains__(self, log_id: object) -> bool:
+        return log_id in self._noted or log_id in self._again_at_s
+
+    def __bool__(self) -> bool:
+        return bool(self._noted or self._again_at_s)
+
+    def is_due(self, now_s: float) -> bool:
+        return bool(self._noted) or any(at_s <= now_s for at_s in self._again_at_s.values())
+
+    def of_all(self, log_ids: Collection[str]) -> LogtwinError | None:
+        """An error that was noted, one that passes if there is one; None unless errors keep all of `log_ids`."""
+        errors = sorted(self._noted.values(), key=lambda error: not error.is_transient)
+        return errors[0] if errors and all(one in self for one in log_ids) else None
+
+    def decide(self, now_s: float, *, can_try_again: bool) -> None:
+        """Decide about what was noted, which `settle` ends, and let those be read again whose time has come."""
+        left: dict[float, list[LogtwinError]] = {}
+        again_at_s = {log_id: at_s for log_id, at_s in self._again_at_s.items() if at_s > now_s}
+        for log_id, noted in self._noted.items():
+            if (error := self._meet(noted)) is None:
+                continue
+            wait_s = math.inf
+            if error.is_transient and can_try_again:
+                wait_s = doubled_s(FIRST_WAIT_S, self._tries[log_id], self._longest_wait_s)
+            self._tries[log_id] += 1
+            again_at_s[log_id] = now_s + wait_s
+            left.setdefault(wait_s, []).append(error)
+        self._again_at_s = again_at_s
+        for wait_s, errors in left.items():
+            count = f" (and of {len(errors) - 1} more partitions)" if errors[1:] else ""
+            if wait_s == math.inf:
+                log.error("%s%s; the topic's other partitions go on without it", errors[0], count)
+            else:
+                log.warning("%s%s; trying again in %.0f s, the other partitions go on", errors[0], count, wait_s)
+
+    def settle(self) -> None:
+        self._noted = {}
+
+    def moved(self, log_id: str) -> bool:
+        """A batch had the partition. Returns whether this was the last that an error had kept from being read."""
+        return self._tries.pop(log_id, None) is not None and not self._tries
+
+    def begin_again(self) -> None:
+        """The topic is started again, and with it all but those that stay out."""
+        self._again_at_s = {log_id: at_s for log_id, at_s in self._again_at_s.items() if at_s == math.inf}
+        self._tries = Counter(dict.fromkeys(self._again_at_s, 1))
+        self._noted = {}
