@@ -42,6 +42,6 @@ def _add(partition: Partition, file: DataFile, is_change: bool = True) -> Action
 
 def _remove(file: StoredFile, is_change: bool) -> Action:
     """Without its statistics: what is removed stays in every checkpoint until nobody may want the file any more."""
-    facts = {name: file.action[name] for name in ("path", "partitionValues", "size")}
+    facts = {"path": file.action["path"], "partitionValues": file.partition(), "size": file.size_bytes}
     now_ms = time.time_ns() // 1_000_000
     return {"remove": {**facts, "deletionTimestamp": now_ms, "dataChange": is_change, "extendedFileMetadata": True}}
