@@ -103,10 +103,9 @@ class TableUpkeep:
                 if 0 < left_s <= self._every_s:
                     return left_s
             self._do()
-        except _Stopped:
-            return 0.0
         except Exception as failure:  # noqa: BLE001 - whatever it is, the logs go on
-            self._say(of_log(failure, "upkeep"))
+            if not self._stop.is_set():  # else it was stopped, or the session is gone
+                self._say(of_log(failure, "upkeep"))
             return self._every_s / 6
         return self._due_s(self._now)
 

@@ -260,7 +260,7 @@ def _removed(filesystem: pafs.FileSystem, folder: str, since_ms: int) -> set[str
     for number in (int(found[1]) for found in map(_COMMIT.fullmatch, names) if found):
         if number > checkpoint:
             removed = (action["remove"] for action in log.commit(number) if "remove" in action)
-            found |= {one["path"] for one in removed if one["deletionTimestamp"] >= since_ms}
+            found |= {one["path"] for one in removed if (one.get("deletionTimestamp") or 0) >= since_ms}
     return found
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,11 +25,11 @@ from pipeline.operate.upkeep import TableUpkeep
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
 from sinks.storage.settings import Storage
-from sinks.tables import LEDGER, LOG
 from sinks.upkeep.compaction import Compactor
 from sources.errors import ConfigurationError, ReplicaError
 from tests.patience import eventually
 from tests.sinks.batches import Solo, offsets, ranges, rows
+from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_master import BROKER_A, MemoryMaster
 from tests.sinks.plain_session import make_plain
 
@@ -57,40 +59,18 @@ def config(lake: Path, **maintain: float) -> Config:
     return parse({"warehouse": str(lake), "maintain": {"min_files": 3, **maintain}, "logs": [log]}, where="test")
 
 
-class Killed(BaseException):
-    pass
-
-
-class At:
-    """Does something before a piece of work, once."""
-
-    def __init__(self, piece: int, act: Callable[[], object]) -> None:
-        self._piece, self._act = piece, act
-        self.pieces = 0
-
-    def __call__(self) -> None:
-        self.pieces += 1
-        if self.pieces == self._piece:
-            self._act()
-
-
-def kill() -> None:
-    raise Killed
-
-
-def done(plain: SparkSession, config: Config, pace: Callable[[], None] | None = None) -> list[dict[str, Any]]:
-    return [one.as_json() for one in Maintenance(plain, config, dry_run=False, pace=pace).run()]
+def done(plain: SparkSession, config: Config, pace: Callable[[], None] | None = None) -> None:
+    for _ in Maintenance(plain, config, dry_run=False, pace=pace).run():
+        pass
 
 
 def sound(lake: Path, before: list[dict[str, Any]]) -> bool:
     """Whether each row is there once, and each file that the tables name."""
-    for spec in (LOG, LEDGER):
-        version = newest(spec.path(str(lake)))
-        assert version is not None
-        assert [name for name in version.files if not (lake / spec.name / name).exists()] == []
-    return sorted(map(str, rows(LEDGER.path(str(lake))))) == sorted(map(str, before)) and offsets(lake) == [
-        at * 100 for at in range(BATCHES)
-    ]
+    for name in ("log", "ledger"):
+        assert (version := newest(f"{lake}/{name}"))
+        assert [file for file in version.files if not (lake / name / file).exists()] == []
+    same = sorted(map(str, rows(f"{lake}/ledger"))) == sorted(map(str, before))
+    return same and offsets(lake) == list(range(0, 100 * BATCHES, 100))
 
 
 @pytest.mark.parametrize("way", ["killed", "overtaken"])
@@ -98,38 +78,29 @@ def test_at_each_piece_nothing_is_lost_and_the_next_one_finishes(
     plain: SparkSession, lake: Path, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of two at once both finish. It is before each piece, and after a merged file is written, before its commit."""
-    before, merge, at = rows(LEDGER.path(str(lake))), Compactor._merge, At(1, kill)
-
-    def merged(*given: Any) -> Any:
-        written = merge(*given)
-        at()
-        return written
-
-    monkeypatch.setattr(Compactor, "_merge", merged)
+    before, merge = rows(f"{lake}/ledger"), Compactor._merge
     for piece in range(1, 100):
-        here = lake.with_name(f"lake {piece}")
+        here, counted = lake.with_name(f"lake {piece}"), count(1)
         shutil.copytree(lake, here)
         settings = config(here)
-        at = At(piece, kill if way == "killed" else partial(done, plain, settings))
-        try:
-            done(plain, settings, at)
-        except Killed:
-            assert way == "killed"
+        act = killed if way == "killed" else partial(done, plain, settings)
+
+        def reach(counted: Iterator[int] = counted, at: int = piece, act: Callable[[], object] = act) -> None:
+            if next(counted) == at:
+                act()
+
+        monkeypatch.setattr(Compactor, "_merge", lambda *given, reach=reach: (merge(*given), reach())[0])
+        with suppress(Killed):
+            done(plain, settings, reach)
         assert sound(here, before), piece
         for file in (one for name in ("log", "ledger") for one in (here / name).glob("*.parquet")):
             os.utime(file, (0, 0))
         done(plain, settings)
         assert sound(here, before), piece
-        assert [len(list((here / name).glob("*.parquet"))) for name in ("log", "ledger")] == [1 + BATCHES] * 2, piece
-        if at.pieces < piece:
+        assert [len(list((here / name).glob("*.parquet"))) for name in ("log", "ledger")] == [1, 1], piece
+        if next(counted) <= piece:
             break
     assert piece > 12
-
-
-def said(file: UpkeepFile, **changes: Any) -> Upkeep:
-    one = Upkeep(run="r", host="h", pid=os.getpid(), began_at=NOW.isoformat(), ended_at=NOW.isoformat())
-    file.write(replace(one, **changes))
-    return one
 
 
 @pytest.mark.parametrize(
@@ -151,9 +122,9 @@ def test_when_it_is_due(
     clock = SimpleNamespace(now=lambda _: at, fromisoformat=datetime.fromisoformat)
     for module in ("pipeline.monitoring.upkeep", "pipeline.operate.upkeep"):
         monkeypatch.setattr(f"{module}.datetime", clock)
-    file = UpkeepFile(config(lake))
     if before is not None:
-        said(file, **before)
+        one = Upkeep(run="r", host="h", pid=os.getpid(), began_at=NOW.isoformat(), ended_at=NOW.isoformat())
+        UpkeepFile(config(lake)).write(replace(one, **before))
     upkeep = TableUpkeep(plain, config(lake))
     assert upkeep._look() == next_s
     found = upkeep.progress()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,7 @@ def test_what_no_commit_named_lately_goes_and_all_else_stays(
     ensure_tables(plain, str(tmp_path))
     path = LOG.path(str(tmp_path))
     table = KernelTable(plain, path)
-    first, second = file_of(path, 0, 5), file_of(path, 5, 10)
+    first, second = (replace(one, modified_ms=0) for one in (file_of(path, 0, 5), file_of(path, 5, 10)))
     table.commit(table.existing(), [first, second])
     for file in (first, second):
         age(Path(path) / file.name, days=10)
