@@ -1,6 +1,6 @@
 """Upkeep: keeps a warehouse small and quick, while jobs replicate into it.
 
-``logtwin maintain`` does it as fast as it can; a job does the same beside its batches (`pipeline/job/upkeep.py`).
+``logtwin maintain`` does it as fast as it can; a job does the same beside its batches (`pipeline/operate/upkeep.py`).
 
     per log and table   small files are merged (`sinks/upkeep/compaction.py`)
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)

@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
 
 from sinks.books.quarantine import Quarantine
+from sinks.delta.actions import LATELY_MS
 from sinks.delta.delta_log import named_files
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.delta.spark_jobs import JobFacts, run_tasks
@@ -55,7 +56,9 @@ def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Va
         hint="Nothing was changed; run it again.",
     )
     before_ms = time.time_ns() // 1_000_000 - round(hours * 3_600_000)
-    (found,) = run_tasks(spark, _Looking(before_ms), [path], facts)
+    # what was merged lately has only its age; for less than an hour nobody reads or writes (`check_horizon`)
+    written_before_ms = before_ms - (LATELY_MS if hours >= 1 else 0)
+    (found,) = run_tasks(spark, _Looking(before_ms, written_before_ms), [path], facts)
     if isinstance(found, LogtwinError):
         raise found
     done, names = found
@@ -66,9 +69,10 @@ def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Va
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """The task function, picklable: finds the files, all older than a time, that no commit since then names."""
+    """The task function, picklable: finds the files that no commit since a time names, and that are older still."""
 
     before_ms: int
+    written_before_ms: int
 
     def __call__(self, paths: Iterable[str]) -> Iterator[tuple[Vacuumed, list[str]] | LogtwinError]:
         for path in paths:
@@ -83,7 +87,7 @@ class _Looking:
         gone = {
             one.base_name: one.size
             for one in files
-            if one.mtime_ns < self.before_ms * 1_000_000 and one.base_name not in named
+            if one.mtime_ns < self.written_before_ms * 1_000_000 and one.base_name not in named
         }
         done = Vacuumed(
             files=len(files),

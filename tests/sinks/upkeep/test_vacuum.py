@@ -55,7 +55,7 @@ def test_what_no_commit_named_lately_goes_and_all_else_stays(
     if checkpoint:
         DeltaTable(path).create_checkpoint()
     young = file_of(path, 10, 15)
-    age(Path(path) / young.name, days=6.9)
+    age(Path(path) / young.name, days=7.05)  # a merge may have taken it out less than seven days ago
     kept = parquet_files(path)
     assert len(kept) == 4
     for number in range(9):
