@@ -18,6 +18,7 @@ from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.monitoring.facts import Readers, facts_of
 from pipeline.monitoring.progress import PartitionProgress, Progress
 from pipeline.monitoring.run_state import Run
+from pipeline.monitoring.upkeep import Upkeep
 from pipeline.operate.backfill import BackfillResult
 from pipeline.operate.maintain import MaintenanceStep
 from pipeline.operate.typed_tables import TypedVerdict
@@ -137,6 +138,7 @@ def rows_of(declared: type, units: tuple[Unit, ...] = UNITS) -> list[str]:
 def test_the_status_is_documented_where_it_is_declared() -> None:
     found = [line for line in section("status").splitlines() if line.startswith("| `")]
     assert found == [*rows_of(Progress), *rows_of(PartitionProgress, ("offsets",))]
+    assert [line for line in section("upkeep").splitlines() if line.startswith("| `")] == rows_of(Upkeep)
 
 
 @pytest.mark.parametrize("verb", SAID)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -94,15 +95,25 @@ def replicate(
         spark = session_for(settings)
         warm_up(spark)
         from pipeline.job.replicate import Job
+        from pipeline.operate.upkeep import TableUpkeep
 
         job = Job(spark, settings, available_now=available_now, take_over=take_over)
-        with stop_by_signal(job.request_stop), Display(err, is_live=shows_live()) as display:
+        upkeep = None if available_now else TableUpkeep(spark, settings)
+
+        def stop() -> None:
+            job.request_stop()
+            if upkeep is not None:
+                upkeep.request_stop()
+
+        with stop_by_signal(stop), Display(err, is_live=shows_live()) as display:
 
             def look(logs: list[Progress]) -> bool:
-                return metrics.update(logs, job.tables.progress()) and display(logs)
+                kept = None if upkeep is None else upkeep.progress()
+                return metrics.update(logs, job.tables.progress(), kept) and display(logs)
 
             job.start(look)
-            job.run(look)
+            with upkeep or nullcontext():
+                job.run(look)
     for one in job.progress():
         where = f"{one.phase} at {_place(one)}, {one.records:,} records in this run"
         show(f"{one.log_id}: {where}, acknowledged {_known(one.acknowledged)}")
@@ -128,19 +139,22 @@ def status(
     from pipeline.inspect.status_text import status_blocks
     from pipeline.inspect.typed_status import status_lines, typed_statuses
     from pipeline.monitoring.run_file import runs_seen
+    from pipeline.monitoring.upkeep import seen, sentence
     from pipeline.spark.session import without_session
 
-    settings = found_now(without_session(configuration.load(config).with_logs(str(config))))
+    given = without_session(configuration.load(config).with_logs(str(config)))
+    settings = found_now(given)
     runs = runs_seen(settings.warehouse)
     logs = statuses(settings, runs)
     tables = typed_statuses(settings)
     now = datetime.now(UTC)
-    jobs = live(runs, now)
+    jobs, upkeep = live(runs, now), seen(given)
     if as_json:
-        show_json({"logs": logs, "tables": tables, "jobs": [job_as_json(one) for one in jobs]})
+        show_json({"logs": logs, "tables": tables, "jobs": [job_as_json(one) for one in jobs], "upkeep": upkeep})
     else:
         out.print(status_blocks(logs, now))
-        for line in [*job_lines(jobs), *(status_lines(tables) if tables else ())]:
+        lines = [*job_lines(jobs), *(status_lines(tables) if tables else ())]
+        for line in [*lines, f"upkeep: {sentence(upkeep, settings.maintain.every_s, now)}"]:
             show(line)
     found = [one for log in logs for one in troubles(log, now)] if check else []
     for error in found:

@@ -164,20 +164,23 @@ def maintain(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be done, and change nothing")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Keep the tables small and fast, while jobs run.
+    """Keep the tables small and fast, now, while jobs run; by default a job does the same by itself each hour.
 
     It merges small files, joins rows of the ledger, deletes files that no commit names and old entries of the Delta
     logs, and writes checkpoints. With --keep-days or --keep-gb it also deletes the oldest records.
     """
     from pipeline.config.found import found_now
-    from pipeline.operate.maintain import Maintenance, check_horizon, step_table
+    from pipeline.monitoring.upkeep import Telling, UpkeepFile
+    from pipeline.operate.maintain import Maintenance, check_horizon, step_table, told
     from pipeline.spark.session import session_for
 
     given = {"keep_days": keep_days, "keep_gb": keep_gb, "vacuum_hours": vacuum_hours}
     settings = configuration.load(config).only(log, str(config)).maintained_with(given, str(config))
     check_horizon(settings.maintain, no_job_runs=no_job_runs)
     spark = session_for(settings)
-    steps = list(Maintenance(spark, found_now(settings), dry_run=dry_run).run())
+    work = Maintenance(spark, found_now(settings), dry_run=dry_run).run()
+    is_whole = log is None and not dry_run
+    steps = list(told(work, Telling(UpkeepFile(settings))) if is_whole else work)
     if as_json:
         show_json({"dry_run": dry_run, "steps": steps})
     else:

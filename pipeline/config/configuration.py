@@ -122,10 +122,13 @@ class CatalogConfig(BaseModel):
 
 
 class MaintainConfig(BaseModel):
-    """``[maintain]``: what ``logtwin maintain`` does to the tables."""
+    """``[maintain]``: the upkeep of the tables, by the job itself and by ``logtwin maintain``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    every_s: NonNegativeFloat = Field(
+        3600.0, description="a job looks after its tables, beside its batches, so often; 0: never, somebody else does"
+    )
     target_file_bytes: PositiveInt = Field(
         128 * MIB, description="small files are merged up to this; what engines give one task to read"
     )

@@ -26,6 +26,7 @@ from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.facts import Metric, metrics_of
 from pipeline.monitoring.probes import LastLook, with_probes
 from pipeline.monitoring.progress import PartitionProgress, Progress, TableProgress
+from pipeline.monitoring.upkeep import Upkeep
 from pipeline.version import own_version
 from sources.errors import ConfigurationError
 from sources.offsets import Unit
@@ -37,7 +38,8 @@ log = logging.getLogger(__name__)
 class _Family:
     """A metric with one series for each subject, a log or a table, and for each value of its label if it has one.
 
-    `subject` is the label that names it, and its field. With `unit`, only logs whose offsets count it have series.
+    `subject` is the label that names it, and its field; empty for what is of the whole job. With `unit`, only logs
+    whose offsets count it have series.
     """
 
     subject: str
@@ -48,12 +50,13 @@ class _Family:
     def of(self, subjects: Sequence[Any]) -> Sampled:
         label = self.metric.label
         kind = CounterMetricFamily if self.metric.name.endswith("_total") else GaugeMetricFamily
-        labels = (self.subject, label) if label else (self.subject,)
+        labels = tuple(name for name in (self.subject, label) if name)
         family = kind(f"logtwin_{self.metric.name}", self.metric.meaning, labels=labels)
         for one in subjects:
             if self.unit is None or self.unit == one.unit:
-                found, name = self.value(one), getattr(one, self.subject)
-                labelled = {(name, at): value for at, value in found.items()} if label else {(name,): found}
+                found = self.value(one)
+                name = (getattr(one, self.subject),) if self.subject else ()
+                labelled = {(*name, at): value for at, value in found.items()} if label else {name: found}
                 for named, value in labelled.items():
                     if value is not None:
                         family.add_metric(named, value)
@@ -90,6 +93,7 @@ def _in_partitions(value: Callable[[PartitionProgress], Any], progress: Progress
 
 _OF_LOGS: Final = (*_told(Progress, "log_id"), *_told_of_partitions())
 _OF_TABLES: Final = tuple(_told(TableProgress, "table"))
+_OF_UPKEEP: Final = tuple(_told(Upkeep, ""))
 
 
 class Metrics(Collector):
@@ -99,24 +103,32 @@ class Metrics(Collector):
     """
 
     def __init__(self) -> None:
-        self._shown: tuple[Sequence[Progress], Sequence[TableProgress]] | None = None
+        self._shown: tuple[Sequence[Progress], Sequence[TableProgress], Sequence[Upkeep]] | None = None
         self._looked_at_s = time.monotonic()
         self._server: tuple[WSGIServer, threading.Thread] | None = None
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
+    def update(
+        self, logs: Sequence[Progress], tables: Sequence[TableProgress] = (), upkeep: Upkeep | None = None
+    ) -> bool:
         """Set what the next scrape shows. Always returns True: metrics never end a job."""
         self._looked_at_s = time.monotonic()
-        self._shown = (tuple(logs), tuple(tables))  # one assignment: a scrape in another thread sees one poll only
+        kept = () if upkeep is None else (upkeep,)
+        self._shown = (
+            tuple(logs),
+            tuple(tables),
+            kept,
+        )  # one assignment: a scrape in another thread sees one poll only
         return True
 
     def collect(self) -> Iterator[Sampled]:
         """Yield all metrics; the registry calls it at each scrape."""
         yield InfoMetricFamily("logtwin_build", "the version of logtwin that runs", {"version": own_version()})
-        logs, tables = self._shown or ((), ())
+        logs, tables, upkeep = self._shown or ((), (), ())
         yield from (one.of(logs) for one in _OF_LOGS)
         yield from (one.of(tables) for one in _OF_TABLES)
+        yield from (one.of(upkeep) for one in _OF_UPKEEP)
 
     def serve(self, host: str, port: int) -> str:
         """Answer scrapes and probes in threads of their own; port 0 takes a free one. Returns ``host:port``.

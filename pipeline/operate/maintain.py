@@ -1,4 +1,6 @@
-"""``logtwin maintain``: keeps a warehouse small and quick, while jobs replicate into it.
+"""Upkeep: keeps a warehouse small and quick, while jobs replicate into it.
+
+``logtwin maintain`` does it as fast as it can; a job does the same beside its batches (`pipeline/operate/upkeep.py`).
 
     per log and table   small files are merged (`sinks/upkeep/compaction.py`)
     per log             what is too old, or too much, is deleted (`sinks/upkeep/retention.py`)
@@ -28,6 +30,7 @@ from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.inspect.selection import held_topics, subjects
 from pipeline.monitoring.display import duration, number, size
 from pipeline.monitoring.run_file import tidy
+from pipeline.monitoring.upkeep import Done, Telling
 from pipeline.verify.summary import describe, incident_of
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.kernel import KernelTable
@@ -53,7 +56,7 @@ from sinks.upkeep.log_entries import LogFolder, expired
 from sinks.upkeep.retention import Keep, ReplicaRetention
 from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.warehouse import absolute, leave_log_to_maintain, names_in
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable
 from sources.metadata import KAFKA_PARTITIONS
 from sources.offsets import LogId
 from sources.registry import open_log
@@ -91,6 +94,13 @@ class MaintenanceStep:
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @property
+    def done(self) -> Done:
+        """What the step did, as `Upkeep` counts it."""
+        if self.step == "merge":
+            return Done(merged_files=self.files_before, merged_into=self.files_after)
+        return Done(deleted_files=self.files_before - self.files_after, deleted_records=self.records)
+
 
 def check_horizon(settings: MaintainConfig, *, no_job_runs: bool) -> None:
     """Check that VACUUM cannot delete the files of a batch that is under way. Raises ConfigurationError."""
@@ -104,11 +114,18 @@ def check_horizon(settings: MaintainConfig, *, no_job_runs: bool) -> None:
 
 
 class Maintenance:
-    """All steps for the logs of a configuration, and the tables of its warehouse. Driver only."""
+    """All steps for the logs of a configuration, and the tables of its warehouse. Driver only.
 
-    def __init__(self, spark: SparkSession, config: Config, *, dry_run: bool) -> None:
+    With a `pace` the work is done in small pieces, one merged file a Spark job: it is called before each, and may wait,
+    or raise.
+    """
+
+    def __init__(
+        self, spark: SparkSession, config: Config, *, dry_run: bool, pace: Callable[[], None] | None = None
+    ) -> None:
         self._spark = spark
         self._config = config
+        self._pace = pace
         self._settings = config.maintain
         self._warehouse = absolute(config.warehouse)
         self._logs = [log.log_id for log in config.logs]
@@ -120,8 +137,11 @@ class Maintenance:
         self._typed: list[TableSpec] = []
         self._now = datetime.now(UTC)
 
-    def run(self) -> Iterator[MaintenanceStep]:
-        """Do the steps, one each time the iterator advances. Raises ReplicaError; finished steps stay done."""
+    def run(self, on_error: Callable[[LogtwinError], None] | None = None) -> Iterator[MaintenanceStep]:
+        """Do the steps, one each time the iterator advances. Raises ReplicaError; finished steps stay done.
+
+        With `on_error` a step that fails keeps no other from being done, unless storage is away.
+        """
         there = names_in(self._spark, self._warehouse)
         tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
         self._typed = typed_specs(self._spark, self._warehouse)
@@ -132,9 +152,17 @@ class Maintenance:
             for spec in tables:  # before the first commit, which could write a checkpoint and clean the log up
                 leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
         for step in self._steps(tables):
+            if self._pace is not None:
+                self._pace()
             since = time.monotonic()
-            done = step()
-            yield replace(done, seconds=time.monotonic() - since)
+            try:
+                done = step()
+            except LogtwinError as error:
+                if on_error is None or isinstance(error, StorageUnreachable):
+                    raise
+                on_error(error)
+            else:
+                yield replace(done, seconds=time.monotonic() - since)
 
     def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], MaintenanceStep]]:
         for spec in tables:
@@ -151,10 +179,11 @@ class Maintenance:
             yield partial(self._log_entries, spec)
 
     def _merges(self, spec: TableSpec) -> Iterator[Callable[[], MaintenanceStep]]:
-        yield from (partial(self._merge, spec, log_id) for log_id in self._logs_in(spec))
-        sharing = self._logs_in(spec) if spec in _SHARED or spec in self._typed else ()
-        if len(sharing) > 1:
-            yield partial(self._merge, spec, None, sharing)
+        logs = self._logs_in(spec)
+        shares = len(logs) > 1 and (spec in _SHARED or spec in self._typed)
+        sizes = Sizes(target_bytes=self._settings.target_file_bytes, min_files=self._settings.min_files)
+        compactor = Compactor(self._spark, spec, self._path(spec), logs, sizes, shares=shares, pace=self._pace)
+        yield from (partial(self._merge, spec, compactor, log_id) for log_id in (*logs, *([None] if shares else [])))
 
     def _logs_in(self, spec: TableSpec) -> Sequence[LogId]:
         if spec.name == _PARTITIONS.name:
@@ -163,10 +192,8 @@ class Maintenance:
             return self._partitions
         return [*self._logs, *self._partitions] if spec in (LEDGER, QUARANTINE, UNFIT, *self._typed) else self._logs
 
-    def _merge(self, spec: TableSpec, log_id: LogId | None, sharing: Sequence[LogId] = ()) -> MaintenanceStep:
-        sizes = Sizes(target_bytes=self._settings.target_file_bytes, min_files=self._settings.min_files)
-        compactor = Compactor(self._spark, spec, self._path(spec), log_id, sizes, sharing=sharing)
-        done = compactor.plan() if self._dry_run else compactor.run()
+    def _merge(self, spec: TableSpec, compactor: Compactor, log_id: LogId | None) -> MaintenanceStep:
+        done = compactor.plan(log_id) if self._dry_run else compactor.run(log_id)
         return MaintenanceStep(
             table=spec.name,
             step="merge",
@@ -262,6 +289,18 @@ class Maintenance:
 
     def _path(self, spec: TableSpec) -> str:
         return spec.path(self._warehouse)
+
+
+def told(steps: Iterator[MaintenanceStep], telling: Telling) -> Iterator[MaintenanceStep]:
+    """`steps`, and `telling` of each, and of how they ended. Raises what they raise."""
+    try:
+        for one in steps:
+            telling.did(one.done)
+            yield one
+    except Exception as error:
+        telling.ended(str(error))
+        raise
+    telling.ended()
 
 
 def step_table(steps: Sequence[MaintenanceStep], *, dry_run: bool) -> Table:

@@ -223,8 +223,8 @@ class Election:
 class Facts:
     """The facts of a replica at one moment. `unseen` are logs of the configuration with nothing replicated.
 
-    `runs` has the last job of each log or topic, if one is known. `has_metadata`: whether consumer offsets were ever
-    fetched.
+    `runs` has the last job of each log or topic, if one is known. `upkeep` says in words when the tables were last
+    looked after. `has_metadata`: whether consumer offsets were ever fetched.
     """
 
     warehouse: str
@@ -242,4 +242,5 @@ class Facts:
     elections: tuple[Election, ...] = ()
     tables: tuple[TypedStatus, ...] = ()
     runs: tuple[RunFacts, ...] = ()
+    upkeep: str | None = None
     has_metadata: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 
 from pyspark.sql import SparkSession
 
@@ -14,6 +14,7 @@ from pipeline.inspect.selection import held_topics
 from pipeline.inspect.typed_status import typed_statuses
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.monitoring.run_state import Run, told_together
+from pipeline.monitoring.upkeep import seen, sentence
 from pipeline.report.facts import RunFacts
 from pipeline.report.finding.queries import read_facts
 from pipeline.report.page import page
@@ -24,13 +25,14 @@ def made_report(
     config: Config, session: Callable[[int], SparkSession], tell: Callable[[str], None] = lambda _: None
 ) -> bytes:
     """The page as bytes; `session` and `tell` are those of `read_facts`. Raises ReplicaError if there is no replica."""
+    upkeep = sentence(seen(config), config.maintain.every_s, datetime.now(UTC))
     config = found_now(config)
     tables = tuple(typed_statuses(config))  # read before the logs: they are never ahead of them
     facts = read_facts(config.warehouse, _configured(config), session, tell)
     jobs = runs_seen(config.warehouse)
     found = (_run_facts(jobs, one.name, facts.made_at) for one in subjects(facts.logs))
     runs = tuple(one for one in found if one is not None)
-    return page(replace(facts, tables=tables, runs=runs)).encode()
+    return page(replace(facts, tables=tables, runs=runs, upkeep=upkeep)).encode()
 
 
 def _run_facts(jobs: Iterable[Run], subject: str, now: datetime) -> RunFacts | None:

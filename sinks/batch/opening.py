@@ -46,8 +46,8 @@ def open_together(replicas: Sequence[Replica]) -> None:
         one.take(states)
     if restored:
         _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
-    positions.run_hooks()
-    books.run_hooks()
+    positions.run_hooks(checkpoint_aside=True)
+    books.run_hooks(checkpoint_aside=True)
 
 
 def begin_together(fresh: Sequence[Replica], starts: Mapping[LogId, Offset], identity: str | None) -> list[LogId]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 from sinks.delta.data_file import DataFile
@@ -15,6 +15,10 @@ Partition = Mapping[str, str | bool]
 
 Action = dict[str, dict[str, Any]]
 """Its kind, and its fields."""
+
+
+LATELY_MS: Final = 2 * 3_600_000
+"""Clean-ups add it to the age from which on they take a file (`sinks/upkeep/vacuum.py`)."""
 
 
 def appended(files: Iterable[DataFile], transactions: Mapping[str, int]) -> list[Action]:
@@ -41,7 +45,14 @@ def _add(partition: Partition, file: DataFile, is_change: bool = True) -> Action
 
 
 def _remove(file: StoredFile, is_change: bool) -> Action:
-    """Without its statistics: what is removed stays in every checkpoint until nobody may want the file any more."""
+    """Without its statistics: what is removed stays in every checkpoint until nobody may want the file any more.
+
+    A day of commits that are merged would be 86,400 such files, and each checkpoint as long to write as if there had
+    been no merge. But a clean-up leaves a file alone until it is old. So of one that was written lately and is merged,
+    the time of its removal, which is optional, is left out: then no checkpoint has it.
+    """
     facts = {"path": file.action["path"], "partitionValues": file.partition(), "size": file.size_bytes}
     now_ms = time.time_ns() // 1_000_000
-    return {"remove": {**facts, "deletionTimestamp": now_ms, "dataChange": is_change, "extendedFileMetadata": True}}
+    if is_change or now_ms - file.modified_ms > LATELY_MS:
+        facts["deletionTimestamp"] = now_ms
+    return {"remove": {**facts, "dataChange": is_change, "extendedFileMetadata": True}}

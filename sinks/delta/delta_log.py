@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -38,7 +39,7 @@ _READ: Final = [
     *("txn", "metaData", "protocol", "domainMetadata"),
     *(f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "stats")),
 ]
-"""The columns to read of a checkpoint. Its `remove` actions are only of use to clean-ups."""
+"""The columns to read of a checkpoint. Its `remove` actions are only of use to clean-ups (`named_files`)."""
 _RESTORE: Final = "Restore the file from a backup of the folder, or from storage versioning."
 _ATTEMPTS: Final = 3
 """A clean-up of the log may remove files between the listing and the reading."""
@@ -180,6 +181,17 @@ def transactions_at(path: str, version: int) -> dict[str, int]:
     return _reading(path, lambda filesystem, folder: _transactions(filesystem, folder, version))
 
 
+def named_files(path: str, since_ms: int) -> set[str]:
+    """The files that the newest version of the table at `path` has, and those that were removed `since_ms`, in ms since
+    1970, or later. Empty if there is no table. Raises as `newest` does.
+    """
+    found = newest(path)
+    if found is None:
+        return set()
+    removed = _reading(path, lambda filesystem, folder: _removed(filesystem, folder, since_ms))
+    return {unquote(one) for one in (*found.files, *removed)}
+
+
 def _reading(path: str, read: Callable[[pafs.FileSystem, str], _T]) -> _T:
     """What `read` finds in the Delta log of the table at `path`. Raises ReplicaError, naming the table."""
     left = _ATTEMPTS
@@ -239,6 +251,19 @@ def _transactions(filesystem: pafs.FileSystem, folder: str, version: int) -> dic
     return found
 
 
+def _removed(filesystem: pafs.FileSystem, folder: str, since_ms: int) -> set[str]:
+    """The paths of the files that were removed since then."""
+    names = [one.base_name for one in filesystem.get_file_info(pafs.FileSelector(folder))]
+    checkpoint, parts = _newest_checkpoint(names)
+    log = _LogFiles(filesystem, folder)
+    found = set(log.removed_of(parts, since_ms))
+    for number in (int(found[1]) for found in map(_COMMIT.fullmatch, names) if found):
+        if number > checkpoint:
+            removed = (action["remove"] for action in log.commit(number) if "remove" in action)
+            found |= {one["path"] for one in removed if (one.get("deletionTimestamp") or 0) >= since_ms}
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _LogFiles:
     """The files of a ``_delta_log``. Every method raises OSError, and ValueError for what is damaged."""
@@ -260,10 +285,19 @@ class _LogFiles:
                 yield from batch.to_pylist()
 
     def transactions_of(self, parts: Sequence[str]) -> Iterator[Action]:
+        for found in self._column(parts, "txn"):
+            yield from found.to_pylist()
+
+    def removed_of(self, parts: Sequence[str], since_ms: int) -> Iterator[str]:
+        for found in self._column(parts, "remove"):
+            is_late = pc.greater_equal(pc.struct_field(found, "deletionTimestamp"), since_ms)
+            yield from pc.struct_field(found, "path").filter(is_late).to_pylist()
+
+    def _column(self, parts: Sequence[str], name: str) -> Iterator[pa.StructArray]:
         for part in parts:
             file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
-            for batch in file.iter_batches(columns=["txn"]):
-                yield from batch.column("txn").drop_null().to_pylist()
+            for batch in file.iter_batches(columns=[name]):
+                yield batch.column(name).drop_null()
 
     def checksum(self, version: int, commit: Sequence[Action]) -> Mapping[str, Any]:
         """What the checksum of a version with that commit says, nothing if it is not of that."""

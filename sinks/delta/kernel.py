@@ -310,15 +310,17 @@ class KernelTable:
     def files(
         self, on: Snapshot, equal: Mapping[str, str | bool], overlapping: Overlap | None = None
     ) -> list[StoredFile]:
-        """The data files that may hold rows whose columns are `equal` to these, by partition or statistics.
+        """The data files that may hold rows whose columns are `equal` to these, by partition or statistics; with ``{}``
+        all of them.
 
         With `overlapping` only those that may also hold a row in that range.
         """
         with self._translated():
-            wanted = self._is_in(equal)
-            if overlapping is not None:
-                wanted = self._and(wanted, self._overlaps(overlapping))
-            batches = on.java.getScanBuilder().withFilter(wanted).build().getScanFiles(self._engine, True)
+            wanted = [self._compared("=", name, value) for name, value in equal.items()]
+            wanted += [] if overlapping is None else [self._overlaps(overlapping)]
+            builder = on.java.getScanBuilder()
+            builder = builder.withFilter(reduce(self._and, wanted)) if wanted else builder
+            batches = builder.build().getScanFiles(self._engine, True)
             as_json = self._kernel.defaults.internal.json.JsonUtils.rowToJson
             with closing(batches):
                 rows = (json.loads(as_json(row)) for batch in each(batches) for row in each(batch.getRows()))
@@ -477,9 +479,6 @@ class KernelTable:
         schema, all_of_them = self._kernel.internal.actions.SingleAction.FULL_SCHEMA, self._java.util.Optional.empty()
         rows = self._engine.getJsonHandler().parseJson(column, schema, all_of_them).getRows()
         return self._kernel.utils.CloseableIterable.inMemoryIterable(rows)
-
-    def _is_in(self, equal: Mapping[str, str | bool]) -> Any:
-        return reduce(self._and, (self._compared("=", name, value) for name, value in equal.items()))
 
     def _overlaps(self, rows: Overlap) -> Any:
         return self._and(

@@ -1,4 +1,4 @@
-"""Merge small files into large ones with the same rows, for one log in one table, while its stream commits.
+"""Merge small files of a table into large ones with the same rows, log by log, while streams commit.
 
 Files are merged in the order of their offsets, and a large file in between ends a group, so the files of a log follow
 each other as its commits did. Reads by offset depend on that: verify, rebuild and repair read every file once, front to
@@ -9,13 +9,17 @@ topic share files: those are merged in the order in which they were written, whi
 Tasks write the new files (`sinks/upkeep/merge.py`), and one Kernel commit exchanges them. The commit does not conflict
 with rows that the stream adds meanwhile, and is refused if anybody removed one of the files that were read. On a local
 disk it takes the lock that all commits of logtwin take, which OPTIMIZE's own commit would not. A kill leaves files that
-no commit names: VACUUM removes them, and the next run begins again.
+no commit names: `sinks/upkeep/vacuum.py` removes them, and the next run begins again.
+
+The Delta log is read once for all logs of a table, and again once that is a while ago: a commit that is built on an old
+version compares itself with each one since, and on a local disk all others wait for it meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +38,7 @@ from sources.offsets import LogId, Offset
 _ORDERS = ("offset", "start", "valid_to")
 """A table is ordered by the first of these columns that it has statistics of."""
 _GROUPS_A_COMMIT = 16  # the most work that a conflict or a kill can throw away
+_READ_AGAIN_S = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -93,10 +98,21 @@ def groups(candidates: Iterable[Candidate], sizes: Sizes) -> list[Group]:
     return [group for group in found if len(group) >= sizes.min_files]
 
 
-class Compactor:
-    """Merges one log's files in the table `spec` of a warehouse. Driver only.
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A version of the table, its files by path, and the groups of each log; None: of files that logs share."""
 
-    With `sharing` it merges the files that have rows of several logs, all of which are among these.
+    on: Snapshot
+    files: dict[str, StoredFile]
+    groups: dict[LogId | None, list[Group]]
+    read_at_s: float
+
+
+class Compactor:
+    """Merges the files that `logs` have in the table `spec` of a warehouse. Driver only.
+
+    With `shares` it also merges the files that have rows of several of them. With a `pace`, which is called before
+    each, a Spark job and a commit have one group, otherwise several.
     """
 
     def __init__(
@@ -104,84 +120,109 @@ class Compactor:
         spark: SparkSession,
         spec: TableSpec,
         path: str,
-        log_id: LogId | None,
+        logs: Sequence[LogId],
         sizes: Sizes,
         *,
-        sharing: Sequence[LogId] = (),
+        shares: bool = False,
+        pace: Callable[[], None] | None = None,
     ) -> None:
         self._spark = spark
         self._spec = spec
         self._table = KernelTable(spark, path)
-        self._log_id = log_id
-        self._is_shared = bool(sharing)
-        self._logs = tuple(map(str, sharing or (log_id,)))
+        self._logs = {str(log_id): log_id for log_id in logs}
+        self._shares = shares
         self._sizes = sizes
+        self._at_once = _GROUPS_A_COMMIT if pace is None else 1
+        self._pace = pace or (lambda: None)
         self._order = next(name for name in _ORDERS if name in spec.statistics)
-        # The current versions of metadata are one file, which every change exchanges.
-        self._partition: Partition = {LOG_ID.name: str(log_id), IS_CURRENT.name: False} if spec.partitioning else {}
+        # Older versions cut long ids in their statistics.
+        self._least = {bound: name for name in self._logs for bound in (lower_bound(name, LOG_ID.type), name)}
+        self._greatest = {bound: name for name in self._logs for bound in (upper_bound(name, LOG_ID.type), name)}
+        self._last: _Found | None = None
 
-    def plan(self) -> Compaction:
+    def plan(self, log_id: LogId | None) -> Compaction:
         """Say what `run` would do."""
-        *_, found = self._groups()
-        return _tally(found)
+        return _tally(self._found().groups.get(log_id, ()))
 
-    def run(self) -> Compaction:
-        """Merge all groups. Groups whose files somebody else exchanged meanwhile are left as they are.
+    def run(self, log_id: LogId | None) -> Compaction:
+        """Merge all groups of a log, or with None of the files that logs share.
 
-        Raises ReplicaError naming a file that cannot be read.
+        Groups whose files somebody else exchanged meanwhile are left as they are. Raises ReplicaError naming a file
+        that cannot be read.
         """
-        on, files, found = self._groups()
-        done, written = list[Group](), list[DataFile]()
-        for at in range(0, len(found), _GROUPS_A_COMMIT):
-            part = found[at : at + _GROUPS_A_COMMIT]
-            made = self._merge(part)
-            if self._commit(on, [files[one.path] for group in part for one in group], made):
+        found = self._found()
+        left, done, written = found.groups.pop(log_id, []), list[Group](), list[DataFile]()
+        while left:
+            part, left = left[: self._at_once], left[self._at_once :]
+            self._pace()
+            made = self._merge(log_id, part)
+            if self._commit(found, log_id, [one.path for group in part for one in group], made):
                 done += part
                 written += made
-        self._table.run_hooks()
+            if left and time.monotonic() - found.read_at_s > _READ_AGAIN_S:
+                found = self._found()
+                left = found.groups.pop(log_id, [])
+        if done:
+            self._table.run_hooks()
         return _tally(done, written)
 
-    def _groups(self) -> tuple[Snapshot, dict[str, StoredFile], list[Group]]:
-        snapshot = self._table.existing(self._log_id)
-        filters = [self._partition] if self._partition else [{LOG_ID.name: name} for name in self._logs]
-        files = {file.path: file for equal in filters for file in self._table.files(snapshot, equal)}
-        candidates = [one for file in files.values() if (one := self._candidate(file)) is not None]
-        return snapshot, files, groups(candidates, self._sizes)
+    def _found(self) -> _Found:
+        if self._last is None or time.monotonic() - self._last.read_at_s > _READ_AGAIN_S:
+            self._last = self._read()
+        return self._last
 
-    def _candidate(self, file: StoredFile) -> Candidate | None:
-        """The candidate for a file; None if it may hold rows of another log, or the Delta log says too little of it."""
+    def _read(self) -> _Found:
+        read_at_s, snapshot = time.monotonic(), self._table.existing()
+        # The current versions of metadata are one file, which every change exchanges.
+        equal = {IS_CURRENT.name: False} if self._spec.partitioning else {}
+        files = {file.path: file for file in self._table.files(snapshot, equal)}
+        candidates: dict[LogId | None, list[Candidate]] = {}
+        for file in files.values():
+            if (one := self._candidate(file)) is not None:
+                candidates.setdefault(one[0], []).append(one[1])
+        found = {log_id: groups(of_log, self._sizes) for log_id, of_log in candidates.items()}
+        return _Found(snapshot, files, found, read_at_s)
+
+    def _candidate(self, file: StoredFile) -> tuple[LogId | None, Candidate] | None:
+        """A file to merge, and whose it is; None if others may have rows in it, or the Delta log says too little."""
         statistics = file.statistics()
         least, greatest = statistics.get("minValues", {}), statistics.get("maxValues", {})
         if "numRecords" not in statistics or self._order not in least:
             return None
-        if not self._partition and not self._is_ours(least.get(LOG_ID.name), greatest.get(LOG_ID.name)):
+        lowest: str | None
+        highest: str | None
+        if self._spec.partitioning:
+            lowest = highest = file.partition()[LOG_ID.name]
+        else:
+            lowest, highest = self._least.get(least.get(LOG_ID.name)), self._greatest.get(greatest.get(LOG_ID.name))
+        is_shared = lowest != highest
+        if lowest is None or highest is None or lowest not in self._logs or (is_shared and not self._shares):
             return None
-        if self._is_shared and least[LOG_ID.name] == greatest[LOG_ID.name]:
-            return None
-        first = (file.modified_ms,) if self._is_shared else least[self._order]
-        return Candidate(first, file.path, file.size_bytes, statistics["numRecords"])
+        first = (file.modified_ms,) if is_shared else least[self._order]
+        log_id = None if is_shared else self._logs[lowest]
+        return log_id, Candidate(first, file.path, file.size_bytes, statistics["numRecords"])
 
-    def _is_ours(self, least: str | None, greatest: str | None) -> bool:
-        """Whether a file has only rows of these logs, by its statistics, in which older versions cut long ids."""
-        lowest = {bound for name in self._logs for bound in (name, lower_bound(name, LOG_ID.type))}
-        highest = {bound for name in self._logs for bound in (name, upper_bound(name, LOG_ID.type))}
-        return least in lowest and greatest in highest
+    def _partition(self, log_id: LogId | None) -> Partition:
+        return {LOG_ID.name: str(log_id), IS_CURRENT.name: False} if self._spec.partitioning else {}
 
-    def _merge(self, part: Sequence[Group]) -> list[DataFile]:
+    def _merge(self, log_id: LogId | None, part: Sequence[Group]) -> list[DataFile]:
         """Merge groups in one Spark job with a task for each. Raises what a task reported."""
         facts = JobFacts(
             problem=f"the Spark job that merges files of {self._table.path} failed",
-            log=self._log_id,
+            log=log_id,
             hint="Nothing was changed; run it again.",
         )
-        merge = Merging(self._spec, self._table.path, self._partition)
+        merge = Merging(self._spec, self._table.path, self._partition(log_id))
         return [
             merged_file(made) for made in run_tasks(self._spark, merge, [_merge_of(group) for group in part], facts)
         ]
 
-    def _commit(self, on: Snapshot, merged: Sequence[StoredFile], written: Sequence[DataFile]) -> bool:
+    def _commit(self, found: _Found, log_id: LogId | None, merged: Sequence[str], written: Sequence[DataFile]) -> bool:
+        partition = self._partition(log_id)
         try:
-            self._table.rearrange(on, merged, [(self._partition, file) for file in written])
+            self._table.rearrange(
+                found.on, [found.files[path] for path in merged], [(partition, file) for file in written]
+            )
         except KernelConflict as conflict:
             # The written files stay: a refused writer cannot always tell whether the commit was made.
             _log.info("%s: %s left as they are: %s", self._table.path, f"{len(merged)} files", conflict)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,10 +33,11 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.files import sync
 from sinks.delta.log_checks import KINDS, State, actions_of, disagreement, state_of
+from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
-from sources.errors import ReplicaError
+from sources.errors import LogtwinError, ReplicaError
 
 _ROWS_AT_ONCE: Final = 1024
 
@@ -124,21 +125,37 @@ class LogFolder:
     def is_whole(self, entry: LogEntry) -> bool:
         """Whether a checkpoint can be read to its end and has the state that its version's commit left.
 
-        On a local disk it is synced first. Raises ReplicaError if the storage cannot be read.
+        On a local disk it is synced first. With a session a task reads it: it names the removed files of a week, and
+        the driver of a job has other things to do. Raises ReplicaError if the storage cannot be read.
         """
+        wrong: str | LogtwinError | None
+        if self._spark is None:
+            wrong = self.doubt(entry)
+        else:
+            facts = JobFacts(
+                problem=f"the Spark job that reads {self._path}/{entry.name} failed",
+                log=None,
+                hint="Nothing was removed; run it again.",
+            )
+            (wrong,) = run_tasks(self._spark, _Reading(self._table), [entry], facts)
+        if isinstance(wrong, LogtwinError):
+            raise wrong
+        if wrong is not None:
+            _log.warning("%s/%s is not trusted, and nothing below it is removed: %s", self._path, entry.name, wrong)
+        return wrong is None
+
+    def doubt(self, entry: LogEntry) -> str | None:
+        """Why a checkpoint is not to be trusted; None if it is. Raises ReplicaError."""
         path, commit = (f"{self._path}/{name}" for name in (entry.name, f"{entry.version:020d}.json"))
         try:
             if isinstance(self._filesystem, pafs.LocalFileSystem):
                 sync(Path(path))
                 sync(Path(self._path))
-            wrong = what_is_wrong(self._read(path), self._read(commit))
+            return what_is_wrong(self._read(path), self._read(commit))
         except FileNotFoundError as error:
-            wrong = str(error)  # Kernel's own clean-up has removed it
+            return str(error)  # Kernel's own clean-up has removed it
         except OSError as error:
             raise self._failure("read", error) from error
-        if wrong is not None:
-            _log.warning("%s is not trusted, and nothing below it is removed: %s", path, wrong)
-        return wrong is None
 
     def _read(self, path: str) -> bytes:
         with self._filesystem.open_input_file(path) as file:
@@ -157,3 +174,17 @@ class LogFolder:
             found=error,
             hint="Check that the table's storage can be reached and written, then run it again.",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """The task function, picklable: `LogFolder.doubt` of checkpoints of the table at `table`, or the error."""
+
+    table: str
+
+    def __call__(self, entries: Iterable[LogEntry]) -> Iterator[str | LogtwinError | None]:
+        for one in entries:
+            try:
+                yield LogFolder(self.table).doubt(one)
+            except LogtwinError as error:
+                yield error

@@ -1,26 +1,29 @@
 """Remove files of a table that no commit names: crashed batches left them, or they were merged, deleted or exchanged.
 
-delta-spark's VACUUM finds them, in a dry run: it commits nothing, so it needs no lock on a local disk and runs while
-streams commit, and it prints nothing to standard output. A file younger than the horizon is left alone, because a
-running batch writes files first and commits them later.
+A task lists the folder and then reads the Delta log (`sinks/delta/delta_log.py`), so that neither the driver's Python
+nor its JVM holds the names of a week's files while streams commit. It commits nothing, and needs no lock. A file
+younger than the horizon is left alone, because a running batch writes files first and commits them later; so is one
+that was removed since then, because a query may still read it.
 
 Files of the quarantine are an exception: a commit to the table log owes them (`sinks.state.log_state.LogState`), and a
-job that stopped right after it may stay down for longer than any horizon. They are committed before VACUUM looks for
-files.
+job that stopped right after it may stay down for longer than any horizon. They are committed before files are looked
+for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow.fs as pafs
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sinks.books.quarantine import Quarantine
+from sinks.delta.actions import LATELY_MS
+from sinks.delta.delta_log import named_files
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.spark_jobs import first_line
+from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.state.fence import logs_in, state_in
 from sinks.state.log_state import LogState
 from sinks.storage.errors import failed_by
@@ -28,14 +31,8 @@ from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
 from sinks.tables import KAFKA_LOG, LOG, QUARANTINE
 from sinks.warehouse import absolute
+from sources.errors import LogtwinError
 from sources.offsets import LogId, Position
-
-_SETTINGS = {
-    # we decide on the horizon; the table's property is for VACUUMs of others
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
-    # a table's folder is flat; the default would list it in 10,000 tasks, which takes half a minute
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,27 +50,52 @@ def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Va
 
     Raises ReplicaError.
     """
-    sizes = _sizes(path)
-    names = _unnamed(spark, path, hours)
+    facts = JobFacts(
+        problem=f"the Spark job that looks for files of {path} failed",
+        log=None,
+        hint="Nothing was changed; run it again.",
+    )
+    before_ms = time.time_ns() // 1_000_000 - round(hours * 3_600_000)
+    # what was merged lately has only its age; for less than an hour nobody reads or writes (`check_horizon`)
+    written_before_ms = before_ms - (LATELY_MS if hours >= 1 else 0)
+    (found,) = run_tasks(spark, _Looking(before_ms, written_before_ms), [path], facts)
+    if isinstance(found, LogtwinError):
+        raise found
+    done, names = found
     if not dry_run:
         remove_files(spark, path, names, past_what_resists=True)  # the rest is left to the next run
-    return Vacuumed(
-        files=len(sizes),
-        bytes=sum(sizes.values()),
-        removed=len(names),
-        removed_bytes=sum(sizes.get(name, 0) for name in names),
-    )
+    return done
 
 
-def _unnamed(spark: SparkSession, path: str, hours: float) -> list[str]:
-    session = spark.newSession()  # settings of its own
-    for name, value in _SETTINGS.items():
-        session.conf.set(name, value)
-    try:
-        found = session.sql(f"VACUUM delta.`{path}` RETAIN {hours} HOURS DRY RUN").collect()
-    except PySparkException as error:
-        raise failed_by(error)(f"VACUUM of {path} failed", found=first_line(error), hint="Run it again.") from error
-    return [row["path"].rpartition("/")[2] for row in found]
+@dataclass(frozen=True, slots=True)
+class _Looking:
+    """The task function, picklable: finds the files that no commit since a time names, and that are older still."""
+
+    before_ms: int
+    written_before_ms: int
+
+    def __call__(self, paths: Iterable[str]) -> Iterator[tuple[Vacuumed, list[str]] | LogtwinError]:
+        for path in paths:
+            try:
+                yield self._look(path)
+            except LogtwinError as error:
+                yield error
+
+    def _look(self, path: str) -> tuple[Vacuumed, list[str]]:
+        files = _files_in(path)  # first: what is committed meanwhile is in the version that is read next
+        named = named_files(path, self.before_ms)
+        gone = {
+            one.base_name: one.size
+            for one in files
+            if one.mtime_ns < self.written_before_ms * 1_000_000 and one.base_name not in named
+        }
+        done = Vacuumed(
+            files=len(files),
+            bytes=sum(one.size for one in files),
+            removed=len(gone),
+            removed_bytes=sum(gone.values()),
+        )
+        return done, list(gone)
 
 
 def commit_owed(spark: SparkSession, warehouse: str) -> int:
@@ -99,8 +121,11 @@ def _states(snapshot: Snapshot) -> Iterator[tuple[LogId, LogState]]:
             yield log_id, state
 
 
-def _sizes(path: str) -> dict[str, int]:
-    """The files in the folder of a table, which is flat: their names and sizes."""
+def _files_in(path: str) -> list[pafs.FileInfo]:
+    """The files in the folder of a table, which is flat, without hidden ones. Raises ReplicaError."""
     filesystem, inner = open_folder(path)
-    found = filesystem.get_file_info(pafs.FileSelector(inner))
-    return {one.base_name: one.size for one in found if one.is_file and one.base_name[0] not in "._"}
+    try:
+        found = filesystem.get_file_info(pafs.FileSelector(inner))
+    except OSError as error:
+        raise failed_by(error)(f"the folder {path} cannot be listed", found=error, hint="Run it again.") from error
+    return [one for one in found if one.is_file and one.base_name[0] not in "._"]

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from pyspark.sql import SparkSession
 
@@ -21,24 +18,6 @@ from sources.offsets import Offset
 from tests.sinks.long_log import MASTER, file_of
 from tests.sinks.many_commits import COMMIT_BYTES, COMMIT_RECORDS, add_commits
 from tests.sinks.one_log import OneLog
-
-_ROUNDS = 5
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Seconds that the newest version takes to open, and a small commit; files of the table and of its Delta log."""
-
-    open_s: float
-    commit_s: float
-    data_files: int
-    log_entries: int
-
-
-def comparison(before: Figures, after: Figures) -> str:
-    """For whoever reads the output: absolute times say little about another machine."""
-    faster = f"opens {before.open_s / after.open_s:.1f} x and commits {before.commit_s / after.commit_s:.1f} x as fast"
-    return f"{before}\n{after}\n{faster}"
 
 
 def log_path(warehouse: Path) -> str:
@@ -76,23 +55,3 @@ def maintain(spark: SparkSession, warehouse: Path, log_hours: float) -> list[Mai
     log = {"id": str(MASTER.log_id), "path": str(warehouse)}
     config = {"warehouse": str(warehouse), "maintain": {"log_hours": log_hours}, "logs": [log]}
     return list(Maintenance(spark, parse(config, where="test"), dry_run=False).run())
-
-
-def figures(spark: SparkSession, warehouse: Path) -> Figures:
-    table = OneLog(spark, log_path(warehouse), MASTER.log_id)
-    files = KernelTable(spark, log_path(warehouse)).files(newest(spark, warehouse), {"log_id": str(MASTER.log_id)})
-    entries = len(list(Path(log_path(warehouse), "_delta_log").iterdir()))
-    opens = [_seconds(table.read) for _ in range(_ROUNDS)]
-    commits = [_seconds(lambda: table.claim(this_writer())) for _ in range(_ROUNDS)]
-    return Figures(median(opens), median(commits), len(files), entries)
-
-
-def versions(warehouse: Path, suffix: str) -> list[int]:
-    """Of which versions the Delta log has a file that ends so."""
-    return sorted(int(path.name[:20]) for path in Path(log_path(warehouse), "_delta_log").glob(f"[0-9]*{suffix}"))
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    since = time.monotonic()
-    action()
-    return time.monotonic() - since

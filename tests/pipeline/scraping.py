@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.progress import Phase, Progress, TableProgress
+from pipeline.monitoring.upkeep import Upkeep
 from sinks.batch.result import BatchStep
 from sources.offsets import Offset
 from tests.pipeline.sample_progress import PROGRESS
@@ -47,8 +48,8 @@ class Endpoint:
         return values(scrape(self.port))
 
     def families(self, *logs: Progress) -> list[Metric]:
-        """Of the OpenMetrics form, with a typed table; its parser is strict about names and values."""
-        self.metrics.update(logs, [TABLE])
+        """Of the OpenMetrics form, with a typed table and upkeep; its parser is strict about names and values."""
+        self.metrics.update(logs, [TABLE], Upkeep(watched_since="2026-11-28T12:00:00+00:00", failures=1))
         return list(parse_openmetrics(scrape(self.port, OPENMETRICS)))  # type: ignore[no-untyped-call]
 
 

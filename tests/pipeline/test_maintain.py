@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Self
 
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.configuration import MaintainConfig
@@ -104,6 +105,12 @@ def test_by_the_command_line(bench: Bench, capsys: pytest.CaptureFixture[str], m
         assert merge == [(5, 1)] * 2
     gone = [one["files_before"] - one["files_after"] for one in (dry["log", "vacuum"], done["log", "vacuum"])]
     assert gone == [1, 1]
+    # of what was merged a checkpoint says nothing; retention has rewritten a file
+    merged = KernelTable(bench.spark, str(lake / "log"))
+    while not merged.checkpoint(merged.existing()):  # each tenth version is left to its committer
+        merged.set_properties(merged.existing(), {LOG_CLEANUP: "false"})
+    newest = max((lake / "log" / "_delta_log").glob("*.checkpoint.parquet"))
+    assert pq.read_table(newest, columns=["remove"])["remove"].drop_null().length() == 1
     (hole,) = bench.holes()
     assert hole.start == 0
     assert len(log) - hole.end >= len(log) // 2

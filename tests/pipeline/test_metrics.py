@@ -7,6 +7,7 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client import Metric
@@ -15,7 +16,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import MetricsConfig
 from pipeline.monitoring.metrics import Metrics, serving
 from pipeline.monitoring.probes import LastLook, not_ready, unhealthy
-from pipeline.monitoring.progress import Phase, Progress, TableProgress
+from pipeline.monitoring.progress import Phase, Progress
 from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, HeldElsewhere, MasterUnreachable
 from tests.pipeline.operator_at_work import Operator, run
@@ -253,8 +254,8 @@ def test_a_job_can_be_watched_while_it_runs(
             self.place = super().serve(host, port)
             return self.place
 
-        def update(self, logs: Sequence[Progress], tables: Sequence[TableProgress] = ()) -> bool:
-            goes_on = super().update(logs, tables)
+        def update(self, logs: Sequence[Progress], *more: Any) -> bool:
+            goes_on = super().update(logs, *more)
             seen.append(values(scrape(int(self.place.rpartition(":")[2]))))
             return goes_on
 
@@ -271,7 +272,7 @@ def test_a_job_can_be_watched_while_it_runs(
 
 
 def test_the_document_and_the_endpoint_name_the_same(families: list[Metric]) -> None:
-    row = r"^\| `(\w+)` \| (\w+) \| (\S+) \| ((?:`\w+`(?:, )?)+) \| (.+) \|$"
+    row = r"^\| `(\w+)` \| (\w+) \| (\S+) \| ((?:`\w+`(?:, )?)+|–) \| (.+) \|$"
     documented = {
         (name, kind, unit, frozenset(re.findall(r"\w+", names_of_labels)), meaning)
         for name, kind, unit, names_of_labels, meaning in re.findall(row, DOCUMENT.read_text(), re.MULTILINE)

@@ -26,6 +26,9 @@ from tests.sinks.plain_table import PlainTable
 class _Context:
     defaultParallelism = 2
 
+    def setLocalProperty(self, name: str, value: str) -> None:
+        """Tasks have no pools here."""
+
     def parallelize(self, shares: Sequence[Any], count: int) -> _Shares:
         assert len(shares) == count
         return _Shares(shares)

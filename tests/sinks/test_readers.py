@@ -121,7 +121,7 @@ def test_who_streams_the_table_sees_no_merge(spark: SparkSession, tmp_path: Path
     replica = opened(spark, tmp_path, MASTER)
     replica(ranges(0, 6000, 1000))
     path = LOG.path(str(tmp_path))
-    assert Compactor(spark, LOG, path, BROKER_A, Sizes(target_bytes=1 << 20, min_files=3)).run().files == 6
+    assert Compactor(spark, LOG, path, [BROKER_A], Sizes(target_bytes=1 << 20, min_files=3)).run(BROKER_A).files == 6
     seen = spark.readStream.format("delta").option("startingVersion", 0).load(path).select("offset")
     query = seen.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
     query.awaitTermination()

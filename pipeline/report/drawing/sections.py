@@ -56,7 +56,14 @@ def sections(facts: Facts) -> list[PageSection]:
         _transactions(facts),
         _delays(facts),
         _incidents(facts),
+        *_upkeep(facts),
     ]
+
+
+def _upkeep(facts: Facts) -> tuple[PageSection, ...]:
+    if facts.upkeep is None:
+        return ()
+    return (PageSection(name="upkeep", title="Upkeep of the tables", sentences=(f"{facts.upkeep}.",)),)
 
 
 def _coverage(facts: Facts) -> PageSection:

@@ -18,6 +18,7 @@ from sinks.upkeep import compaction
 from sinks.upkeep.compaction import Candidate, Compaction, Compactor, Sizes, groups
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
+from sources.offsets import LogId
 from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
@@ -60,7 +61,7 @@ def commit(table: KernelTable, *files: DataFile) -> None:
 
 
 def compactor(plain: SparkSession, table: KernelTable, sizes: Sizes = MANY) -> Compactor:
-    return Compactor(plain, LOG, table.path, BROKER_A, sizes)
+    return Compactor(plain, LOG, table.path, [BROKER_A], sizes)
 
 
 def names(table: KernelTable) -> set[str]:
@@ -74,8 +75,8 @@ def rows(table: KernelTable) -> list[dict[str, object]]:
 
 def test_rows_and_columns_stay_and_the_second_run_changes_nothing(plain: SparkSession, table: KernelTable) -> None:
     before = rows(table)
-    planned = compactor(plain, table).plan()
-    done = compactor(plain, table).run()
+    planned = compactor(plain, table).plan(BROKER_A)
+    done = compactor(plain, table).run(BROKER_A)
     assert (planned.files, planned.into) == (done.files, done.into) == (8, 1)
     assert rows(table) == before
     version = table.existing().version
@@ -83,12 +84,12 @@ def test_rows_and_columns_stay_and_the_second_run_changes_nothing(plain: SparkSe
     assert file.size_bytes == done.bytes_after < done.bytes
     said = file.statistics()
     assert (said["numRecords"], said["minValues"]["offset"], said["maxValues"]["offset"]) == (40, 0, 3900)
-    assert compactor(plain, table).run() == Compaction()
+    assert compactor(plain, table).run(BROKER_A) == Compaction()
     assert table.existing().version == version
 
 
 def test_merging_is_no_change_of_data(plain: SparkSession, table: KernelTable) -> None:
-    compactor(plain, table).run()
+    compactor(plain, table).run(BROKER_A)
     text = Path(f"{table.path}/_delta_log/{table.existing().version:020d}.json").read_text()
     actions = [json.loads(line) for line in text.splitlines()]
     changed = [one for action in actions for name, one in action.items() if name in ("add", "remove")]
@@ -100,8 +101,8 @@ def after_the_merge(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
     """Do it when the files are written, and before their commit."""
     merge = Compactor._merge
 
-    def meanwhile(self: Compactor, part: Any) -> list[DataFile]:
-        written = merge(self, part)
+    def meanwhile(self: Compactor, log_id: LogId | None, part: Any) -> list[DataFile]:
+        written = merge(self, log_id, part)
         act()
         return written
 
@@ -113,7 +114,7 @@ def test_commits_in_between_are_stepped_over(
 ) -> None:
     """A stream commits while files are merged: nothing is lost or doubled."""
     after_the_merge(monkeypatch, lambda: commit(KernelTable(plain, table.path), file_of(table.path, 40, 41)))
-    assert compactor(plain, table).run().files == 8
+    assert compactor(plain, table).run(BROKER_A).files == 8
     assert len(names(table)) == 2
     assert offsets(Path(table.path).parent) == [at * 100 for at in range(41)]
 
@@ -124,7 +125,7 @@ def test_files_that_somebody_else_took_are_left_to_him(
     taken = table.files(table.existing(), {"log_id": str(BROKER_A)})[3]
     after_the_merge(monkeypatch, lambda: table.replace(table.existing(), [taken], [], domains={"place": "1"}))
     before = names(table) - {taken.path}
-    assert compactor(plain, table).run() == Compaction()
+    assert compactor(plain, table).run(BROKER_A) == Compaction()
     assert names(table) == before
 
 
@@ -133,16 +134,20 @@ def test_a_damaged_file_is_named_and_nothing_changes(plain: SparkSession, table:
     damaged = sorted(before)[2]
     Path(f"{table.path}/{damaged}").write_bytes(b"no parquet")
     with pytest.raises(ReplicaError, match=damaged):
-        compactor(plain, table).run()
+        compactor(plain, table).run(BROKER_A)
     assert names(table) == before
 
 
 def test_each_commit_takes_its_part(plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_GROUPS_A_COMMIT", 1)
+    monkeypatch.setattr(compaction, "_READ_AGAIN_S", 0.0)
+    pieces = list[int]()
     size_bytes = max(file.size_bytes for file in table.files(table.existing(), {"log_id": str(BROKER_A)}))
     version = table.existing().version
-    done = compactor(plain, table, Sizes(target_bytes=4 * size_bytes, min_files=4)).run()
+    sizes = Sizes(target_bytes=4 * size_bytes, min_files=4)
+    paced = Compactor(plain, LOG, table.path, [BROKER_A], sizes, pace=lambda: pieces.append(len(names(table))))
+    done = paced.run(BROKER_A)
     assert (done.files, done.into) == (8, 2)
+    assert pieces == [8, 5]
     assert table.existing().version == version + 2
     assert offsets(Path(table.path).parent) == list(range(0, 4000, 100))
     found = [file.statistics() for file in table.files(table.existing(), {"log_id": str(BROKER_A)})]

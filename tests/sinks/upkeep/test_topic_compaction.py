@@ -48,7 +48,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def merged(plain: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> Compaction:
     partitions = [partition_log(log_id, number) for number in NUMBERS]
     sizes = Sizes(target_bytes=10**8, min_files=2)
-    return Compactor(plain, spec, spec.path(str(lake)), None, sizes, sharing=partitions).run()
+    return Compactor(plain, spec, spec.path(str(lake)), partitions, sizes, shares=True).run(None)
 
 
 def paths(plain: SparkSession, lake: Path, spec: TableSpec, log_id: LogId) -> set[str]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.books.quarantine import open_quarantine, quarantine_row
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
 from sinks.tables import LOG, QUARANTINE
-from sinks.upkeep import vacuum as module
 from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.values.incident import Action
 from sinks.warehouse import ensure_tables
@@ -36,42 +37,41 @@ def parquet_files(path: str) -> set[str]:
     return {file.name for file in Path(path).glob("*.parquet")}
 
 
-@pytest.mark.spark
-def test_what_no_commit_named_lately_goes_and_all_else_stays(spark: SparkSession, tmp_path: Path) -> None:
-    """More files than VACUUM names at once; a young one; one that a merge took out just now; and those of the table."""
-    ensure_tables(spark, str(tmp_path))
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_what_no_commit_named_lately_goes_and_all_else_stays(
+    plain: SparkSession, tmp_path: Path, checkpoint: bool
+) -> None:
+    """A young one, one that a merge took out just now, those of the table, and a dry run's. The table says what it has
+    in commits, or in a checkpoint."""
+    ensure_tables(plain, str(tmp_path))
     path = LOG.path(str(tmp_path))
-    table = KernelTable(spark, path)
-    first, second = file_of(path, 0, 5), file_of(path, 5, 10)
+    table = KernelTable(plain, path)
+    first, second = (replace(one, modified_ms=0) for one in (file_of(path, 0, 5), file_of(path, 5, 10)))
     table.commit(table.existing(), [first, second])
     for file in (first, second):
         age(Path(path) / file.name, days=10)
     merged = [file for file in table.files(table.existing(), {"log_id": str(BROKER_A)}) if file.path == first.name]
     table.rearrange(table.existing(), merged, [({}, file_of(path, 0, 5))])
+    if checkpoint:
+        DeltaTable(path).create_checkpoint()
     young = file_of(path, 10, 15)
-    age(Path(path) / young.name, days=6.9)
+    age(Path(path) / young.name, days=7.05)  # a merge may have taken it out less than seven days ago
     kept = parquet_files(path)
     assert len(kept) == 4
-    for number in range(1100):
+    for number in range(9):
         orphan = Path(path) / f"part-{number}.parquet"
         orphan.write_bytes(b"123")
         age(orphan, days=7.1)
     before = sorted(Path(path, "_delta_log").glob("*.json"))
-    done = vacuum(spark, path, WEEK_H, dry_run=False)
-    assert (done.files, done.removed, done.removed_bytes) == (1104, 1100, 3300)
+    for dry_run, left in ((True, 13), (False, 4)):
+        done = vacuum(plain, path, WEEK_H, dry_run=dry_run)
+        assert (done.files, done.removed, done.removed_bytes) == (13, 9, 27)
+        assert len(parquet_files(path)) == left
     assert parquet_files(path) == kept
+    assert vacuum(plain, path, 24 * 10.1, dry_run=False).removed == 0
+    assert vacuum(plain, path, 0, dry_run=False).removed == 2  # the merged one, and the young one, when nobody runs
     assert sorted(Path(path, "_delta_log").glob("*.json")) == before  # a commit of its own would take no lock
     assert offsets(tmp_path) == [at * 100 for at in range(10)]
-
-
-def test_a_dry_run_counts_and_leaves_all(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("a", "b", "c"):
-        (tmp_path / f"{name}.parquet").write_bytes(b"123")
-    monkeypatch.setattr(module, "_unnamed", lambda *_: ["a.parquet", "b.parquet"])
-    for dry_run, left in ((True, {"a", "b", "c"}), (False, {"c"})):
-        done = vacuum(plain, str(tmp_path), WEEK_H, dry_run=dry_run)
-        assert (done.files, done.bytes, done.removed, done.removed_bytes) == (3, 9, 2, 6)
-        assert parquet_files(str(tmp_path)) == {f"{name}.parquet" for name in left}
 
 
 def test_quarantined_bytes_that_a_commit_owes_are_committed(plain: SparkSession, tmp_path: Path) -> None:

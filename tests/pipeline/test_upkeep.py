@@ -1,0 +1,183 @@
+"""The upkeep of a job: when it is due, killed or overtaken at each piece, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from pipeline.config.configuration import Config, parse
+from pipeline.monitoring.upkeep import Done, Telling, Upkeep, UpkeepFile, sentence
+from pipeline.operate.maintain import Maintenance
+from pipeline.operate.upkeep import TableUpkeep
+from sinks.delta.delta_log import newest
+from sinks.delta.kernel import KernelTable
+from sinks.storage.settings import Storage
+from sinks.upkeep.compaction import Compactor
+from sources.errors import ConfigurationError, ReplicaError
+from tests.patience import eventually
+from tests.sinks.batches import Solo, offsets, ranges, rows
+from tests.sinks.killed import Killed, killed
+from tests.sinks.memory_master import BROKER_A, MemoryMaster
+from tests.sinks.plain_session import make_plain
+
+BATCHES = 4
+NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    session = make_plain(monkeypatch)
+    checkpoint = lambda self, _: DeltaTable(self.path).create_checkpoint()  # noqa: E731
+    monkeypatch.setattr(KernelTable, "checkpoint", checkpoint)
+    return session
+
+
+@pytest.fixture
+def lake(plain: SparkSession, tmp_path: Path) -> Path:
+    replica = Solo(plain, str(tmp_path / "lake"), MemoryMaster((100,) * BATCHES))
+    replica.open()
+    for start in range(0, 100 * BATCHES, 100):
+        replica(ranges(start, start + 100))
+    return tmp_path / "lake"
+
+
+def config(lake: Path, **maintain: float) -> Config:
+    log = {"id": str(BROKER_A), "path": str(lake)}
+    return parse({"warehouse": str(lake), "maintain": {"min_files": 3, **maintain}, "logs": [log]}, where="test")
+
+
+def done(plain: SparkSession, config: Config, pace: Callable[[], None] | None = None) -> None:
+    for _ in Maintenance(plain, config, dry_run=False, pace=pace).run():
+        pass
+
+
+def sound(lake: Path, before: list[dict[str, Any]]) -> bool:
+    """Whether each row is there once, and each file that the tables name."""
+    for name in ("log", "ledger"):
+        assert (version := newest(f"{lake}/{name}"))
+        assert [file for file in version.files if not (lake / name / file).exists()] == []
+    same = sorted(map(str, rows(f"{lake}/ledger"))) == sorted(map(str, before))
+    return same and offsets(lake) == list(range(0, 100 * BATCHES, 100))
+
+
+@pytest.mark.parametrize("way", ["killed", "overtaken"])
+def test_at_each_piece_nothing_is_lost_and_the_next_one_finishes(
+    plain: SparkSession, lake: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two at once both finish. It is before each piece, and after a merged file is written, before its commit."""
+    before, merge = rows(f"{lake}/ledger"), Compactor._merge
+    for piece in range(1, 100):
+        here, counted = lake.with_name(f"lake {piece}"), count(1)
+        shutil.copytree(lake, here)
+        settings = config(here)
+        act = killed if way == "killed" else partial(done, plain, settings)
+
+        def reach(counted: Iterator[int] = counted, at: int = piece, act: Callable[[], object] = act) -> None:
+            if next(counted) == at:
+                act()
+
+        monkeypatch.setattr(Compactor, "_merge", lambda *given, reach=reach: (merge(*given), reach())[0])
+        with suppress(Killed):
+            done(plain, settings, reach)
+        assert sound(here, before), piece
+        for file in (one for name in ("log", "ledger") for one in (here / name).glob("*.parquet")):
+            os.utime(file, (0, 0))
+        done(plain, settings)
+        assert sound(here, before), piece
+        assert [len(list((here / name).glob("*.parquet"))) for name in ("log", "ledger")] == [1, 1], piece
+        if next(counted) <= piece:
+            break
+    assert piece > 12
+
+
+@pytest.mark.parametrize(
+    ("before", "next_s"),
+    [
+        (None, 3600.0),
+        ({}, 3000.0),  # ten minutes ago, by whomever
+        ({"error": "x", "failures": 1}, 3600.0),
+        ({"ended_at": None}, 60.0),  # under way
+        ({"ended_at": None, "pid": 2**22 + 1}, 3600.0),  # killed
+        ({"began_at": (NOW - timedelta(hours=2)).isoformat()}, 3600.0),
+        ({"began_at": (NOW + timedelta(days=2)).isoformat()}, 3600.0),  # a clock went back
+    ],
+)
+def test_when_it_is_due(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, before: dict[str, Any] | None, next_s: float
+) -> None:
+    at = NOW + timedelta(seconds=600)
+    clock = SimpleNamespace(now=lambda _: at, fromisoformat=datetime.fromisoformat)
+    for module in ("pipeline.monitoring.upkeep", "pipeline.operate.upkeep"):
+        monkeypatch.setattr(f"{module}.datetime", clock)
+    if before is not None:
+        one = Upkeep(run="r", host="h", pid=os.getpid(), began_at=NOW.isoformat(), ended_at=NOW.isoformat())
+        UpkeepFile(config(lake)).write(replace(one, **before))
+    upkeep = TableUpkeep(plain, config(lake))
+    assert upkeep._look() == next_s
+    found = upkeep.progress()
+    assert found is not None
+    assert (found.merged_files, found.merged_into) == ((2 * BATCHES, 2) if next_s == 3600.0 else (0, 0))
+
+
+def test_a_step_that_fails_is_told_and_the_others_are_done(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The job's thread does it, soon again; then all is well."""
+    merge = Compactor._merge
+
+    def fails(*_: object) -> None:
+        raise ReplicaError("a damaged file")
+
+    monkeypatch.setattr(Compactor, "_merge", fails)
+    with TableUpkeep(plain, config(lake, every_s=1.2)) as upkeep:
+
+        def told() -> Upkeep:
+            found = upkeep.progress()
+            assert found is not None
+            return found
+
+        eventually(lambda: told().ended_at is not None)
+        assert (told().failures, told().error, told().merged_files, told().steps > 4) == (2, "a damaged file", 0, True)
+        monkeypatch.setattr(Compactor, "_merge", merge)
+        eventually(lambda: told().merged_files == 2 * BATCHES and told().ended_at is not None)
+        assert (told().error, told().whole_at) == (None, told().ended_at)
+    found = UpkeepFile(config(lake)).read(datetime.now(UTC))
+    assert found is not None
+    assert (found.running, found.pid, found.merged_into) == (False, os.getpid(), 2)
+    assert "the logs go on" in caplog.text
+    assert "works again" in caplog.text
+
+
+def test_what_is_told_of_it(plain: SparkSession, lake: Path) -> None:
+    file = UpkeepFile(config(lake))
+    assert sentence(None, 0, NOW) == "none so far; a job does none ([maintain] every_s = 0)"
+    telling = Telling(file)
+    telling.did(Done(merged_files=3600, merged_into=2, deleted_files=7))
+    found = file.read(datetime.now(UTC))
+    assert found is not None
+    assert sentence(found, 3600, datetime.now(UTC)).startswith("under way, begun ")
+    telling.failed(ReplicaError("no room"))
+    telling.ended()
+    found = file.read(datetime.now(UTC))
+    assert found is not None
+    found = replace(found, ended_at=NOW.isoformat(), seconds=61.0)
+    words = "ended 5 min ago, 1 min 1 s of work: 3,600 files merged into 2, 7 deleted; 1 step failed: no room"
+    assert sentence(found, 3600, NOW + timedelta(minutes=5)) == words
+    with pytest.raises(ConfigurationError, match="vacuum_hours"):
+        TableUpkeep(plain, config(lake, vacuum_hours=0.5))
+    assert TableUpkeep(plain, config(lake, vacuum_hours=0.5, every_s=0)).progress() is None
+    alone = config(lake).model_copy(update={"storage": Storage(single_writer=True)})
+    assert TableUpkeep(plain, alone).progress() is None  # its thread would be a second writer
