@@ -230,7 +230,7 @@ def test_an_error_of_a_partition_keeps_no_other_from_being_read(
     one._logs.replicas = {first: cast(Any, None), other: cast(Any, None)}
     one._logs.states = {LogId.parse(first): state, LogId.parse(other): state}  # type: ignore[attr-defined]
     one._logs.watch.is_due = lambda _: False
-    result = BatchResult(span(0, 0), 0, 0, is_overlap=False)
+    result = BatchResult(span(0, 0), 0, 0)
     one.came_to({first: error("of one", log=first), other: result})
     assert (one.is_read, one.is_due(0.0)) == (False, True)  # until it is decided, or it would come a second time
     assert one.poll(0.0) is Phase.RUNNING
