@@ -1,9 +1,10 @@
 """Looks after the tables of a job, beside its batches: the work of ``logtwin maintain``, in small pieces.
 
 One thread does a piece at a time: a merged file, some rows of the ledger, a folder that is cleaned up. Before the next
-it rests for as long as the last one took, so the job's processors are for its batches half of the time at least; and a
-piece is one Spark task, in a pool of its own, so a batch finds the other cores free. Nothing of it is between a batch
-and its acknowledgement: only a commit on a local disk, which takes as long as any other, may be waited for.
+it rests for as long as the last one took, a minute at most, so the job's processors are for its batches half of the
+time; and a piece is one Spark task, in a pool of its own, so a batch finds the other cores free. Nothing of it is
+between a batch and its acknowledgement: only a commit on a local disk, which takes as long as any other, may be waited
+for.
 
 When it is due, the file of the last upkeep says, whoever did that (`pipeline/monitoring/upkeep.py`): of several shards
 one does it for all. The first comes a while after the start, because the logs come first. A step that fails is told,
@@ -33,7 +34,7 @@ from sources.errors import LogtwinError, of_log
 log = logging.getLogger(__name__)
 
 _JOIN_S: Final = 10.0
-_LONGEST_REST_S: Final = 300.0
+_LONGEST_REST_S: Final = 60.0
 _OTHERS_S: Final = 60.0
 """How long somebody else's upkeep is waited for, before the next look."""
 
