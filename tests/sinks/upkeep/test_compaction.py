@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +135,11 @@ def test_what_happened_during_a_rest_is_seen(
     """Whatever the rest: a commit on a version of before it would have to look at all that came since."""
     monkeypatch.setattr(compaction, "_READ_AGAIN_S", 0.0)
     taken = table.files(table.existing(), {"log_id": str(BROKER_A)})[0]
-    rest = partial(table.replace, table.existing(), [taken], [], domains={"place": "1"})
+    before = table.existing()
+
+    def rest() -> None:
+        table.replace(before, [taken], [], domains={"place": "1"})
+
     paced = Compactor(plain, LOG, table.path, [BROKER_A], Sizes(target_bytes=10**6, min_files=2), pace=rest)
     assert (paced.run(BROKER_A).files, taken.path in names(table)) == (7, False)
 
