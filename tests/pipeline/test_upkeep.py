@@ -175,6 +175,17 @@ def test_that_the_logs_are_not_found_is_told_too(
     assert found.ended_at is not None
 
 
+def test_in_a_long_step_it_is_told_that_it_goes_on(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or others would take it for dead, and begin beside it."""
+    told = list[Upkeep]()
+    telling = Telling(UpkeepFile(config(lake)), told.append)
+    telling.goes_on()
+    assert len(told) == 1
+    monkeypatch.setattr("pipeline.monitoring.upkeep._TOLD_EVERY_S", -1.0)
+    telling.goes_on()
+    assert len(told) == 2
+
+
 def test_what_is_told_of_it(plain: SparkSession, lake: Path) -> None:
     file = UpkeepFile(config(lake))
     assert sentence(None, 0, NOW) == "none so far; a job does none ([maintain] every_s = 0)"
