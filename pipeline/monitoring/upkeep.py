@@ -25,7 +25,8 @@ from sinks.state.fence import this_writer
 from sinks.storage.place import SmallFile
 
 SILENT_S: Final = 600.0
-"""One that has told nothing for so long, on another host, is taken for dead: a step takes seconds."""
+"""One that has told nothing for so long is taken for dead."""
+_TOLD_EVERY_S: Final = 60.0
 
 
 def _age_s(one: Upkeep) -> float | None:
@@ -160,6 +161,12 @@ class Telling:
         self._now = self._now.after(done, self._seconds)
         self._say()
 
+    def goes_on(self) -> None:
+        """It is in the midst of a step, which may take long: a log may have many files to merge."""
+        if self._seconds - self._said_at_s > _TOLD_EVERY_S:
+            self._now = replace(self._now, seconds=round(self._seconds, 1))
+            self._say()
+
     def failed(self, error: Exception) -> None:
         self._now = replace(self._now, failures=self._now.failures + 1, error=self._now.error or str(error))
         self._say()
@@ -182,6 +189,7 @@ class Telling:
         return max(0.0, (datetime.now(UTC) - self._began).total_seconds())
 
     def _say(self) -> None:
+        self._said_at_s = self._seconds
         self._tell(self._now)
         try:
             self._file.write(self._now)

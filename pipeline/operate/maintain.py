@@ -99,6 +99,8 @@ class MaintenanceStep:
         """What the step did, as `Upkeep` counts it."""
         if self.step == "merge":
             return Done(merged_files=self.files_before, merged_into=self.files_after)
+        if self.step == "join":
+            return Done()  # what it counts are no files, and records that are damaged
         return Done(deleted_files=self.files_before - self.files_after, deleted_records=self.records)
 
 
@@ -116,8 +118,8 @@ def check_horizon(settings: MaintainConfig, *, no_job_runs: bool) -> None:
 class Maintenance:
     """All steps for the logs of a configuration, and the tables of its warehouse. Driver only.
 
-    With a `pace` the work is done in small pieces, one merged file a Spark job: it is called before each, and may wait,
-    or raise.
+    With a `pace` the work is done in small pieces, one task a Spark job: it is called before each, and may wait, or
+    raise.
     """
 
     def __init__(
@@ -222,7 +224,7 @@ class Maintenance:
     def _join(self, spec: TableSpec) -> MaintenanceStep:
         masters = [one.open_any() for one in subjects(self._config) if log_table(one.log_id) is spec]
         before = self._now - timedelta(hours=self._settings.join_hours)
-        joining = LedgerJoin(self._spark, self._warehouse, masters, before)
+        joining = LedgerJoin(self._spark, self._warehouse, masters, before, pace=self._pace)
         done = joining.plan() if self._dry_run else joining.run()
         for one in done.doubtful:
             _log.warning("%s: %s", one.log_id, describe(one.found))

@@ -1,9 +1,10 @@
 """Looks after the tables of a job, beside its batches: the work of ``logtwin maintain``, in small pieces.
 
-One thread does a piece at a time: a merged file, a folder that is cleaned up. Before the next it rests for as long as
-the last one took, so the job's processors are for its batches half of the time at least; and a piece is one Spark task,
-in a pool of its own, so a batch finds the other cores free. Nothing of it is between a batch and its acknowledgement:
-only a commit on a local disk, which takes as long as any other, may be waited for.
+One thread does a piece at a time: a merged file, some rows of the ledger, a folder that is cleaned up. Before the next
+it rests for as long as the last one took, a minute at most, so the job's processors are for its batches half of the
+time; and a piece is one Spark task, in a pool of its own, so a batch finds the other cores free. Nothing of it is
+between a batch and its acknowledgement: only a commit on a local disk, which takes as long as any other, may be waited
+for.
 
 When it is due, the file of the last upkeep says, whoever did that (`pipeline/monitoring/upkeep.py`): of several shards
 one does it for all. The first comes a while after the start, because the logs come first. A step that fails is told,
@@ -16,8 +17,10 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Self
 
 from pyspark.sql import SparkSession
@@ -25,13 +28,13 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
 from pipeline.monitoring.upkeep import Telling, Upkeep, UpkeepFile
-from pipeline.operate.maintain import Maintenance, check_horizon, told
+from pipeline.operate.maintain import Maintenance, MaintenanceStep, check_horizon, told
 from sources.errors import LogtwinError, of_log
 
 log = logging.getLogger(__name__)
 
 _JOIN_S: Final = 10.0
-_LONGEST_REST_S: Final = 10.0
+_LONGEST_REST_S: Final = 60.0
 _OTHERS_S: Final = 60.0
 """How long somebody else's upkeep is waited for, before the next look."""
 
@@ -124,14 +127,17 @@ class TableUpkeep:
             failed.append(error)
 
         self._worked_since_s = time.monotonic()
-        config = found_now(self._config)
-        work = Maintenance(self._spark, config, dry_run=False, pace=self._rest)
-        for one in told(work.run(note), telling):
+        for one in told(self._steps(note, partial(self._rest, telling)), telling):
             log.debug("upkeep: %s of %s %s in %.1f s", one.step, one.table, one.log or "", one.seconds)
         self._say(failed[0] if failed else None)
 
-    def _rest(self) -> None:
+    def _steps(self, note: Callable[[LogtwinError], None], rest: Callable[[], None]) -> Iterator[MaintenanceStep]:
+        """The steps. Which logs there are now is asked in here, so that `told` tells of a failure of that, too."""
+        yield from Maintenance(self._spark, found_now(self._config), dry_run=False, pace=rest).run(note)
+
+    def _rest(self, telling: Telling) -> None:
         """Let the batches go first. Raises _Stopped."""
+        telling.goes_on()
         worked_s = time.monotonic() - self._worked_since_s
         if self._stop.wait(min(worked_s, _LONGEST_REST_S)):
             raise _Stopped("the job was stopped; the next upkeep goes on")

@@ -183,11 +183,11 @@ def transactions_at(path: str, version: int) -> dict[str, int]:
 
 def named_files(path: str, since_ms: int) -> set[str]:
     """The files that the newest version of the table at `path` has, and those that were removed `since_ms`, in ms since
-    1970, or later. Empty if there is no table. Raises as `newest` does.
+    1970, or later. Raises as `newest` does, and ReplicaError if there is no table: then no file is known to be unnamed.
     """
     found = newest(path)
     if found is None:
-        return set()
+        raise ReplicaError(f"the Delta log of {path} is gone", found="a folder without one", hint=_RESTORE)
     removed = _reading(path, lambda filesystem, folder: _removed(filesystem, folder, since_ms))
     return {unquote(one) for one in (*found.files, *removed)}
 

@@ -99,7 +99,7 @@ class Hooks:
                     "it, to open the table takes longer. Check that its storage can be written; the next tenth commit "
                     "tries again, or logtwin maintain",
                     hook.version, self._path, "checkpoint" if hook.kind == _CHECKPOINT else "checksum",
-                    str(error).strip().partition("\n\tat ")[0],
+                    _text(error).strip().partition("\n\tat ")[0],
                 )  # fmt: skip
                 continue
             if hook.kind == _CHECKSUM_OF_ALL and self._are_remote:
@@ -107,6 +107,13 @@ class Hooks:
                 self._has_news = True  # the checksum
             elif hook.kind == _CHECKPOINT and self.domains > _CHECKED_DOMAINS:
                 self._has_news = True  # without a checksum each version since an older checkpoint would be read
+
+
+def _text(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - the text of a Java exception is a question to a JVM that may be gone
+        return repr(error)
 
 
 class _Aside:

@@ -153,15 +153,17 @@ class Compactor:
         found = self._found()
         left, done, written = found.groups.pop(log_id, []), list[Group](), list[DataFile]()
         while left:
+            self._pace()  # which may take long
+            if time.monotonic() - found.read_at_s > _READ_AGAIN_S:
+                found = self._found()
+                left = found.groups.pop(log_id, [])
+                if not left:
+                    break
             part, left = left[: self._at_once], left[self._at_once :]
-            self._pace()
             made = self._merge(log_id, part)
             if self._commit(found, log_id, [one.path for group in part for one in group], made):
                 done += part
                 written += made
-            if left and time.monotonic() - found.read_at_s > _READ_AGAIN_S:
-                found = self._found()
-                left = found.groups.pop(log_id, [])
         if done:
             self._table.run_hooks()
         return _tally(done, written)

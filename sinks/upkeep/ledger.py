@@ -11,14 +11,14 @@ The ledger covers the same ranges before and after, so nobody who reads it toget
 commit is refused if anybody has removed one of the rows since they were read, or has chosen a bound; then they stay
 until the next run. A kill leaves files that no commit names, and rows that the next run joins.
 
-The work is done in pieces of 1 GiB of the log, one Spark job and one commit each. The ledger is read in parts, so that
-memory does not grow with it.
+The work is done in pieces of 1 GiB of the log, one Spark job and one commit each; beside the batches of a job in pieces
+of one task. The ledger is read in parts, so that memory does not grow with it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -114,10 +114,19 @@ _Place = tuple[str, str]
 class LedgerJoin:
     """Joins rows that were committed in hours that ended by `before`, of `masters`' logs, all of one table of records.
 
-    The masters are not asked: their code makes bytes of rows. Driver only.
+    The masters are not asked: their code makes bytes of rows. With a `pace` a piece is one Spark task, and it is called
+    before each. Driver only.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: str, masters: Sequence[MasterLog], before: datetime) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: str,
+        masters: Sequence[MasterLog],
+        before: datetime,
+        *,
+        pace: Callable[[], None] | None = None,
+    ) -> None:
         self._spark = spark
         self._warehouse = absolute(warehouse)
         self._masters = {str(one.log_id): one for one in masters}
@@ -125,6 +134,10 @@ class LedgerJoin:
         self._ledger = KernelTable(spark, LEDGER.path(self._warehouse))
         self._records = KernelTable(spark, log_table(masters[0].log_id).path(self._warehouse))
         self._tried: set[_Chosen] = set()
+        self._pace = pace or (lambda: None)
+        self._piece_bytes = _PIECE_BYTES if pace is None else _TASK_BYTES
+        # a core stays free for the batches of a job
+        self._tasks = 1 if pace is not None else max(1, spark.sparkContext.defaultParallelism - 1)
 
     def plan(self) -> Joined:
         """Say what `run` would do if all rows are whole. Raises ReplicaError."""
@@ -133,9 +146,10 @@ class LedgerJoin:
         return Joined(sum(one.rows for one in chosen), len(chosen), sum(one.bytes for one in chosen))
 
     def run(self) -> Joined:
-        """Join what can be. Raises ReplicaError; what was committed stays."""
+        """Join what can be. Raises ReplicaError, and what the pace raises; what was committed stays."""
         done, since = Joined(), None
         while True:
+            self._pace()
             on = self._ledger.existing()  # before its files are listed: what is removed after that is a conflict
             window = next(self._windows(since), None)
             if window is None:
@@ -191,7 +205,8 @@ class LedgerJoin:
         """Join some rows of `window`. Returns whether there were any that had not been tried."""
         records = self._records.existing()
         logs, bounds = self._logs(records), _bounds(on)
-        chosen = _piece(one for one in self._groups(window, logs, bounds) if one not in self._tried)
+        untried = (one for one in self._groups(window, logs, bounds) if one not in self._tried)
+        chosen = _piece(untried, self._piece_bytes)
         if not chosen:
             return False
         self._tried |= set(chosen)
@@ -201,8 +216,7 @@ class LedgerJoin:
             log=given[0].log.log_id,
             hint="Nothing was changed; run it again.",
         )
-        tasks = max(1, self._spark.sparkContext.defaultParallelism - 1)  # a core stays free for the batches of a job
-        made = run_tasks(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=tasks)
+        made = run_tasks(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=self._tasks)
         for work, found in zip(given, made, strict=True):
             done.doubtful += [one for one in _doubtful(logs[str(work.log.log_id)], found) if one not in done.doubtful]
         joined = [row for found in made for group in found for row in group.joined]
@@ -281,13 +295,13 @@ def _bounds(on: Snapshot) -> Bounds:
     return bounds_in(on.domain(BOUNDS_DOMAIN))
 
 
-def _piece(groups: Iterator[_Chosen]) -> list[_Chosen]:
+def _piece(groups: Iterator[_Chosen], most_bytes: int) -> list[_Chosen]:
     """As many groups as are read and committed together; at least one, if there is any."""
     found: list[_Chosen] = []
     rows = size_bytes = 0
     for one in groups:
         rows, size_bytes = rows + one.rows, size_bytes + one.bytes
-        if found and (rows > _PIECE_ROWS or size_bytes > _PIECE_BYTES):
+        if found and (rows > _PIECE_ROWS or size_bytes > most_bytes):
             break
         found.append(one)
     return found

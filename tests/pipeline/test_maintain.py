@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config.configuration import MaintainConfig
+from pipeline.monitoring.upkeep import Done
 from pipeline.operate import maintain as verb
 from pipeline.operate.maintain import check_horizon, step_table
 from sinks.delta.kernel import KernelTable
@@ -50,6 +51,9 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         table="log", step="vacuum", files_before=40, files_after=38, bytes_before=900, bytes_after=800
     )
     merge = verb.MaintenanceStep(table="log", step="merge", files_before=9, files_after=1, bytes_before=23_000_000)
+    join = verb.MaintenanceStep(table="ledger", step="join", files_before=9, files_after=1, records=3)  # rows; damaged
+    counted = [one.done for one in (vacuum, merge, join)]
+    assert counted == [Done(deleted_files=2), Done(merged_files=9, merged_into=1), Done()]
     assert shown(vacuum, replace(vacuum, files_after=40), replace(merge, bytes_after=21_000_000)) == [
         "done",
         "2 of 40 files, 100 B, deleted",

@@ -26,7 +26,7 @@ from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
 from sinks.storage.settings import Storage
 from sinks.upkeep.compaction import Compactor
-from sources.errors import ConfigurationError, ReplicaError
+from sources.errors import ConfigurationError, MasterUnreachable, ReplicaError
 from tests.patience import eventually
 from tests.sinks.batches import Solo, offsets, ranges, rows
 from tests.sinks.killed import Killed, killed
@@ -159,6 +159,31 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(
     assert (found.running, found.pid, found.merged_into) == (False, os.getpid(), 2)
     assert "the logs go on" in caplog.text
     assert "works again" in caplog.text
+
+
+def test_that_the_logs_are_not_found_is_told_too(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: object) -> None:
+        raise MasterUnreachable("no broker answers")
+
+    monkeypatch.setattr("pipeline.operate.upkeep.found_now", fails)
+    assert TableUpkeep(plain, config(lake))._look() == 600.0
+    found = UpkeepFile(config(lake)).read(datetime.now(UTC))
+    assert found is not None
+    assert (found.running, found.error) == (False, "no broker answers")
+    assert found.ended_at is not None
+
+
+def test_in_a_long_step_it_is_told_that_it_goes_on(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or others would take it for dead, and begin beside it."""
+    told = list[Upkeep]()
+    telling = Telling(UpkeepFile(config(lake)), told.append)
+    telling.goes_on()
+    assert len(told) == 1
+    monkeypatch.setattr("pipeline.monitoring.upkeep._TOLD_EVERY_S", -1.0)
+    telling.goes_on()
+    assert len(told) == 2
 
 
 def test_what_is_told_of_it(plain: SparkSession, lake: Path) -> None:

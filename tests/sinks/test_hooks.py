@@ -59,7 +59,17 @@ def test_a_checkpoint_is_written_aside_one_at_a_time_and_the_newest_that_waits(m
     assert [one.hooks.take_news(), one.hooks.take_news(), other.hooks.take_news()] == [True, False, False]
 
 
-@pytest.mark.parametrize("failure", [Py4JError("no space left\n\tat java"), RuntimeError("no space left")])
+class OfAJvmThatIsGone(Exception):
+    def __str__(self) -> str:
+        raise Py4JError("an answer is missing")
+
+    def __repr__(self) -> str:
+        return "no space left"
+
+
+@pytest.mark.parametrize(
+    "failure", [Py4JError("no space left\n\tat java"), RuntimeError("no space left"), OfAJvmThatIsGone()]
+)
 def test_a_checkpoint_that_fails_is_told_and_the_next_is_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception
 ) -> None:

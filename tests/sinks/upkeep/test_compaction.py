@@ -129,6 +129,21 @@ def test_files_that_somebody_else_took_are_left_to_him(
     assert names(table) == before
 
 
+def test_what_happened_during_a_rest_is_seen(
+    plain: SparkSession, table: KernelTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the rest: a commit on a version of before it would have to look at all that came since."""
+    monkeypatch.setattr(compaction, "_READ_AGAIN_S", 0.0)
+    taken = table.files(table.existing(), {"log_id": str(BROKER_A)})[0]
+    before = table.existing()
+
+    def rest() -> None:
+        table.replace(before, [taken], [], domains={"place": "1"})
+
+    paced = Compactor(plain, LOG, table.path, [BROKER_A], Sizes(target_bytes=10**6, min_files=2), pace=rest)
+    assert (paced.run(BROKER_A).files, taken.path in names(table)) == (7, False)
+
+
 def test_a_damaged_file_is_named_and_nothing_changes(plain: SparkSession, table: KernelTable) -> None:
     before = names(table)
     damaged = sorted(before)[2]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
@@ -111,6 +112,17 @@ def test_the_ledger_says_the_same_in_fewer_rows(plain: SparkSession, lake: Path)
             origin="joined",
         )
     assert join(plain, lake) == Joined()
+
+
+def test_beside_a_job_it_is_done_in_pieces_and_ends_between_two(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upkeep, "_TASK_BYTES", 1)
+    pace = Mock(side_effect=[None, InterruptedError])
+    with pytest.raises(InterruptedError):
+        LedgerJoin(plain, str(lake), [MASTER], LATER, pace=pace).run()
+    assert rows(lake)[0] == (0, 20)
+    assert len(rows(lake)) == 6
 
 
 @pytest.mark.parametrize("is_readable", [True, False], ids=["another row", "an unreadable file"])

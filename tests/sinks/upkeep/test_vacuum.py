@@ -18,6 +18,7 @@ from sinks.tables import LOG, QUARANTINE
 from sinks.upkeep.vacuum import commit_owed, vacuum
 from sinks.values.incident import Action
 from sinks.warehouse import ensure_tables
+from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.accounts import incident
 from tests.sinks.batches import offsets, rows
@@ -72,6 +73,10 @@ def test_what_no_commit_named_lately_goes_and_all_else_stays(
     assert vacuum(plain, path, 0, dry_run=False).removed == 2  # the merged one, and the young one, when nobody runs
     assert sorted(Path(path, "_delta_log").glob("*.json")) == before  # a commit of its own would take no lock
     assert offsets(tmp_path) == [at * 100 for at in range(10)]
+    Path(path, "_delta_log").rename(tmp_path / "aside")  # somebody restores it
+    with pytest.raises(ReplicaError, match="is gone"):
+        vacuum(plain, path, 0, dry_run=False)
+    assert parquet_files(path)
 
 
 def test_quarantined_bytes_that_a_commit_owes_are_committed(plain: SparkSession, tmp_path: Path) -> None:
