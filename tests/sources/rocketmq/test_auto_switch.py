@@ -79,15 +79,6 @@ def test_an_answer_that_lies_is_refused(head: tuple[int, ...], body: tuple[tuple
         answer_of(pieces)
 
 
-STREAM = frame(4096, b"hello") + frame(4101) + frame(4101, b"world", epoch=4, start=4101, confirmed=4101)
-FRAMES = [Frame(Offset(4096), b"hello"), Frame(Offset(4101), b""), Frame(Offset(4101), b"world")]
-
-
-def test_frames_split_anywhere() -> None:
-    for at in range(1, len(STREAM)):
-        assert parse([STREAM[:at], STREAM[at:]]) == FRAMES, at
-
-
 def test_a_new_master_may_name_its_own_epoch_for_what_is_older() -> None:
     """As 5.5.0 does in the seconds after an election."""
     assert parse([frame(4096, b"x", start=5000)]) == [Frame(Offset(4096), b"x")]
