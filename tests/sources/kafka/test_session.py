@@ -293,15 +293,14 @@ def test_members_are_named_with_client_and_host() -> None:
     )
 
 
-def test_a_group_that_is_being_joined_is_consumed_by_others() -> None:
-    with pytest.raises(ConfigurationError, match="a group that is PreparingRebalance"):
-        check_unused("g", DescribedGroup("PreparingRebalance", "consumer", ()))
-
-
-@pytest.mark.parametrize("kind", ["connect", "share", "streams"])
-def test_a_group_of_another_type_is_refused_also_when_nobody_is_in_it(kind: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"protocol type {kind}"):
-        check_unused("g", DescribedGroup("Empty", kind, ()))
+@pytest.mark.parametrize(
+    ("state", "kind", "said"),
+    [("PreparingRebalance", "consumer", "a group that is PreparingRebalance"),
+     *(("Empty", kind, f"protocol type {kind}") for kind in ("connect", "share", "streams"))],
+)  # fmt: skip
+def test_a_group_that_is_joined_or_of_another_type_is_refused(state: str, kind: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        check_unused("g", DescribedGroup(state, kind, ()))
 
 
 def test_a_group_of_the_classic_protocol_is_described_at_once() -> None:

@@ -95,11 +95,8 @@ def test_a_batch_is_bounded_as_spark_says_or_else_by_its_option(
     assert reader.latestOffset(at(0, 0), limit) == expected
     assert reader.getDefaultReadLimit() == ReadMaxRows(6)
     assert reader.reportLatestOffset() == at(100, 100)
-
-
-def test_nothing_new_is_the_same_text(readers: Readers) -> None:
     readers.holds((0, 100), (0, 100))
-    assert readers.stream().latestOffset(at(100, 100), ALL) == at(100, 100)
+    assert readers.stream().latestOffset(at(100, 100), limit) == at(100, 100)
     assert readers.stream().reportLatestOffset() is None
 
 

@@ -132,6 +132,8 @@ def test_a_group_that_others_consume_with_is_refused_naming_the_topic_and_them(p
     free = play(MasterUnreachable("gone"), coordinator(), described("Empty"))
     a_topic(group="g", patience_ms=60_000).check()
     assert free.is_done
+    a_log(group="g").check(is_replica=False)  # asks nobody
+    assert free.connections == 2
 
 
 def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(play: Play) -> None:
@@ -257,13 +259,9 @@ def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     assert log.lengths(chunk.records.select(list(log.traits.measured_by))).sum() == len(raw)
 
 
-def test_the_bounds_are_those_of_its_partition(play: Play) -> None:
-    cluster = play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+def test_the_bounds_are_those_of_its_partition_and_its_topic(play: Play) -> None:
+    play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
     assert a_log(1).bounds() == span(3, 13)
-    assert cluster.is_done
-
-
-def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play: Play) -> None:
     play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
     with pytest.raises(ConfigurationError, match="no such partition") as caught:
         a_log(3).bounds()
@@ -271,9 +269,3 @@ def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play
     play(THREE)
     with pytest.raises(Recreated):
         a_log(known=Known(str(OTHER_ID), None, None)).bounds()
-
-
-def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play) -> None:
-    cluster = play()
-    a_log(group="g").check(is_replica=False)
-    assert cluster.connections == 0

@@ -71,12 +71,12 @@ def test_a_body_is_no_view_of_what_was_fed() -> None:
 
 def test_without_an_expectation_the_first_frame_sets_it() -> None:
     """HA-40"""
+    with pytest.raises(ProtocolViolation, match="expected an offset of 0 or more, found one at -1"):
+        FrameParser(None).feed(encode_frame(Offset(-1)))
     parser = FrameParser(None)
     assert parser.expected is None
     assert parser.feed(HELLO_AT_4096) == [Frame(Offset(4096), b"hello")]
     assert parser.expected == 4101
-    with pytest.raises(ProtocolViolation, match="expected an offset of 0 or more, found one at -1"):
-        FrameParser(None).feed(encode_frame(Offset(-1)))
 
 
 @pytest.mark.parametrize("start", [4095, 4097])
