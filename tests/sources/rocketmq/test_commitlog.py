@@ -24,19 +24,13 @@ from sources.rocketmq.format.commitlog import (
 from tests import truth
 from tests.sources.rocketmq.records import HELLO_533, LOOPBACK, VECTORS, Vector, hosts, message, messages
 
-vectors = pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 
-
-@vectors
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector.name)
 def test_a_brokers_record_is_the_message_that_was_sent(vector: Vector) -> None:
     assert commitlog.decode(vector.stored, 0, vector.message.offset) == vector.message
     assert commitlog.encode(vector.message) == vector.stored
     assert vector.message.size == len(vector.stored)
-
-
-@vectors
-def test_byte_by_byte_there_is_nothing_until_the_last_one(vector: Vector) -> None:
-    for size in range(len(vector.stored)):
+    for size in range(len(vector.stored)):  # nothing until the last byte is there
         assert commitlog.decode(vector.stored[:size], 0, vector.message.offset) is None
         assert commitlog.framed_size(vector.stored[:size], vector.message.offset) is None
 
