@@ -234,18 +234,15 @@ def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(
     assert epochs_asked(cluster) == [(13, -1)]
 
 
-def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that() -> None:
-    log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
-    readers = [one.reader for one in (log, log.hurried(2.0), log.hurried(60.0))]
-    assert [(one.patience_ms, one.patience_s) for one in readers] == [(30_000, None), (2000, 2.0), (30_000, 60.0)]
-
-
 def test_what_is_read_in_the_same_way_is_read_together() -> None:
     orders, refunds = (a_log(topic=name).reader for name in ("orders", "refunds"))
     assert (orders == refunds, hash(orders) == hash(refunds)) == (True, True)
     assert a_log(1).reader == orders
     assert a_log().hurried(2.0).reader != orders
     assert a_log(chunk_bytes=7).reader != orders
+    log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
+    readers = [one.reader for one in (log, log.hurried(2.0), log.hurried(60.0))]  # in a hurry no longer than that
+    assert [(one.patience_ms, one.patience_s) for one in readers] == [(30_000, None), (2000, 2.0), (30_000, 60.0)]
 
 
 def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
