@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -113,14 +114,10 @@ def test_a_service_file_is_never_half_written(tmp_path: Path, monkeypatch: pytes
         leader.service_set("web", "tcp", [{}])
         before = services(tmp_path)
         with monkeypatch.context() as failing:
-            failing.setattr(Path, "replace", refuse)
+            failing.setattr(Path, "replace", Mock(side_effect=OSError(5, "Input/output error")))
             with pytest.raises(MasterError, match="cannot write its services"):
                 leader.service_set("db", "tcp", [{}])
         assert services(tmp_path) == before
-
-
-def refuse(*_: object) -> None:
-    raise OSError(5, "Input/output error")
 
 
 def test_peers_are_added_once_and_removed_by_ip(tmp_path: Path) -> None:
