@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bench import __main__ as command
-from bench.results import Results, read_results
+from bench.results import read_results
 from bench.run import BenchOutcome
 from tests.bench.test_results import figure
 
@@ -40,16 +40,12 @@ def bench(folder: Path, *arguments: str) -> int:
     return CliRunner().invoke(command.app, ["--results", str(folder), *arguments]).exit_code
 
 
-def of_today(folder: Path) -> Results:
-    return read_results(folder / f"{datetime.now(UTC).date().isoformat()}.json")
-
-
 def test_all_are_run_in_order_and_one_that_fails_loses_no_other(
     ran: list[tuple[str, int, float]], tmp_path: Path
 ) -> None:
     assert bench(tmp_path) == 1
     assert [name for name in IN_ORDER if find_spec(f"bench.{name}") is None] == []
     assert ran == [(f"bench.{name}", 5, 1.0) for name in IN_ORDER]
-    works = of_today(tmp_path).works
+    works = read_results(tmp_path / f"{datetime.now(UTC).date().isoformat()}.json").works
     assert list(works) == IN_ORDER
     assert {name: work.error for name, work in works.items() if work.error} == {"memory": "OSError: no space"}

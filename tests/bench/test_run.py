@@ -42,12 +42,6 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixture
     return _ran
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Callable[[], Path]:
-    """The folder that the work was given."""
-    return lambda: Path((tmp_path / "folder").read_text())
-
-
 @pytest.mark.parametrize(
     ("lines", "error"),
     [
@@ -60,11 +54,11 @@ def folder(tmp_path: Path) -> Callable[[], Path]:
     ],
 )
 def test_figures_come_over_from_another_process_also_before_a_failure(
-    ran: Ran, folder: Callable[[], Path], lines: str, error: str | None
+    ran: Ran, tmp_path: Path, lines: str, error: str | None
 ) -> None:
     outcome = ran(lines)
     [figure] = outcome.figures
     assert figure.rounds == (Round(0.5, 2.0), Round(0.5, 2.0))
     assert figure.details["process"] != os.getpid()
     assert outcome.error == error if error is None else (outcome.error or "").startswith(error)
-    assert not folder().exists()
+    assert not Path((tmp_path / "folder").read_text()).exists()  # that the work was given

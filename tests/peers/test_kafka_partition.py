@@ -9,7 +9,6 @@ import hashlib
 import random
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from sources.master import Chunk, Damage, Known
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
 from tests.peers.kafka_reading import Row, consumed, partition_of, pieces_of, rows, topic_of
-from tests.peers.kafka_traffic import COMPRESSIONS, Record, a_record, create_topic, producer, send, transaction
+from tests.peers.kafka_traffic import Record, a_record, create_topic, producer, send, send_mixed
 
 pytestmark = pytest.mark.peer
 
@@ -36,32 +35,14 @@ def mixed(each_kafka: KafkaBroker) -> Iterator[KafkaBroker]:
     """With the topic MIXED: every compression, headers, tombstones; transactions committed, aborted, and one open."""
     create_topic(each_kafka, MIXED, PARTITIONS)
     chance = random.Random(each_kafka.version)
-    with ExitStack() as stack:
-        plain = [stack.enter_context(producer(each_kafka, compression_type=name)) for name in COMPRESSIONS]
-        for through in plain:
-            for partition in range(PARTITIONS):
-                send(through, MIXED, (a_record(chance) for _ in range(60)), partition)
-        send_transactions(each_kafka, chance, stack)
+    send_mixed(each_kafka, MIXED, PARTITIONS, 1500, chance)
+    never_ended = producer(each_kafka, transactional_id="open", transaction_timeout_ms=600_000, compression_type="zstd")
+    with never_ended as through, producer(each_kafka) as plain:
+        through.begin_transaction()
+        send(through, MIXED, (a_record(chance) for _ in range(10)))
         for partition in range(PARTITIONS):
-            send(plain[0], MIXED, (a_record(chance) for _ in range(50)), partition)  # behind the open transaction
+            send(plain, MIXED, (a_record(chance) for _ in range(50)), partition)  # behind the open transaction
         yield each_kafka
-
-
-def send_transactions(broker: KafkaBroker, chance: random.Random, stack: ExitStack) -> None:
-    """Two producers whose transactions lie interleaved; the last one of a third, in partition 0, stays open."""
-    first, second, third = (
-        stack.enter_context(
-            producer(broker, transactional_id=name, transaction_timeout_ms=600_000, compression_type=compression)
-        )
-        for name, compression in (("first", "lz4"), ("second", None), ("third", "zstd"))
-    )
-    for turn in range(6):
-        with transaction(first, commit=turn % 2 == 0), transaction(second, commit=turn % 3 == 0):
-            for partition in range(PARTITIONS):
-                for through in (first, second, first):
-                    send(through, MIXED, (a_record(chance) for _ in range(20)), partition)
-    third.begin_transaction()
-    send(third, MIXED, (a_record(chance) for _ in range(10)))
 
 
 def sound(pieces: Iterable[Chunk | Damage]) -> Iterator[Chunk]:

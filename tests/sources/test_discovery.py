@@ -160,16 +160,12 @@ def test_each_log_is_of_the_pattern_that_lists_it_or_the_first_that_matches() ->
     }  # fmt: skip
 
 
-def test_nobody_is_asked_for_what_is_known() -> None:
-    entries: list[Discovery[str]] = [away("c1", "b.*"), away("c2"), NAMED]
-    assert matched(entries, map(log, ["b", "z", "a"])) == {log("a"): "named", log("b"): "c1", log("z"): "c2"}
-
-
 def test_one_log_of_several_entries() -> None:
     entries: list[Discovery[str]] = [away("c1", "b.*"), away("c2", "bb|a"), NAMED]
     assert chosen(entries, log("a")) == (Named({log("a"): "named"}),)
     assert chosen(entries, log("b")) == (Named({log("b"): "c1"}),)
     assert chosen(entries, log("z")) == ()
+    assert matched(entries, map(log, ["b", "a"])) == {log("a"): "named", log("b"): "c1"}
     both = chosen(entries, log("bb"))
     assert [one.is_pattern for one in both] == [True, True]
     assert matched(both, map(log, ["bb", "b", "a"])) == {log("bb"): "c1"}

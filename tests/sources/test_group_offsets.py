@@ -48,15 +48,9 @@ def test_an_offset_has_one_text_and_a_line() -> None:
     assert text(THERE) == text(turned) == text(GroupOffset.from_json(json.loads(text(THERE))))
     assert "\n" not in text(THERE)
     assert text(THERE) != text(replace(THERE, number=8))
-
-
-def test_the_checkpoint_of_another_source_is_said() -> None:
+    assert GroupOffset(0).to_json() == {"number": 0, "batches": {}, "errors": {}}
     with pytest.raises(ConfigurationError, match="another source"):
         GroupOffset.from_json({"offset": 5})
-
-
-def test_a_stream_begins_with_nothing() -> None:
-    assert GroupOffset(0).to_json() == {"number": 0, "batches": {}, "errors": {}}
 
 
 A, B, C = "rocketmq/a", "rocketmq/b", "rocketmq/c"
@@ -112,22 +106,14 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     path = tmp_path / "standing"
     for said in (PLACES, STOPPING, PLACES):
         standing.write(path, said)
-        assert standing.file_at(path).read() == said
+        first = (file := standing.file_at(path)).read()
+        assert first == said
+        standing.write(path, said)
+        assert file.read() is first
     with path.open() as held:  # by who reads it just then: it stays whole
         standing.write(path, STOPPING)
         assert held.read() != path.read_text()
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_what_is_the_same_is_the_same_object(tmp_path: Path) -> None:
-    file = standing.file_at(tmp_path / "standing")
-    standing.write(tmp_path / "standing", PLACES)
-    first = file.read()
-    standing.write(tmp_path / "standing", PLACES)
-    assert file.read() is first
-
-
-def test_a_file_of_another_kind_is_said(tmp_path: Path) -> None:
-    (tmp_path / "standing").write_text("[")
+    path.write_text("[")
     with pytest.raises(ValueError, match="Expecting"):
-        standing.file_at(tmp_path / "standing").read()
+        standing.file_at(path).read()

@@ -450,6 +450,8 @@ def test_a_run_that_ends_reads_what_was_there_when_it_began(tmp_path: Path) -> N
     for each in (log, other):
         each.grow(500)
     assert group.ranges() == {"a": (0, 30), "b": (0, 30)}
+    group.say({"a": 30, "b": 30}, is_stopping=True)
+    assert group.watch.next() is None
     group.say({"a": 30, "b": 30}, budget=60)
     assert group.ranges() == {"a": (30, 90)}
     group.say({"a": (90, 1), "b": 30})  # looked at again
@@ -486,11 +488,3 @@ def test_a_run_that_ends_tells_what_it_could_not_look_at(tmp_path: Path, monkeyp
     group.say({"a": (0, 1), "c": 100})
     assert group.ranges() == {"a": (0, 100)}
     silent.answers.set()
-
-
-def test_a_run_that_ends_ends_at_once_when_the_job_is_stopping(tmp_path: Path) -> None:
-    group = Group(tmp_path, ScriptedLog(A, 0, 100))
-    group.say({"a": 0})
-    group.watch.prepare_to_end()
-    group.say({"a": 0}, is_stopping=True)
-    assert group.watch.next() is None

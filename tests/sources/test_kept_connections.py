@@ -51,26 +51,17 @@ class Cache:
         return [one.is_closed for one in self.made]
 
 
-def test_questions_share_a_connection() -> None:
+def test_questions_share_a_connection_until_it_breaks_or_a_question_fails() -> None:
     cache = Cache()
     assert cache.ask() is cache.ask() is cache.made[0]
     assert cache.ask("other") is cache.made[1]
-    assert cache.closed == [False, False]
-
-
-def test_what_broke_meanwhile_is_made_anew() -> None:
-    cache = Cache()
-    cache.ask().has_broken = True
-    assert cache.ask() is cache.made[1]
-    assert cache.closed == [True, False]
-
-
-def test_none_is_kept_over_which_a_question_has_failed() -> None:
-    cache = Cache()
+    cache.made[0].has_broken = True
+    assert cache.ask() is cache.made[2]
+    assert cache.closed == [True, False, False]
     with pytest.raises(MasterSilent), cache.connections.kept("one"):
         raise MasterSilent("no answer")
-    assert cache.closed == [True]
-    assert cache.ask() is cache.made[1]
+    assert cache.closed == [True, False, True]
+    assert cache.ask() is cache.made[3]
 
 
 def test_concurrent_questions_have_a_connection_each_and_so_many_are_kept() -> None:

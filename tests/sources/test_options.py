@@ -13,8 +13,10 @@ def parse(**given: Any) -> ReadOptions:
     return parse_options(ReadOptions, {"id": "rocketmq/a", **given}, where="x.toml [[logs]]")
 
 
-def test_both_spellings_name_the_same_option() -> None:
+def test_both_spellings_name_the_same_option_and_a_missing_one_is_named() -> None:
     assert parse(max_bytes_per_trigger=5) == parse(maxBytesPerTrigger="5") == parse(maxbytespertrigger="5")
+    with pytest.raises(ConfigurationError, match="'id' is missing"):
+        parse_options(ReadOptions, {}, where="x.toml")
 
 
 @pytest.mark.parametrize(("given", "expected"), [("latest", "latest"), ("123", 123), (123, 123), ("0", 0)])
@@ -39,11 +41,6 @@ def test_a_mistake_names_file_key_and_what_was_meant(given: dict[str, Any], word
         parse(**given)
     for word in words:
         assert word in str(caught.value)
-
-
-def test_a_missing_key_is_named() -> None:
-    with pytest.raises(ConfigurationError, match="'id' is missing"):
-        parse_options(ReadOptions, {}, where="x.toml")
 
 
 def test_a_master_may_be_named_instead_of_located() -> None:

@@ -31,6 +31,8 @@ def until_loss(
 def test_what_lies_in_a_file_goes_with_the_file(position: int, bytes_left: int | None) -> None:
     """A replica that has everything has nothing to lose."""
     assert until_loss(THREE_DAYS, position) == (None if bytes_left is None else UntilLoss(bytes_left, None))
+    for below in (0, 4999):
+        assert until_loss(TIGHT, below) == UntilLoss(0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -49,11 +51,6 @@ def test_a_file_goes_when_its_time_is_up_or_its_room_is_needed(
     retention: MasterRetention, age_s: float | None, growth: float | None, seconds: float | None
 ) -> None:
     assert until_loss(retention, 7000, age_s=age_s, growth=growth) == UntilLoss(2000, seconds)
-
-
-@pytest.mark.parametrize("position", [0, 4999])
-def test_below_the_minimum_it_is_lost(position: int) -> None:
-    assert until_loss(TIGHT, position) == UntilLoss(0, 0.0)
 
 
 RETENTIONS = st.builds(

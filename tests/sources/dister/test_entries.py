@@ -58,14 +58,11 @@ def test_what_is_written_is_read(entry_id: int, items: dict[str, str] | list[str
     assert entry.head + entry.items_json == entry.line == line[:-1]
 
 
-def test_of_a_key_that_stands_twice_the_last_counts() -> None:
+def test_of_a_key_that_stands_twice_the_last_counts_and_half_a_surrogate_pair_is_none() -> None:
     entry = decode_line(b'10001,300,{"a":"1","b":"2","a":"3"}')
     assert entry.items == {"a": "3", "b": "2"}
     assert decode_line(b'10001,310,["a","a"]').keys == ["a", "a"]
-
-
-def test_half_a_surrogate_pair_is_read_as_go_reads_it() -> None:
-    assert decode_line(rb'10001,300,{"\ud800":"a\udc00b\ud83d\ude00"}').items == {"\ufffd": "a\ufffdb😀"}
+    assert decode_line(rb'10001,300,{"\ud800":"a\udc00b\ud83d\ude00"}').items == {"\ufffd": "a\ufffdb😀"}  # as of Go
 
 
 @pytest.mark.parametrize(

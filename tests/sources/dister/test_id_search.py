@@ -41,13 +41,10 @@ def test_every_id_of_a_file_is_found_and_no_other(tmp_path: Path) -> None:
     assert found(tmp_path / "0", list(lines.values()), asked) == ([*lines.values(), *[None] * 6], 1500)
 
 
-def test_lines_that_are_longer_than_all_that_is_looked_at(tmp_path: Path) -> None:
+def test_lines_that_are_longer_than_all_that_is_looked_at_and_broken_ones(tmp_path: Path) -> None:
     lines = [set_line(10, value="a" * 70_000), set_line(20), set_line(30, value="b" * 300_000), set_line(40)]
     assert found(tmp_path / "0", lines, [10, 20, 30, 40, 25]) == ([*lines, None], 40)
     assert found(tmp_path / "0", [*lines, b'50,300,{"torn":"' + b"c" * 90_000], [40]) == ([lines[3]], 40)
-
-
-def test_a_broken_line_is_no_entry(tmp_path: Path) -> None:
     lines = [*(set_line(number) for number in range(10, 90)), b'95,300,{"k":"v}\n', b'99,300,{"k":1}\n']
     assert found(tmp_path / "0", lines, [89, 95, 99]) == ([lines[79], None, None], 89)
 

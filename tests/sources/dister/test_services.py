@@ -9,7 +9,7 @@ from sources.errors import MasterSilent, ProtocolViolation
 
 FILE = (
     b'{"LastServiceLogId":1700000000123,"Service":{"0.web.service.dister":{"type":"web","node":{"url":"http://a/?x=1'
-    b'\\u0026y","status":1}},"1.web.service.dister":{"type":"web","node":{}}}}'
+    b'\\u0026y","status":1,"<b>":"\xc3\xa9"}},"1.web.service.dister":{"type":"web","node":{}}}}'
 )
 
 
@@ -20,22 +20,18 @@ def registry(names: dict[str, int], last: int = 100) -> ServiceRegistry:
     return ServiceRegistry(last, nodes)
 
 
-def test_a_file_of_dister() -> None:
-    found = decode(FILE)
-    assert found.id == 1700000000123
-    assert found.services == {
-        "0.web.service.dister": Service("web", {"url": "http://a/?x=1&y", "status": 1}),
+def test_a_registry_is_read_and_written_as_go_writes_it() -> None:
+    services = {
+        "0.web.service.dister": Service("web", {"url": "http://a/?x=1&y", "status": 1, "<b>": "é"}),
         "1.web.service.dister": Service("web", {}),
     }
-
-
-def test_a_registry_is_written_as_go_writes_it() -> None:
-    node = {"url": "http://a/?x=1&y", "status": 1, "<b>": "é"}
+    of_dister = ServiceRegistry(1700000000123, services)
+    assert decode(FILE) == of_dister
     assert (
-        encode(ServiceRegistry(7, {"0.web.service.dister": Service("web", node)}))
+        encode(of_dister)
         == (
-            '{"LastServiceLogId":7,"Service":{"0.web.service.dister":{"node":{"\\u003cb\\u003e":"é","status":1,'
-            '"url":"http://a/?x=1\\u0026y"},"type":"web"}}}'
+            '{"LastServiceLogId":1700000000123,"Service":{"0.web.service.dister":{"node":{"\\u003cb\\u003e":"é","status":1,'
+            '"url":"http://a/?x=1\\u0026y"},"type":"web"},"1.web.service.dister":{"node":{},"type":"web"}}}'
         ).encode()
     )
 

@@ -61,12 +61,6 @@ def test_nodes_as_a_node_answers() -> None:
         assert read_nodes(url) == (NODE,)
 
 
-def test_a_node_that_refuses() -> None:
-    with answering(body(404, b"")) as url, pytest.raises(MasterRefused) as caught:
-        read_nodes(url)
-    assert caught.value.found == "404"
-
-
 def test_a_node_that_says_nothing() -> None:
     done = threading.Event()
 
@@ -82,7 +76,7 @@ def test_a_node_that_says_nothing() -> None:
     assert caught.value.expected == "one within 0.1 s"
 
 
-def test_a_node_that_breaks_off() -> None:
+def test_a_node_that_breaks_off_or_refuses() -> None:
     def answer(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "1000")
@@ -90,6 +84,8 @@ def test_a_node_that_breaks_off() -> None:
         handler.wfile.write(LISTED)
 
     with answering(answer) as url, pytest.raises(MasterUnreachable):
+        read_nodes(url)
+    with answering(body(404, b"")) as url, pytest.raises(MasterRefused, match="found 404"):
         read_nodes(url)
 
 

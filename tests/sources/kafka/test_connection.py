@@ -80,16 +80,11 @@ def test_a_name_that_no_host_has_is_not_reached(host: str) -> None:
 
 
 @pytest.mark.parametrize("security", [Security(), TLS])
-def test_a_port_that_is_silent_is_left_in_time(security: Security) -> None:
-    with Door() as silent:
-        error = error_of(silent.address, security=security, limit_ms=SHORT_MS)
-        assert isinstance(error, MasterSilent)
-        assert str(silent.address) in str(error)
-
-
-def test_every_server_is_tried_as_often_as_is_asked_for() -> None:
+def test_silent_ports_are_left_in_time_and_each_is_tried_as_often_as_is_asked_for(security: Security) -> None:
     with Door() as one, Door() as other:
-        assert isinstance(error_of(one.address, other.address, attempts=2, limit_ms=SHORT_MS), MasterSilent)
+        error = error_of(one.address, other.address, security=security, attempts=2, limit_ms=SHORT_MS)
+        assert isinstance(error, MasterSilent)
+        assert str(one.address) in str(error) or str(other.address) in str(error)
         assert (one.accepted, other.accepted) == (2, 2)
 
 

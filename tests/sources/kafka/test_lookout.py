@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sources.access.secrets import Secret
-from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterRefused, MasterUnreachable, Recreated
+from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterRefused, Recreated
 from sources.group import masters, standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
 from sources.group.masters import MastersFile
@@ -83,16 +83,6 @@ def test_what_one_partition_does_not_hold_is_its_own(
     assert (error.log, error.offset) == (f"kafka/c/t/{number}", at)
     assert words in str(error)
     assert found["kafka/c/t/0"] == LookResult(span(0, 10), Offset(4))
-
-
-def test_what_concerns_the_topic_is_raised_for_all(play: Play) -> None:
-    play(*HELD)
-    with pytest.raises(Recreated) as caught:
-        a_lookout().look(asked({0: 4, 1: 5}, identity=OTHER_ID))
-    assert caught.value.log == "kafka/c/t"
-    play(MasterUnreachable("away"))
-    with pytest.raises(MasterUnreachable):
-        a_lookout().look(asked({0: 4}))
 
 
 # --- topics among what a group reads

@@ -157,17 +157,14 @@ def test_out_of_range_says_what_the_leader_holds(
     assert (raised.value.log, raised.value.offset) == ("kafka/c/t/0", 5)
 
 
-def test_out_of_range_with_an_unknown_epoch_is_a_cut(play: Play) -> None:
-    answers = fetched(error=OUT_OF_RANGE), offsets(0), offsets(100), epoch_ends(-1, -1)
-    with pytest.raises(Rewritten, match="leader epoch 9"):
-        read(play, 5, 6, HERE, *answers, after_epoch=9)
-
-
-def test_a_log_that_branched_off_before_is_a_cut(play: Play) -> None:
+def test_a_log_that_branched_off_before_or_whose_epoch_nobody_knows_is_a_cut(play: Play) -> None:
     with pytest.raises(Rewritten, match="found epoch 3 up to 40"):
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(100), after_epoch=4)
     with pytest.raises(AboveMaximum):
         read(play, 50, 60, HERE, fetched(diverging=(3, 40)), offsets(0), offsets(40), after_epoch=4)
+    answers = fetched(error=OUT_OF_RANGE), offsets(0), offsets(100), epoch_ends(-1, -1)
+    with pytest.raises(Rewritten, match="leader epoch 9"):
+        read(play, 5, 6, HERE, *answers, after_epoch=9)
 
 
 # past a damaged batch: what is damage, where it ends, and what is never passed

@@ -69,14 +69,11 @@ def error_of(kind: type[LogtwinError], question: Any) -> LogtwinError:
     return caught.value
 
 
-def test_a_stream_starts_at_the_earliest_or_the_latest_offsets(readers: Readers) -> None:
+def test_a_start_is_the_earliest_or_latest_or_where_it_is_told_or_0(readers: Readers) -> None:
     for name, expected in (("earliest", at(3, 0)), ("latest", at(8, 5))):
         cluster = readers.holds((3, 8), (0, 5))
         assert readers.stream(startingOffset=name).initialOffset() == expected
         assert cluster.connections == 1
-
-
-def test_a_start_is_where_it_is_told_or_0(readers: Readers) -> None:
     readers.holds((3, 8), (0, 5), (0, 4))
     assert readers.stream(startingOffset=json.dumps(at(7, 5))).initialOffset() == at(7, 5, 0)
     readers.holds((3, 8), (0, 5), (0, 4))
@@ -95,11 +92,8 @@ def test_a_batch_is_bounded_as_spark_says_or_else_by_its_option(
     assert reader.latestOffset(at(0, 0), limit) == expected
     assert reader.getDefaultReadLimit() == ReadMaxRows(6)
     assert reader.reportLatestOffset() == at(100, 100)
-
-
-def test_nothing_new_is_the_same_text(readers: Readers) -> None:
     readers.holds((0, 100), (0, 100))
-    assert readers.stream().latestOffset(at(100, 100), ALL) == at(100, 100)
+    assert readers.stream().latestOffset(at(100, 100), limit) == at(100, 100)
     assert readers.stream().reportLatestOffset() is None
 
 

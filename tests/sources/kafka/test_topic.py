@@ -132,6 +132,8 @@ def test_a_group_that_others_consume_with_is_refused_naming_the_topic_and_them(p
     free = play(MasterUnreachable("gone"), coordinator(), described("Empty"))
     a_topic(group="g", patience_ms=60_000).check()
     assert free.is_done
+    a_log(group="g").check(is_replica=False)  # asks nobody
+    assert free.connections == 2
 
 
 def test_without_a_group_nobody_is_asked_and_nothing_acknowledged(play: Play) -> None:
@@ -232,18 +234,15 @@ def test_the_epoch_goes_along_with_what_begins_at_the_position_and_nowhere_else(
     assert epochs_asked(cluster) == [(13, -1)]
 
 
-def test_in_a_hurry_it_waits_for_its_leader_no_longer_than_that() -> None:
-    log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
-    readers = [one.reader for one in (log, log.hurried(2.0), log.hurried(60.0))]
-    assert [(one.patience_ms, one.patience_s) for one in readers] == [(30_000, None), (2000, 2.0), (30_000, 60.0)]
-
-
 def test_what_is_read_in_the_same_way_is_read_together() -> None:
     orders, refunds = (a_log(topic=name).reader for name in ("orders", "refunds"))
     assert (orders == refunds, hash(orders) == hash(refunds)) == (True, True)
     assert a_log(1).reader == orders
     assert a_log().hurried(2.0).reader != orders
     assert a_log(chunk_bytes=7).reader != orders
+    log = a_log(known=Known(str(TOPIC_ID), Offset(0), None), patience_ms=30_000)
+    readers = [one.reader for one in (log, log.hurried(2.0), log.hurried(60.0))]  # in a hurry no longer than that
+    assert [(one.patience_ms, one.patience_s) for one in readers] == [(30_000, None), (2000, 2.0), (30_000, 60.0)]
 
 
 def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
@@ -257,13 +256,9 @@ def test_raw_bytes_are_restored_from_the_records(play: Play) -> None:
     assert log.lengths(chunk.records.select(list(log.traits.measured_by))).sum() == len(raw)
 
 
-def test_the_bounds_are_those_of_its_partition(play: Play) -> None:
-    cluster = play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
+def test_the_bounds_are_those_of_its_partition_and_its_topic(play: Play) -> None:
+    play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
     assert a_log(1).bounds() == span(3, 13)
-    assert cluster.is_done
-
-
-def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play: Play) -> None:
     play(THREE, offsets(0, 3, 5), offsets(10, 13, 15))
     with pytest.raises(ConfigurationError, match="no such partition") as caught:
         a_log(3).bounds()
@@ -271,9 +266,3 @@ def test_a_partition_that_there_is_not_and_a_topic_that_is_another_are_said(play
     play(THREE)
     with pytest.raises(Recreated):
         a_log(known=Known(str(OTHER_ID), None, None)).bounds()
-
-
-def test_who_else_consumes_with_the_group_matters_to_a_replica_alone(play: Play) -> None:
-    cluster = play()
-    a_log(group="g").check(is_replica=False)
-    assert cluster.connections == 0

@@ -223,19 +223,20 @@ def test_what_the_master_has_deleted_since_it_was_planned_is_said() -> None:
     assert [one["type"] for one in found] == [BelowMinimum.__name__]
 
 
-def test_what_a_master_has_lost_is_promised_to_none_of_its_producers() -> None:
-    """Its log was [0, 3000) when it was planned; a connection would report 2000."""
-    with over_ha((silent,), holding(0, 1000, brokerRole="SYNC_MASTER")) as (log, master):
-        (found,) = come(log.small_reader, [WantedSplit(log, owned(2000, 3000), Offset(2000))])
-        assert [one["type"] for one in found] == [AboveMaximum.__name__]
-        assert master.connections == []
-
-
-def test_a_broker_that_has_begun_to_count_connections_gets_none() -> None:
-    with over_ha((silent,), telling(0, 5000, in_sync_replicas=3)) as (log, master):
-        unknowing = replace(log, takes_no_turn=True)
-        (found,) = come(unknowing.small_reader, [wanted_of(unknowing, 5000)])
-        assert [one["type"] for one in found] == [NotAlone.__name__]
+@pytest.mark.parametrize(
+    ("answer", "start", "takes_no_turn", "kind"),
+    [
+        (holding(0, 1000, brokerRole="SYNC_MASTER"), 2000, False, AboveMaximum),  # [0, 3000) when it was planned
+        (telling(0, 5000, in_sync_replicas=3), 0, True, NotAlone),  # it has begun to count connections
+    ],
+)
+def test_a_master_that_is_no_longer_as_planned_gets_no_connection(
+    answer: Any, start: int, takes_no_turn: bool, kind: type[LogtwinError]
+) -> None:
+    with over_ha((silent,), answer) as (log, master):
+        planned = replace(log, takes_no_turn=takes_no_turn)
+        (found,) = come(planned.small_reader, [WantedSplit(planned, owned(start, 3000), Offset(start))])
+        assert [one["type"] for one in found] == [kind.__name__]
         assert master.connections == []
 
 

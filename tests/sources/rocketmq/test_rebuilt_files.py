@@ -20,10 +20,6 @@ from sources.rocketmq.files.rebuilt_files import RebuiltFiles, check_file_ends, 
 SIZE = 1000
 
 
-def size_of(*stretches: tuple[int, list[int]]) -> int | None:
-    return file_size_bytes((Offset(start), map(Offset, ends)) for start, ends in stretches)
-
-
 @pytest.mark.parametrize(
     ("stretches", "size"),
     [
@@ -37,7 +33,7 @@ def size_of(*stretches: tuple[int, list[int]]) -> int | None:
     ],
 )
 def test_the_blanks_of_a_log_tell_its_file_size(stretches: list[tuple[int, list[int]]], size: int | None) -> None:
-    assert size_of(*stretches) == size
+    assert file_size_bytes((Offset(start), map(Offset, ends)) for start, ends in stretches) == size
 
 
 def test_no_more_is_read_than_it_takes() -> None:

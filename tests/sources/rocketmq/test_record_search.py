@@ -124,11 +124,8 @@ def test_where_files_end_is_known_a_blank_needs_no_record_behind_it_and_no_other
 @pytest.mark.parametrize(
     "data", [b"", b"\xda\xa3\x20\xa7", bytes(3) + b"\xda\xa3\x20\xa7", bytes(1000), b"\xcb\xd4\x31\x94"]
 )
-def test_nothing_to_find(data: bytes) -> None:
+def test_nothing_to_find_nor_a_record_above_the_limit(data: bytes) -> None:
     assert search(data, 0) is None
-
-
-def test_a_record_above_the_limit_is_not_recognised() -> None:
     stored = commitlog.encode(message())
     assert search(stored, 0, Limits(max_record_bytes=len(stored))) == 0
     assert search(stored, 0, Limits(max_record_bytes=len(stored) - 1)) is None

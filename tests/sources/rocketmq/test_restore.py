@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
@@ -15,7 +16,7 @@ from sources.rocketmq.columns import codec, restore
 from sources.rocketmq.columns.restore import encode_rows
 from sources.rocketmq.format.commitlog import Blank
 from tests import truth
-from tests.sources.rocketmq.records import VECTORS, Log, log_of, logs, message
+from tests.sources.rocketmq.records import Log, log_of, logs, message
 
 
 def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,16 +33,12 @@ def test_the_brokers_files_come_back_to_the_byte(fixture_log: truth.Fixture, mon
     assert rows == [sum(row.get("blank", False) for row in fixture_log.rows)]
 
 
-@given(logs())
-def test_any_log_comes_back(log: Log) -> None:
-    assert codec.encode(codec.decode(log.stored, log.start, log.end).records) == log.stored
-
-
-def test_a_part_of_a_batch() -> None:
-    log = log_of([vector.message for vector in VECTORS])
+@given(logs(), st.integers(0, 40), st.integers(0, 40))
+def test_any_log_comes_back_and_any_part_of_it(log: Log, start: int, count: int) -> None:
     records = codec.decode(log.stored, log.start, log.end).records
-    assert codec.encode(records.slice(1, 2)) == log.stored[log.boundaries[1] : log.boundaries[3]]
-    assert codec.encode(records.slice(0, 0)) == b""
+    assert codec.encode(records) == log.stored
+    first, last = (log.boundaries[min(at, len(records))] - log.start for at in (start, start + count))
+    assert codec.encode(records.slice(start, count)) == log.stored[first:last]
 
 
 @pytest.mark.parametrize(

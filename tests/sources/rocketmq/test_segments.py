@@ -164,10 +164,8 @@ def test_the_boundary_after_an_offset_is_at_most_the_maximum(tmp_path: Path) -> 
         (0, 0),
     ):
         assert segments(log).boundary_after(Offset(offset), Offset(maximum)) == maximum
-
-
-def test_there_is_no_boundary_after_what_retention_took(tmp_path: Path) -> None:
-    log = filled(tmp_path, *[1000] * 12)
+    while log.end < 8192:
+        log.append(bytes(1000))
     log.file(0).unlink()
     with pytest.raises(BelowMinimum):
         segments(log).boundary_after(Offset(5), Offset(log.end))
@@ -297,18 +295,16 @@ def test_other_names_are_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("files", [{}, {0: 0}])
-def test_a_directory_without_segment_files_is_an_error_naming_it(tmp_path: Path, files: dict[int, int]) -> None:
+def test_a_directory_without_segment_files_or_that_is_none_is_an_error_naming_it(
+    tmp_path: Path, files: dict[int, int]
+) -> None:
     make(tmp_path, files)
     (tmp_path / "readme").write_bytes(b"x")
     with pytest.raises(ConfigurationError, match="no segment file") as raised:
         list_segments(tmp_path)
     assert str(tmp_path) in str(raised.value)
     assert "20 digits" in str(raised.value)
-
-
-def test_a_directory_that_is_none_is_an_error_naming_it(tmp_path: Path) -> None:
-    make(tmp_path, {0: 100})
-    for name, found in (("commitlgo", "No such file or directory"), (f"{0:020d}", "Not a directory")):
+    for name, found in (("commitlgo", "No such file or directory"), ("readme", "Not a directory")):
         with pytest.raises(ConfigurationError, match=str(tmp_path / name)) as raised:
             list_segments(tmp_path / name)
         assert raised.value.found == found
@@ -356,19 +352,14 @@ def segment(tmp_path: Path, data: bytes, start: int = 4096) -> Segment:
     return Segment(path, Offset(start), len(data))
 
 
-def test_a_map_outlives_its_with_where_an_array_still_needs_it(tmp_path: Path) -> None:
-    with mapped(segment(tmp_path, bytes(range(200)))) as file, file.rest(Offset(4096)) as view:
-        array = np.frombuffer(view, np.uint8)
-    assert array.sum() == sum(range(200))
-
-
-def test_forgotten_pages_can_be_read_again(tmp_path: Path) -> None:
+def test_forgotten_pages_can_be_read_again_and_an_array_outlives_its_map(tmp_path: Path) -> None:
     data = np.arange(1 << 14, dtype=np.uint32).tobytes()
     with mapped(segment(tmp_path, data)) as file:
         file.forget(Offset(4096 + 40_000))
         file.forget(Offset(4096 + len(data)))
         with file.rest(Offset(4096)) as view:
-            assert bytes(view) == data
+            array = np.frombuffer(view, np.uint8)
+    assert array.tobytes() == data
 
 
 def test_a_file_that_changed_its_length_since_it_was_listed_is_an_error(tmp_path: Path) -> None:

@@ -184,17 +184,7 @@ def test_the_last_acknowledgement_is_tried_once_more_after_a_broken_connection()
         assert master.await_connection(2).await_reports()[-1] == 200
 
 
-def test_closing_is_bounded_idempotent_and_final() -> None:
-    nobody = Address("127.0.0.1", deaf_port())
-    with session_with(nobody) as session:
-        session.acknowledge(up_to(100))
-        session.close()
-        session.close()
-        with pytest.raises(ValueError, match="closed session"):
-            session.acknowledge(up_to(200))
-
-
-def test_closing_leaves_no_thread_behind() -> None:
+def test_closing_leaves_no_thread_behind_and_is_bounded_idempotent_and_final() -> None:
     def threads() -> set[threading.Thread]:
         """Those of sessions of this name; the process has others, which tests before this one may have left."""
         return {thread for thread in threading.enumerate() if thread.name == "acknowledge rocketmq/broker-a"}
@@ -206,6 +196,12 @@ def test_closing_leaves_no_thread_behind() -> None:
             master.await_connection(1).await_reports()
             assert len(threads() - before) == 1
         assert threads() <= before
+    with session_with(Address("127.0.0.1", deaf_port())) as session:  # also where nobody is there
+        session.acknowledge(up_to(100))
+        session.close()
+        session.close()
+        with pytest.raises(ValueError, match="closed session"):
+            session.acknowledge(up_to(200))
 
 
 def test_acknowledging_does_not_wait_for_the_master() -> None:

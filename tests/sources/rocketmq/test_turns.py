@@ -182,20 +182,6 @@ def test_who_reads_without_a_turn_gets_none_when_the_session_learns_that_they_ar
             assert session.reader_of(log) == log
 
 
-def test_closing_ends_the_wait_for_a_turn() -> None:
-    words = {"inSyncReplicas": "3", "haHousekeepingInterval": "600000"}
-    with ScriptedMaster(stay) as master, session_of(Known(master.address, words=words)) as session:
-        reported(session, master, 100)
-        with pytest.raises(ZeroDivisionError), session.reading():
-            raise ZeroDivisionError
-        closing_soon = threading.Timer(0.2, session.close)
-        closing_soon.start()
-        with pytest.raises(MasterUnreachable, match="closed while"), session.reading():
-            raise AssertionError("it is nobody's turn")
-        closing_soon.join()
-        assert len(master.connections) == 1
-
-
 def test_at_no_moment_do_both_count() -> None:
     turns = Turns(wake=lambda: None)
     counts = threading.Event()

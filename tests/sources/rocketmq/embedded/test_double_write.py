@@ -27,18 +27,12 @@ NEVER_S = 3600.0
 SHORT_S = 0.2
 
 
-def slaves_of(master: EmbeddedMaster) -> list[dict[str, Any]]:
-    """As the master tells them (907)."""
-    with conversation(master.address) as talk:
-        slaves: list[dict[str, Any]] = json.loads(talk.ask(907)[1])["haConnectionInfo"]
-    return slaves
-
-
 def wait_for_slaves(master: EmbeddedMaster, *acknowledged: int) -> None:
-    """Until the slaves connected are as many as given, with these acknowledged offsets."""
+    """Until the slaves connected, as the master tells them (907), are as many, with these acknowledged offsets."""
 
     def counted() -> list[int]:
-        return sorted(slave["slaveAckOffset"] for slave in slaves_of(master))
+        with conversation(master.address) as talk:
+            return sorted(slave["slaveAckOffset"] for slave in json.loads(talk.ask(907)[1])["haConnectionInfo"])
 
     wait_until(lambda: counted() == sorted(acknowledged), lambda: f"{acknowledged}: the master counts {counted()}")
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -222,18 +223,16 @@ async def test_a_connection_that_cannot_be_set_up_ends_alone(caplog: pytest.LogC
     """HA-19: it is said, its socket is closed, and the next slave is served."""
     async with serving(MemoryLog(500)) as master:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sources.rocketmq.embedded.ha_service.Slave", _fails)
+            patch.setattr(
+                "sources.rocketmq.embedded.ha_service.Slave", Mock(side_effect=ValueError("no slave can be made"))
+            )
             unlucky = await master.connect()
             assert await unlucky.is_closed()
         lucky = await master.connect()
         lucky.report(1)
         assert await lucky.frame() == (1, master.log.data[1:])
         assert len(master.service.slaves) == 1
-    assert "no slave can be made of 127.0.0.1" in caplog.text
-
-
-def _fails(address: str) -> Slave:
-    raise ValueError(f"no slave can be made of {address}")
+    assert "no slave can be made" in caplog.text
 
 
 @scenario
