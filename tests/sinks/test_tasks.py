@@ -268,15 +268,11 @@ def test_a_master_with_another_record_before_the_position_is_refused(warehouse: 
     assert files(warehouse) == []
 
 
-def test_a_link_that_retention_took_is_no_obstacle(warehouse: Path) -> None:
+def test_a_link_that_retention_took_is_no_obstacle_and_a_position_is_below_the_minimum(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=100), position=100, link=link_at(10))
     assert [piece.covered.range for piece in report.written] == [span(100, 500)]
-
-
-def test_a_position_that_retention_took_is_below_the_minimum(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=400), position=100, link=link_at(10))
-    assert isinstance(report.error, BelowMinimum)
-    assert report.error.offset == 100
+    assert (type(report.error), report.error and report.error.offset) == (BelowMinimum, 100)
 
 
 # --- damage
