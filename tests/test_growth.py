@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 
 from sinks.storage.errors import passes_as_told
+from sinks.typed.definition import Definition
 from sinks.typed.formats.avro import Avro
 from sinks.typed.formats.binary import long_at
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import NoObject, _depth, fields_of, kind_of
+from sinks.typed.formats.scalars import day_of, decimal_of, double_of, instant_us, is_integer, long_of
 from sources.access.address import Address
 from sources.dister import services, whole_states
 from sources.dister.files.layout import BatchFile
@@ -47,6 +49,11 @@ Make = Callable[[int], Any]
 FILE = BatchFile(0, Path("/l/0/0"))
 READ_CSV = csv_reader({"a": "string", "b": "bigint"})
 AVRO = Avro('{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"array","items":"int"}}]}')
+BY_ID = Definition(name="orders", key=("id",), tombstones=True)
+
+
+def cents(text: bytes) -> object:
+    return decimal_of(text, 38, 2)
 
 
 def fed(parser: Callable[[], Any], piece: int | None = None) -> Work:
@@ -202,7 +209,19 @@ OF_SPARK_AND_STORES: dict[str, tuple[Make, Work]] = {
     "tokens without an end": (lambda n: "logtwin-error:" * n, find_error),
     "tokens of nothing": (lambda n: "logtwin-error:aa:" * n, find_error),
 }
-ALL = OF_A_BROKER | OF_A_PRODUCER | OF_A_LEADER | OF_SPARK_AND_STORES
+OF_A_VALUE: dict[str, tuple[Make, Work]] = {
+    **{f"nines for {read.__name__}": (lambda n: b"9" * n, read) for read in (is_integer, long_of, double_of, cents)},
+    "nines behind the point": (lambda n: b"0." + b"9" * n, double_of),
+    "an exponent of zeros": (lambda n: b"1e" + b"0" * n + b"1", cents),
+    "an exponent of zeros that is none": (lambda n: b"1e" + b"0" * n + b"x", cents),
+    "an exponent of nines": (lambda n: b"1e-" + b"9" * n, cents),
+    "zeros behind the point": (lambda n: b"0." + b"0" * n + b"1", cents),
+    "zeros that are no number": (lambda n: b"1" + b"0" * n + b"x", cents),
+    "parts of a second": (lambda n: "2026-11-25T10:00:00." + "9" * n + "x", instant_us),
+    "a day and nines": (lambda n: "2026-11-25" + "9" * n, day_of),
+    "a deep key of escaped quotes": (lambda n: b"[" * 101 + b'"' + b'\\"' * n, lambda key: BY_ID.tombstone(key, {})),
+}
+ALL = OF_A_BROKER | OF_A_PRODUCER | OF_A_VALUE | OF_A_LEADER | OF_SPARK_AND_STORES
 
 
 @pytest.mark.parametrize("name", ALL)

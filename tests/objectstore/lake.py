@@ -16,6 +16,14 @@ from tests.sinks.groups import assert_ledger, named
 from tests.sinks.memory_master import MemoryMaster, RecordingSession
 
 
+def options_of(server: S3Server, endpoint: str | None = None) -> dict[str, str]:
+    """What delta-rs and others are told of it, or of a link to it; also as variables of the environment."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint or server.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": server.region,
+        "AWS_ACCESS_KEY_ID": server.keys.access_key, "AWS_SECRET_ACCESS_KEY": server.keys.secret_key,
+    }  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Lake:
     """The warehouse `folder` in the server's bucket."""
@@ -24,14 +32,7 @@ class Lake:
     folder: str = "lake"
 
     def table(self, name: str) -> DeltaTable:
-        options = {
-            "AWS_ENDPOINT_URL": self.server.endpoint,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_REGION": self.server.region,
-            "AWS_ACCESS_KEY_ID": self.server.keys.access_key,
-            "AWS_SECRET_ACCESS_KEY": self.server.keys.secret_key,
-        }
-        return DeltaTable(f"s3://{self.server.bucket}/{self.folder}/{name}", storage_options=options)
+        return DeltaTable(f"s3://{self.server.bucket}/{self.folder}/{name}", storage_options=options_of(self.server))
 
     def versions(self, start: int = 0) -> list[bytes]:
         """Those of the log table, from `start` on."""

@@ -15,11 +15,12 @@ from deltalake import write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.demo.s3_server import OWNER, S3Server
+from pipeline.demo.s3_server import S3Server
 from pipeline.sql.reader import Reader
 from sinks.state.position import LogTable
 from sources.offsets import LogId
 from tests.objectstore.fault_proxy import FaultProxy
+from tests.objectstore.lake import options_of
 from tests.objectstore.s3_requests import Kind
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.running import replicate_now
@@ -66,9 +67,7 @@ def test_both_schemes_and_other_engines(
     assert again == ranges
     assert len(messages) > 40
 
-    keys = {"AWS_ACCESS_KEY_ID": OWNER.access_key, "AWS_SECRET_ACCESS_KEY": OWNER.secret_key}
-    where = {"AWS_ENDPOINT_URL": s3.endpoint, "AWS_ALLOW_HTTP": "true", "AWS_REGION": s3.region}
-    for name, value in (keys | where).items():
+    for name, value in options_of(s3).items():
         monkeypatch.setenv(name, value)
     place = f"s3://{s3.bucket}/lake"
     assert plain(run(DUCKDB, place, tmp_path)["messages"].to_arrow_table().to_pylist()) == messages
@@ -78,10 +77,7 @@ def test_both_schemes_and_other_engines(
 
 def test_delta_rs_writes_a_version_only_where_there_is_none(s3: S3Server, s3_link: FaultProxy) -> None:
     """So docs/object-stores.md calls it safe beside logtwin."""
-    options = {
-        "AWS_ACCESS_KEY_ID": OWNER.access_key, "AWS_SECRET_ACCESS_KEY": OWNER.secret_key, "AWS_REGION": s3.region,
-        "AWS_ENDPOINT_URL": s3_link.endpoint, "AWS_ALLOW_HTTP": "true",
-    }  # fmt: skip
+    options = options_of(s3, s3_link.endpoint)
     with s3_link.counted() as seen:
         for _ in range(2):
             write_deltalake(f"s3://{s3.bucket}/foreign", pa.table({"a": [1]}), mode="append", storage_options=options)

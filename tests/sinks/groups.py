@@ -19,10 +19,10 @@ from sinks.batch.result import BatchResult, BatchStep, no_step
 from sinks.state.position import Held, LogTable
 from sinks.tables import LEDGER, LOG
 from sources.errors import LogtwinError
-from sources.master import Chunk, Damage, Planned, PlannedSplit, TimeIsUp
+from sources.master import Chunk, Damage, Planned, TimeIsUp
 from sources.offsets import LogId, Offset, OffsetRange, Position
+from tests.sinks.batches import ranges
 from tests.sinks.memory_master import MemoryMaster, RecordingSession, raw_bytes
-from tests.spans import span
 
 
 def named(name: str) -> LogId:
@@ -36,8 +36,7 @@ def sound(*names: str, sizes: Sequence[int]) -> dict[str, MemoryMaster]:
 
 def splits(name: str, start: int, end: int, split: int = 10**9) -> list[Planned]:
     """The batch [start, end) of one log, in splits of so many offsets."""
-    whole = span(start, end)
-    return [PlannedSplit(str(named(name)), whole, piece) for piece in whole.in_pieces(split)]
+    return ranges(start, end, split, str(named(name)))
 
 
 class Members:

@@ -92,7 +92,7 @@ class MemoryMaster(SoleLog):
         if boundary and (not rows or rows[0]["offset"] != owned.start):
             raise CorruptRecord("no record starts here", offset=owned.start)
         for at in range(0, len(rows), self.chunk_records):
-            yield chunk_of(rows[at : at + self.chunk_records])
+            yield chunk_of(rows[at : at + self.chunk_records], self._bytes)
 
     def restore(self, records: pa.RecordBatch) -> bytes:
         return b"".join(raw_bytes(row) for row in records.to_pylist())
@@ -115,12 +115,14 @@ class MemoryMaster(SoleLog):
         return common
 
     def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
-        rows = self.records()
-        whole = b"".join(raw_bytes(row) for row in rows)
+        whole = b"".join(map(self._bytes, self.records()))
         yield memoryview(whole)[wanted.start - self.start : wanted.end - self.start]
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         return RecordingSession()
+
+    def _bytes(self, row: dict[str, Any]) -> bytes:
+        return raw_bytes(row)
 
     def _message(self, number: int, offset: int, size: int) -> dict[str, Any]:
         stored = FIRST_STORED + timedelta(milliseconds=250 * number)
@@ -163,15 +165,6 @@ class Rewriting(MemoryMaster):
     """The same records in the same places; those from `since` on are made of other bytes."""
 
     since: int = 0
-
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
-        for row in self.records():
-            if row["offset"] in owned:
-                yield chunk_of([row], self._bytes)
-
-    def raw(self, wanted: OffsetRange, *, committed: Offset | None) -> Generator[memoryview]:
-        whole = b"".join(map(self._bytes, self.records()))
-        yield memoryview(whole)[wanted.start - self.start : wanted.end - self.start]
 
     def _bytes(self, row: dict[str, Any]) -> bytes:
         return raw_bytes(row).replace(b"|", b"/") if row["offset"] >= self.since else raw_bytes(row)

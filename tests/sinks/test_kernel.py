@@ -199,7 +199,6 @@ def test_a_broken_table_is_the_replicas_failure(table: KernelTable) -> None:
     assert caught.value.hint
 
 
-@pytest.mark.spark
 def test_packages_and_classes_are_what_py4j_has(spark: SparkSession) -> None:
     names = java_names(spark)
     assert names.java.util is names.java.util

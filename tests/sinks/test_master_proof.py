@@ -176,7 +176,4 @@ def test_what_was_replicated_from_a_doubt_on_is_compared() -> None:
     with pytest.raises(Rewritten) as raised:
         prove_master(Doubtful(SIZES, since=100), POSITION, None, lambda: rows)
     assert raised.value.offset == 100
-
-
-def test_a_doubt_behind_the_position_is_none_of_the_replica() -> None:
-    prove(Doubtful(SIZES, since=100), Offset(100), None)
+    prove(Doubtful(SIZES, since=100), Offset(100), None)  # one behind the position is none of the replica

@@ -39,6 +39,7 @@ def found(warehouse: Path, start: int, end: int) -> list[Quarantined]:
 
 
 def test_the_pieces_that_reach_into_the_range_are_found(plain: SparkSession, tmp_path: Path) -> None:
+    assert found(tmp_path, 0, 100) == []  # there is no quarantine yet
     put(plain, tmp_path, BROKER_A, (300, b"later"), (400, b"last"))
     put(plain, tmp_path, BROKER_A, (100, b"first piece"))
     put(plain, tmp_path, BROKER_B, (100, b"another log"))
@@ -46,10 +47,6 @@ def test_the_pieces_that_reach_into_the_range_are_found(plain: SparkSession, tmp
     later = Quarantined(OffsetRange(Offset(300), Offset(305)), "no record at 300", b"late")
     assert found(tmp_path, 110, 301) == [first, later]
     assert found(tmp_path, 111, 300) == []
-
-
-def test_without_a_quarantine_nothing_is_found(tmp_path: Path) -> None:
-    assert found(tmp_path, 0, 100) == []
 
 
 def test_a_file_that_cannot_be_read_is_named(plain: SparkSession, tmp_path: Path) -> None:

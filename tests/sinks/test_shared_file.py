@@ -121,6 +121,15 @@ class Stretches:
         self.file.finish()
         return [future.result(timeout=0) for future in futures]
 
+    def check_both(self, large: StretchFile, small: StretchFile, start: int, written: int) -> None:
+        """Where `large` has rows from `start` to `written`, and both get more."""
+        small.write(rows(1, 0, 3))
+        large.write(rows(0, written, 30))
+        for one in (large, small):
+            one.end()
+        found = self.finished(large.handed_over(), small.handed_over())
+        assert [table_of(self.folder, file) for file in found] == [offsets(0, start, 30), offsets(1, 0, 3)]
+
 
 @pytest.fixture
 def stretches(tmp_path: Path) -> Any:
@@ -145,12 +154,7 @@ def test_a_stretch_that_is_large_has_a_file_of_its_own_at_once(stretches: Stretc
     large, small = stretches.one(5, large=True), stretches.one()
     large.write(rows(0, 5, 9))
     assert [path.name[:25] for path in files(stretches.folder)] == ["part-00000000000000000005"]
-    small.write(rows(1, 0, 3))
-    large.write(rows(0, 9, 20))
-    for one in (large, small):
-        one.end()
-    found = stretches.finished(large.handed_over(), small.handed_over())
-    assert [table_of(stretches.folder, file) for file in found] == [offsets(0, 5, 20), offsets(1, 0, 3)]
+    stretches.check_both(large, small, 5, 9)
 
 
 def test_a_stretch_that_grows_large_moves_into_a_file_of_its_own(
@@ -162,12 +166,7 @@ def test_a_stretch_that_grows_large_moves_into_a_file_of_its_own(
     assert files(stretches.folder) == []
     growing.write(rows(0, 10, 12))
     assert len(files(stretches.folder)) == 1
-    growing.write(rows(0, 12, 30))
-    small.write(rows(1, 0, 3))
-    for one in (growing, small):
-        one.end()
-    found = stretches.finished(growing.handed_over(), small.handed_over())
-    assert [table_of(stretches.folder, file) for file in found] == [offsets(0, 0, 30), offsets(1, 0, 3)]
+    stretches.check_both(growing, small, 0, 12)
 
 
 def test_a_file_of_its_own_that_holds_other_rows_is_found(

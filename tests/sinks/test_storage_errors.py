@@ -37,7 +37,7 @@ def test_what_it_will_not(number: int) -> None:
     assert not passes(error)
     assert not passes_as_told(f"OSError: [Errno {number}] it failed")
     assert not passes_as_told(f"java.io.FileNotFoundException: /lake/a ({os.strerror(number)})")
-    assert failed_by(error) is ReplicaError
+    assert failed_by(error) is failed_by("what is no exception") is ReplicaError
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,3 @@ def test_a_jvm_that_is_gone_does_not_come_back() -> None:
         gone.jvm.java.lang.System.nanoTime()
     assert not passes(caught.value)
     assert not passes(Py4JNetworkError("Error while sending or receiving: Connection reset by peer"))
-
-
-def test_nothing_but_an_exception_may_pass() -> None:
-    assert failed_by("the table is gone") is ReplicaError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sinks.spark_schemas import spark_schema
-from sinks.tables import LEDGER, LOG, TABLES, TableSpec
+from sinks.tables import LEDGER, LOG, METADATA_TABLES, TABLES, TableSpec
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "tables.md"
 
@@ -26,7 +26,7 @@ def test_the_columns_of_the_log_table() -> None:
     assert ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in spark_schema(LOG.schema)) == COLUMNS
 
 
-@pytest.mark.parametrize("spec", [LOG, LEDGER], ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [LOG, LEDGER, *METADATA_TABLES], ids=lambda spec: spec.name)
 def test_comments_statistics_and_positions_that_never_expire(spec: TableSpec) -> None:
     for field in spark_schema(spec.schema):
         assert len(field.metadata["comment"]) > 10, field.name

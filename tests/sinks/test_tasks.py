@@ -203,6 +203,12 @@ def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, positi
     return caught.value
 
 
+class BreakingOff(Damaged):
+    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Any:
+        yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
+        raise MasterUnreachable("it broke", offset=500)
+
+
 @pytest.mark.parametrize(
     ("master", "start", "kind", "offset"),
     [
@@ -211,8 +217,10 @@ def failure(warehouse: Path, batches: Any, master: MemoryMaster = MASTER, positi
         (HoledInside(SIZES, hole=100), 100, CoverageError, 100),  # rows that do not fill the chunk
         (Failing(SIZES, error=MasterUnreachable("no connection")), 100, MasterUnreachable, None),
         (Failing(SIZES, split_bytes=200, at=410, error=AWAY), 100, MasterUnreachable, 410),
+        (BreakingOff(SIZES, bad=(100,)), 100, MasterUnreachable, 500),
+        (Damaged(SIZES, bad=(100,), error=SegmentError("misnamed", offset=100)), 100, SegmentError, 100),
     ],
-    ids=["a gap", "corrupt", "a hole", "away", "in the last of several files"],
+    ids=["a gap", "corrupt", "a hole", "away", "in the last of several files", "after damage", "damage without a name"],
 )
 def test_an_error_travels_as_a_value_and_leaves_no_file(
     warehouse: Path, master: MemoryMaster, start: int, kind: type[LogtwinError], offset: int | None
@@ -260,15 +268,11 @@ def test_a_master_with_another_record_before_the_position_is_refused(warehouse: 
     assert files(warehouse) == []
 
 
-def test_a_link_that_retention_took_is_no_obstacle(warehouse: Path) -> None:
+def test_a_link_that_retention_took_is_no_obstacle_and_a_position_is_below_the_minimum(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=100), position=100, link=link_at(10))
     assert [piece.covered.range for piece in report.written] == [span(100, 500)]
-
-
-def test_a_position_that_retention_took_is_below_the_minimum(warehouse: Path) -> None:
     (report,) = reports(warehouse, splits((0, 500)), Overtaken(SIZES, minimum=400), position=100, link=link_at(10))
-    assert isinstance(report.error, BelowMinimum)
-    assert report.error.offset == 100
+    assert (type(report.error), report.error and report.error.offset) == (BelowMinimum, 100)
 
 
 # --- damage
@@ -299,25 +303,6 @@ def test_what_has_no_bytes_is_reported_and_leaves_no_file(warehouse: Path) -> No
     ]
     assert report.quarantined is None
     assert files(warehouse) == ["log"]
-
-
-class BreakingOff(Damaged):
-    def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Any:
-        yield from Damaged.read(self, owned, committed=committed, boundary=boundary)
-        raise MasterUnreachable("it broke", offset=500)
-
-
-def test_an_error_after_damage_leaves_no_file_at_all(warehouse: Path) -> None:
-    (report,) = reports(warehouse, splits((0, 500)), BreakingOff(SIZES, bad=(100,)))
-    assert report.error is not None
-    assert files(warehouse) == []
-
-
-def test_damage_that_has_no_name_is_never_passed(warehouse: Path) -> None:
-    master = Damaged(SIZES, bad=(100,), error=SegmentError("misnamed", offset=100))
-    (report,) = reports(warehouse, splits((0, 500)), master)
-    assert isinstance(report.error, SegmentError)
-    assert files(warehouse) == []
 
 
 # --- in a hurry

@@ -99,10 +99,6 @@ def twice(number: int) -> list[dict[str, Any]]:
     return [*ROWS[: number + 1], *ROWS[number:]]
 
 
-def test_equal() -> None:
-    assert compared() == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12)
-
-
 def test_a_difference_stays_in_its_claim() -> None:
     claims = [claim(0, 400), claim(400, 410), claim(410, 1000)]
     found = list(compare(claims, batches(changed(4, flag=1), 5), StreamedBytes(pieces(LOG)), FORMAT))
@@ -178,5 +174,6 @@ def test_a_hole_has_no_rows() -> None:
 
 
 def test_verdicts_become_incidents_but_for_equality() -> None:
+    assert compared() == Compared(claim=WHOLE, verdict=Verdict.EQUAL, rows=12)
     assert [verdict for verdict in Verdict if verdict.condition is None] == [Verdict.EQUAL]
     assert replace(compared(), verdict=Verdict.UNREADABLE).as_json()["verdict"] == "replica_unreadable"

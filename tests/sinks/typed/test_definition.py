@@ -15,7 +15,6 @@ from sinks.typed.formats.json_fields import NoObject, fields_of
 from sinks.typed.state import TypedState
 from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, with_epochs
 from sinks.typed.step.report import FoundFields, Told, free_names
-from tests.growth import MOST, growth
 
 
 @pytest.mark.parametrize(
@@ -138,16 +137,6 @@ def test_a_key_that_is_nested_too_deep_says_so(record_key: bytes) -> None:
     with pytest.raises(NoObject) as raised:
         BY_ID.tombstone(record_key, {"id": "string"})
     assert raised.value.reason == "too_deep"
-
-
-def test_the_depth_of_a_key_is_found_in_linear_time() -> None:
-    """A quote that nothing closes, and then pairs that look like others."""
-
-    def refused(key: bytes) -> None:
-        with pytest.raises(NoObject):
-            BY_ID.tombstone(key, {})
-
-    assert growth(lambda pairs: b"[" * 101 + b'"' + b'\\"' * pairs, refused) < MOST
 
 
 def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,15 +85,6 @@ def test_rows_and_columns_stay_and_the_second_run_changes_nothing(plain: SparkSe
     assert (said["numRecords"], said["minValues"]["offset"], said["maxValues"]["offset"]) == (40, 0, 3900)
     assert compactor(plain, table).run(BROKER_A) == Compaction()
     assert table.existing().version == version
-
-
-def test_merging_is_no_change_of_data(plain: SparkSession, table: KernelTable) -> None:
-    compactor(plain, table).run(BROKER_A)
-    text = Path(f"{table.path}/_delta_log/{table.existing().version:020d}.json").read_text()
-    actions = [json.loads(line) for line in text.splitlines()]
-    changed = [one for action in actions for name, one in action.items() if name in ("add", "remove")]
-    assert len(changed) == 9
-    assert not any(one["dataChange"] for one in changed)
 
 
 def after_the_merge(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
