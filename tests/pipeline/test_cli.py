@@ -174,27 +174,19 @@ def test_where_nothing_is_there_yet_the_last_line_says_none() -> None:
 
 
 def test_what_any_verb_says_can_go_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        submit.run(["--output", str(tmp_path / "answer"), "status", "--help"])
-    assert ended.value.code == 0
-    assert "Show the state of each replica" in (tmp_path / "answer").read_text()
-    assert capsys.readouterr().out == ""
+    """Without a verb it replicates; what a verb fails with is the exit code, and no result."""
 
+    def submitted(*words: str) -> tuple[object, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            submit.run([*words])
+        return (ended.value.code, *capsys.readouterr())
 
-def test_what_a_verb_fails_with_is_the_exit_code_and_no_result(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        submit.run(["--output", str(tmp_path / "answer.json"), "status", "--config", "nowhere.toml"])
-    assert ended.value.code == 2
-    assert "nowhere.toml" in capsys.readouterr().err
-    assert (tmp_path / "answer.json").read_text() == ""
-
-
-def test_without_a_verb_it_replicates(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        submit.run(["--available-now", "--help"])
-    assert "Replicate every log" in capsys.readouterr().out
+    answer = tmp_path / "answer"
+    assert submitted("--output", str(answer), "status", "--help")[:2] == (0, "")
+    assert "Show the state of each replica" in answer.read_text()
+    code, _, err = submitted("--output", str(answer), "status", "--config", "nowhere.toml")
+    assert (code, "nowhere.toml" in err, answer.read_text()) == (2, True, "")
+    assert "Replicate every log" in submitted("--available-now", "--help")[1]
 
 
 @contextmanager

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from pipeline.cli import app as cli
 from sinks.tables import INCIDENTS as INCIDENTS_TABLE
 from tests.patience import PATIENCE_S
-
-PROJECT = Path(__file__).parents[2]
+from tests.resident import PROJECT
 
 JOB = """
 [[logs]]
@@ -131,10 +130,8 @@ def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
 def test_no_configuration_offers_nothing_silently(tmp_path: Path, config: str) -> None:
     bad = tmp_path / "bad.toml"
     bad.write_text("warehose = 1")
-    result = CliRunner().invoke(
-        cli.app, env=asking(f"logtwin verify {config.replace('BAD', str(bad))}--log r"), prog_name="logtwin"
-    )
-    assert result.output.strip() == ""
+    environment = asking(f"logtwin verify {config.replace('BAD', str(bad))}--log r")
+    assert CliRunner().invoke(cli.app, env=environment, prog_name="logtwin").output.strip() == ""
 
 
 @pytest.mark.job

@@ -39,6 +39,21 @@ class Terminal(io.StringIO):
         return True
 
 
+def shown(stream: io.StringIO, environment: dict[str, str], *all_of_it: object, **how: bool) -> str:
+    made = console(stream, environment)
+    made.file = stream
+    for one in all_of_it:
+        made.print(one, **how)  # type: ignore[arg-type]  # Rich's own options
+    return stream.getvalue()
+
+
+def a_table(text: str | Text) -> Table:
+    table = Table(box=None)
+    table.add_column(text, no_wrap=True)
+    table.add_row(text)
+    return table
+
+
 @pytest.mark.parametrize(
     ("stream", "environment", "is_cut"),
     [(io.StringIO(), {}, False), (io.StringIO(), {"COLUMNS": "80"}, True), (Terminal(), {"COLUMNS": "80"}, True)],
@@ -50,12 +65,7 @@ def test_without_a_terminal_nothing_is_cut(
     monkeypatch.delenv("COLUMNS", raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    made = console(stream, environment)
-    made.file = stream
-    table = Table(box=None)
-    table.add_column(LONG, no_wrap=True)
-    made.print(table)
-    assert (LONG not in stream.getvalue()) is is_cut
+    assert (LONG not in shown(stream, environment, a_table(LONG))) is is_cut
 
 
 def logged(form: str, level: str) -> list[str]:
@@ -74,19 +84,10 @@ def test_a_line_of_the_log_has_a_time_and_is_one_line_whatever_a_broker_says() -
 def test_a_line_for_programs_is_an_object_that_says_which_log_where_and_what_it_is() -> None:
     fine, forged, lost, silent = (json.loads(line) for line in logged("json", "info"))
     assert all(re.fullmatch(TIME, one["time"]) for one in (fine, forged, lost, silent))
-    assert (fine["level"], fine["log"], forged["message"]) == (
-        "INFO",
-        "rocketmq/b",
-        f"kafka/prod/orders: {FORGED} {LONG}",
-    )
-    found = {key: lost[key] for key in ("log", "offset", "type", "condition", "found")}
-    assert found == {
-        "log": "rocketmq/a",
-        "offset": 7,
-        "type": "BelowMinimum",
-        "condition": "below_minimum",
-        "found": "9",
-    }
+    assert (fine["level"], fine["log"]) == ("INFO", "rocketmq/b")
+    assert forged["message"] == f"kafka/prod/orders: {FORGED} {LONG}"
+    found = {"log": "rocketmq/a", "offset": 7, "type": "BelowMinimum", "condition": "below_minimum", "found": "9"}
+    assert lost.items() >= found.items()
     assert (silent["type"], "condition" in silent, "offset" in silent) == ("MasterSilent", False, False)
 
 
@@ -94,16 +95,9 @@ def test_a_line_for_programs_is_an_object_that_says_which_log_where_and_what_it_
 def test_nothing_that_is_shown_commands_the_terminal(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rich's own colours do."""
     monkeypatch.setenv("TERM", "xterm")
-    stream = Terminal() if is_terminal else io.StringIO()
-    made = console(stream, {"COLUMNS": "200"})
-    made.file = stream
-    table = Table(box=None)
-    table.add_column(Text(FORGED))
-    table.add_row(Text(FORGED))
-    for one in (table, Text(FORGED, style="bold")):
-        made.print(one)
-    made.print(FORGED, markup=False)
-    said = stream.getvalue()
+    stream, wide = Terminal() if is_terminal else io.StringIO(), {"COLUMNS": "200"}
+    shown(stream, wide, a_table(Text(FORGED)), Text(FORGED, style="bold"))
+    said = shown(stream, wide, FORGED, markup=False)
     assert "\x1b[2J" not in said
     assert "\u202e" not in said
     assert r"\x1b[2J" in said

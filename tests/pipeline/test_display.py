@@ -16,28 +16,10 @@ from tests.log_lines import said_by
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, "–"),
-        (0, "0 s"),
-        (0.4, "0 s"),
-        (1.5, "2 s"),
-        (59, "59 s"),
-        (60, "1 min"),
-        (61, "1 min 1 s"),
-        (3600, "1 h"),
-        (3605, "1 h"),
-        (7380, "2 h 3 min"),
-        (259_200, "3 d"),
-        (277_000, "3 d 4 h"),
-    ],
-)
-def test_a_duration_for_people(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_a_size_for_people() -> None:
+def test_durations_and_sizes_for_people() -> None:
+    said = {None: "–", 0: "0 s", 0.4: "0 s", 1.5: "2 s", 59: "59 s", 60: "1 min", 61: "1 min 1 s", 3600: "1 h"}
+    said |= {3605: "1 h", 7380: "2 h 3 min", 259_200: "3 d", 277_000: "3 d 4 h"}
+    assert {seconds: duration(seconds) for seconds in said} == said
     assert [size(value) for value in (None, 0, 999, 1500, 2 * 10**9)] == ["–", "0 B", "999 B", "1.5 kB", "2.0 GB"]
 
 
@@ -98,9 +80,8 @@ def test_a_log_has_a_line_a_minute_and_one_at_each_change(caplog: pytest.LogCapt
         assert len(seen.lines(one)) == lines, now_s
     seen.now_s = 120
     seen.lines(QUIET)
-    assert (
-        seen.facts.items() >= {"log": "rocketmq/broker-a", "phase": "running", "offset": 500, "lag_bytes": 400}.items()
-    )
+    said = {"log": "rocketmq/broker-a", "phase": "running", "offset": 500, "lag_bytes": 400}
+    assert seen.facts.items() >= said.items()
 
 
 def test_many_logs_have_one_line_together(caplog: pytest.LogCaptureFixture) -> None:

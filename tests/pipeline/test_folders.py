@@ -15,6 +15,7 @@ import pytest
 from pipeline.sql.output import destination
 from pipeline.system.folders import limit_rights
 from tests.patience import PATIENCE_S
+from tests.resident import PROJECT
 
 _HOLD = (
     "import sys; from pipeline.system.folders import process_folder; "
@@ -24,14 +25,8 @@ _HOLD = (
 
 def a_process(tmp: Path) -> tuple[subprocess.Popen[str], Path]:
     """One that has its folder, until its standard input ends."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD],
-        env={"TMPDIR": str(tmp)},
-        stdin=-1,
-        stdout=-1,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
+    command, environment = [sys.executable, "-c", _HOLD], {"TMPDIR": str(tmp)}
+    process = subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True, cwd=PROJECT)
     assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())
 
@@ -92,13 +87,11 @@ def test_a_file_has_no_more_rights_than_its_warehouse(tmp_path: Path, warehouse:
     assert oct(result.stat().st_mode & 0o777) == oct(file)
 
 
-def test_beside_an_object_store_files_are_their_owners(tmp_path: Path) -> None:
+def test_beside_an_object_store_files_are_their_owners_and_a_new_warehouse_is_as_all_files(tmp_path: Path) -> None:
     limit_rights(None)
     (tmp_path / "state").touch()
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
-
-
-def test_a_warehouse_that_is_not_there_yet_gets_what_all_files_get(tmp_path: Path) -> None:
+    os.umask(0o022)
     limit_rights(tmp_path / "lake")
     (tmp_path / "lake").mkdir()
     assert oct((tmp_path / "lake").stat().st_mode & 0o777) == oct(0o755)

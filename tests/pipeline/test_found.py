@@ -75,10 +75,7 @@ def test_what_is_listed_and_what_the_tables_hold(tmp_path: Path, name_server: Sc
     assert ids(found) == ["rocketmq/a", "rocketmq/b", "rocketmq/gone"]
     assert [one.path for one in found.logs] == ["x", None, None]
     assert ids(found_for_job(asked, available_now=False)) == ids(found)
-    assert ids(found_for_job(asked, available_now=True)) == [
-        "rocketmq/a",
-        "rocketmq/b",
-    ]  # a run that ends waits for none
+    assert ids(found_for_job(asked, available_now=True)) == ["rocketmq/a", "rocketmq/b"]  # it ends, and waits for none
     name_server.clusters["c1"] = {"new": None}
     assert ids(found_now(asked)) == ["rocketmq/a", "rocketmq/b", "rocketmq/gone", "rocketmq/new"]
 

@@ -23,21 +23,12 @@ def test_times_are_instants_and_without_a_zone_utc(text: str) -> None:
     assert not wanted.may_lie_between(None, NOON_US - 1)
 
 
-@pytest.mark.parametrize(
-    ("after_us", "before_us", "lies_within"),
-    [
-        (None, None, True),
-        (NOON_US - HOUR_US, NOON_US - 1, False),
-        (NOON_US - HOUR_US, NOON_US, True),
-        (NOON_US, NOON_US + HOUR_US, True),
-        (NOON_US + HOUR_US - 1, NOON_US + 2 * HOUR_US, True),
-        (NOON_US + HOUR_US, None, False),
-        (None, NOON_US - 1, False),
-    ],
-)
-def test_a_hole_in_time(after_us: int | None, before_us: int | None, lies_within: bool) -> None:
+def test_a_hole_in_time() -> None:
     wanted = Wanted.parse("2026-01-31T12:00Z", "2026-01-31T13:00Z")
-    assert wanted.may_lie_between(after_us, before_us) == lies_within
+    within = [(None, None), (NOON_US - HOUR_US, NOON_US), (NOON_US, NOON_US + HOUR_US)]
+    within.append((NOON_US + HOUR_US - 1, NOON_US + 2 * HOUR_US))
+    outside = [(NOON_US - HOUR_US, NOON_US - 1), (NOON_US + HOUR_US, None), (None, NOON_US - 1)]
+    assert [wanted.may_lie_between(*one) for one in (*within, *outside)] == [True] * 4 + [False] * 3
 
 
 @pytest.mark.parametrize(("start", "end"), [("-5", None), (None, "noon"), ("", None), ("2026-13-01", None)])

@@ -19,21 +19,11 @@ def history(*sightings: tuple[float, int], reached: int = 0) -> MasterHistory:
     return found
 
 
-@pytest.mark.parametrize(
-    ("reached", "lag_s"),
-    [
-        (0, 10),  # the first byte was there at the first sighting, and may be older: nobody saw it
-        (99, 10),  # the byte at 99 is below 100
-        (100, 7),  # the byte at 100 was first seen by who found 300
-        (299, 7),
-        (300, 5),
-        (350, 0),  # everything that was seen
-        (900, 0),  # committed after the last look
-    ],
-)
-def test_the_lag_is_the_age_of_the_first_byte_that_is_not_committed(reached: int, lag_s: float) -> None:
+def test_the_lag_is_the_age_of_the_first_byte_that_is_not_committed() -> None:
+    """That at 100 was first seen by who found 300. The first of all may be older than the first look: nobody saw it."""
     seen = history((100, 100), (103, 300), (104, 300), (105, 350))
-    assert seen.lag_s(Offset(reached), now_s=110) == lag_s
+    said = {0: 10, 99: 10, 100: 7, 299: 7, 300: 5, 350: 0, 900: 0}
+    assert {reached: seen.lag_s(Offset(reached), now_s=110) for reached in said} == said
 
 
 def test_nothing_is_known_before_the_first_look() -> None:

@@ -101,19 +101,15 @@ def test_a_loss_is_decided_by_the_option_and_what_is_known(case: Any, overrules:
 # --- what an operator is told
 
 
-@pytest.mark.parametrize("kind", [AboveMaximum, Rewritten, Recreated])
-def test_a_difference_names_the_repair(kind: type[LogtwinError]) -> None:
-    assert "logtwin repair" in str(explained(kind("differs", offset=1, hint="Look."), "fail", POSITION))
-    assert "logtwin repair" in str(explained(kind("differs", offset=1), "record", POSITION))
-
-
-@pytest.mark.parametrize("kind", [BelowMinimum, ChecksumMismatch, CorruptRecord, MissingSegment])
-def test_a_loss_that_stops_a_log_names_the_option(kind: type[LogtwinError]) -> None:
-    told = explained(kind("lost", offset=7, log="rocketmq/a", hint="Look."), "fail", POSITION)
-    assert (type(told), told.offset, told.log) == (kind, 7, "rocketmq/a")
-    assert told.hint is not None
-    assert told.hint.startswith("Look. With on_loss")
-    assert explained(kind("lost", hint="Look."), "record", POSITION).hint == "Look."
+def test_a_difference_names_the_repair_and_a_loss_that_stops_a_log_the_option() -> None:
+    for kind in (AboveMaximum, Rewritten, Recreated):
+        assert "logtwin repair" in str(explained(kind("differs", offset=1, hint="Look."), "fail", POSITION))
+        assert "logtwin repair" in str(explained(kind("differs", offset=1), "record", POSITION))
+    for loss in (BelowMinimum, ChecksumMismatch, CorruptRecord, MissingSegment):
+        told = explained(loss("lost", offset=7, log="rocketmq/a", hint="Look."), "fail", POSITION)
+        assert (type(told), told.offset, told.log) == (loss, 7, "rocketmq/a")
+        assert (told.hint or "").startswith("Look. With on_loss")
+        assert explained(loss("lost", hint="Look."), "record", POSITION).hint == "Look."
 
 
 def test_an_option_that_would_not_help_is_not_named() -> None:

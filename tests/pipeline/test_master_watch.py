@@ -64,6 +64,11 @@ def test_bounds_and_lag_are_those_of_all_logs_together() -> None:
     assert watch.held == {A: span(0, 100), B: span(50, 70)}
     watch.begin({A: span(0, 3)}, Offset(0), 30)  # it was asked, and is another topic
     assert (watch.bounds, watch.held) == (span(0, 3), {A: span(0, 3)})
+    watch = MasterWatch()  # a replica that holds nothing lags from the master's minimum
+    watch.begin({A: span(700, 700)}, None, 10)
+    assert watch.lag_s(None, 15) == 0
+    watch.hear({A: span(700, 800)}, None, 20)
+    assert watch.lag_s(None, 25) == 5
 
 
 def test_what_is_heard_often_counts_every_five_seconds() -> None:
@@ -73,14 +78,6 @@ def test_what_is_heard_often_counts_every_five_seconds() -> None:
         watch.hear({A: span(0, 1000 if quarter < 200 else 4000)}, Offset(0), quarter / 4)
     assert len(watch._history.sightings) == 21
     assert watch._history.growth_bytes_per_s() == 3000 / 100
-
-
-def test_a_replica_that_holds_nothing_lags_from_the_masters_minimum() -> None:
-    watch = MasterWatch()
-    watch.begin({A: span(700, 700)}, None, 10)
-    assert watch.lag_s(None, 15) == 0
-    watch.hear({A: span(700, 800)}, None, 20)
-    assert watch.lag_s(None, 25) == 5
 
 
 def test_until_loss_is_that_of_the_position_now() -> None:

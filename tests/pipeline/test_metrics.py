@@ -47,26 +47,13 @@ def is_open(port: int) -> bool:
 def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
     found = endpoint.values(KNOWN)
     expected = {
-        "logtwin_master_minimum_offset_bytes": 0,
-        "logtwin_master_maximum_offset_bytes": 900,
-        "logtwin_received_offset_bytes": 600,
-        "logtwin_committed_offset_bytes": 500,
-        "logtwin_acknowledged_offset_bytes": 400,
-        "logtwin_lag_bytes": 400,
-        "logtwin_lag_seconds": 1.5,
-        "logtwin_until_loss_bytes": 7000,
-        "logtwin_until_loss_seconds": 86400,
-        "logtwin_master_epoch": 7,
-        "logtwin_confirmed_offset_bytes": 800,
-        "logtwin_connected": 1,
-        "logtwin_batches_total": 1,
-        "logtwin_commits_total": 6,
-        "logtwin_records_total": 5,
-        "logtwin_bytes_total": 500,
-        "logtwin_reconnects_total": 2,
-        "logtwin_unlisted": 0,
-    }
-    assert {name: found[name, "rocketmq/a"] for name in expected} == expected
+        "master_minimum_offset_bytes": 0, "master_maximum_offset_bytes": 900, "received_offset_bytes": 600,
+        "committed_offset_bytes": 500, "acknowledged_offset_bytes": 400, "lag_bytes": 400, "lag_seconds": 1.5,
+        "until_loss_bytes": 7000, "until_loss_seconds": 86400, "master_epoch": 7, "confirmed_offset_bytes": 800,
+        "connected": 1, "batches_total": 1, "commits_total": 6, "records_total": 5, "bytes_total": 500,
+        "reconnects_total": 2, "unlisted": 0,
+    }  # fmt: skip
+    assert {name: found[f"logtwin_{name}", "rocketmq/a"] for name in expected} == expected
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "files"] == 1.5
     assert found["logtwin_stage_seconds_total", "rocketmq/a", "commit"] == 0.75
     assert found["logtwin_incidents_total", "rocketmq/a", "checksum_failure"] == 4
@@ -75,14 +62,9 @@ def test_every_series_shows_what_the_progress_says(endpoint: Endpoint) -> None:
 
 def test_offsets_that_are_ids_are_told_as_ids(endpoint: Endpoint) -> None:
     found = endpoint.values(KNOWN, IN_IDS)
-    assert {(name, value) for (name, log_id, *_), value in found.items() if name.endswith("_ids")} == {
-        ("logtwin_master_minimum_offset_ids", 0),
-        ("logtwin_master_maximum_offset_ids", 900),
-        ("logtwin_received_offset_ids", 600),
-        ("logtwin_committed_offset_ids", 500),
-        ("logtwin_acknowledged_offset_ids", 400),
-        ("logtwin_lag_ids", 400),
-    }
+    in_ids = {name: value for (name, log_id, *_), value in found.items() if name.endswith("_ids")}
+    offsets = {"master_minimum": 0, "master_maximum": 900, "received": 600, "committed": 500, "acknowledged": 400}
+    assert in_ids == {f"logtwin_{name}_offset_ids": value for name, value in offsets.items()} | {"logtwin_lag_ids": 400}
     assert {log_id for name, log_id, *_ in found if name.endswith("_ids")} == {"dister/c"}
     in_bytes = {name for name, log_id, *_ in found if log_id == "dister/c" and name.endswith("_bytes")}
     assert in_bytes == {"logtwin_until_loss_bytes"}
@@ -92,34 +74,22 @@ def test_a_topic_has_offsets_by_partition_and_a_lag_of_its_own(endpoint: Endpoin
     found = endpoint.values(TOPIC_PROGRESS)
     assert found["logtwin_lag_offsets", "kafka/east/orders"] == 400
     of_partitions = {key: value for key, value in found.items() if key[0].startswith("logtwin_partition_")}
+    names = ("master_minimum_offset", "master_maximum_offset", "committed_offset", "acknowledged_offset", "lag_offsets")
+    expected = {"0": (0, 600, 300, 250, 300), "2": (0, 300, 200, None, 100)}
     assert of_partitions == {
-        ("logtwin_partition_master_minimum_offset", "kafka/east/orders", "0"): 0,
-        ("logtwin_partition_master_maximum_offset", "kafka/east/orders", "0"): 600,
-        ("logtwin_partition_committed_offset", "kafka/east/orders", "0"): 300,
-        ("logtwin_partition_acknowledged_offset", "kafka/east/orders", "0"): 250,
-        ("logtwin_partition_lag_offsets", "kafka/east/orders", "0"): 300,
-        ("logtwin_partition_master_minimum_offset", "kafka/east/orders", "2"): 0,
-        ("logtwin_partition_master_maximum_offset", "kafka/east/orders", "2"): 300,
-        ("logtwin_partition_committed_offset", "kafka/east/orders", "2"): 200,
-        ("logtwin_partition_lag_offsets", "kafka/east/orders", "2"): 100,
+        (f"logtwin_partition_{name}", "kafka/east/orders", at): value
+        for at, values in expected.items()
+        for name, value in zip(names, values, strict=True)
+        if value is not None
     }
     assert not [name for name, *_ in found if name.endswith(("_ids", "_offset_bytes", "_lag_bytes"))]
 
 
 def test_what_is_not_known_is_absent(endpoint: Endpoint) -> None:
     found = endpoint.values(UNKNOWN)
-    assert {name for name, log_id, *_ in found if log_id} == {
-        "logtwin_connected",
-        "logtwin_phase",
-        "logtwin_batches_total",
-        "logtwin_commits_total",
-        "logtwin_records_total",
-        "logtwin_bytes_total",
-        "logtwin_stage_seconds_total",
-        "logtwin_reconnects_total",
-        "logtwin_incidents_total",
-        "logtwin_failures_total",
-    }
+    known = "batches_total commits_total records_total bytes_total stage_seconds_total reconnects_total incidents_total"
+    known += " failures_total connected phase"
+    assert {name for name, log_id, *_ in found if log_id} == {f"logtwin_{name}" for name in known.split()}
     assert found["logtwin_connected", "rocketmq/b"] == 0
     # Prometheus sees no increase in a series that begins with its first event
     for condition in ("gap", "below_minimum", "above_maximum", "rewritten", "checksum_failure", "undecodable"):
@@ -149,14 +119,9 @@ def test_a_typed_table_says_what_it_has_made_and_what_keeps_it(endpoint: Endpoin
     failing = dataclasses.replace(TABLE, table="strict", error=ConfigurationError("another definition"))
     found = endpoint.values(KNOWN, tables=[TABLE, failing])
     assert {key[:1] + key[2:]: value for key, value in found.items() if key[0].startswith("logtwin_table_")} == {
-        ("logtwin_table_rows_total", "orders"): 30,
-        ("logtwin_table_unfit_total", "orders"): 2,
-        ("logtwin_table_lag_seconds", "orders"): 1.5,
-        ("logtwin_table_failing", "orders"): 0,
-        ("logtwin_table_rows_total", "strict"): 30,
-        ("logtwin_table_unfit_total", "strict"): 2,
-        ("logtwin_table_lag_seconds", "strict"): 1.5,
-        ("logtwin_table_failing", "strict"): 1,
+        (f"logtwin_table_{name}", table): value
+        for table, is_failing in (("orders", 0), ("strict", 1))
+        for name, value in (("rows_total", 30), ("unfit_total", 2), ("lag_seconds", 1.5), ("failing", is_failing))
     }
 
 

@@ -129,9 +129,6 @@ def test_a_refusal_names_the_other_run_and_says_what_to_do() -> None:
     for named in (LOG, "the-other-run", str(os.getpid()), "host-1", found.writer.since, "running", "--take-over"):
         assert named in text
     assert "start again" not in text  # that process lives: waiting does not help
-
-
-def test_a_refusal_for_another_hosts_sake_says_how_long_to_wait() -> None:
     with pytest.raises(AlreadyRunning, match=r"if that process is dead, start again in 11 s"):
         check_free(state(age_s=4, space="another host"), LOG, NOW)
 

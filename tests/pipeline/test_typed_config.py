@@ -23,15 +23,12 @@ from tests.sinks.typed.formats.test_protobuf import FILE
 
 ORDERS: dict[str, Any] = {"name": "orders", "from": ["orders"]}
 KEYS = {"registry_username": "env:A", "registry_password": "file:/b"}
-ORDER = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "id", "type": "string"},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-        {"name": "offset", "type": ["null", "int"]},
-    ],
-}
+FIELDS = [
+    {"name": "id", "type": "string"},
+    {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "offset", "type": ["null", "int"]},
+]
+ORDER = {"type": "record", "name": "Order", "fields": FIELDS}
 
 
 def table(**more: Any) -> TypedTableConfig:

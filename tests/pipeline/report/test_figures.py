@@ -80,17 +80,10 @@ def test_late_ones_are_bars_of_their_own() -> None:
     assert len(figures.pending(Pending({"pending": 1}, 60, slices(1))).figure.data) == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("<b>&'\"", "&lt;b&gt;&amp;&#x27;&quot;"),
-        ("a\x00\u202eb\n", "a�\N{REPLACEMENT CHARACTER}b�"),
-        ("x" * 34, "x" * 34),
-        ("x" * 17 + "-" * 9 + "y" * 17, "x" * 17 + "…" + "y" * 16),
-    ],
-)
-def test_foreign_text(text: str, shown: str) -> None:
-    assert plain(text) == shown
+def test_foreign_text() -> None:
+    told = {"<b>&'\"": "&lt;b&gt;&amp;&#x27;&quot;", "a\x00\u202eb\n": "a�\N{REPLACEMENT CHARACTER}b�"}
+    told |= {"x" * 34: "x" * 34, "x" * 17 + "-" * 9 + "y" * 17: "x" * 17 + "…" + "y" * 16}
+    assert {text: plain(text) for text in told} == told
 
 
 def test_no_foreign_text_stands_in_a_template() -> None:

@@ -107,13 +107,10 @@ def test_throughput_has_the_peaks_of_the_logs_that_were_told_apart() -> None:
     assert cells(table, 1)["peak records/s"] == "–"
 
 
-def test_ranges_say_how_many_there_are_when_only_the_largest_are_here() -> None:
+def test_a_table_says_how_many_rows_there_are_and_has_so_many_at_most() -> None:
     table = tables.flawed_ranges(bare(log(), flaws=(flawed(Flaw.MISSING, 1, 9, all_of_log=70, why="gap: x"),)))
     assert table.note == "1 of 70 rows."
     assert cells(table)["offsets"] == "1 – 9, 8 B"
     assert cells(table)["why"] == "gap: x"
-
-
-def test_a_table_has_so_many_rows_at_most() -> None:
     table = tables.waits(bare(*(log(f"rocketmq/b{number}") for number in range(501))))
     assert (len(table.rows), table.note) == (500, "500 of 501 rows.")

@@ -76,12 +76,9 @@ def test_all_in_one_sentence(facts: Facts, said: tuple[Level, str]) -> None:
     assert summary(facts) == said
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(None, "–"), (0.0, "0 ms"), (0.0421, "42 ms"), (1.25, "1.2 s"), (5, "5 s"), (90, "1 min 30 s")],
-)
-def test_short_spans_keep_their_milliseconds(seconds: float | None, words: str) -> None:
-    assert span(seconds) == words
+def test_short_spans_keep_their_milliseconds() -> None:
+    said = {None: "–", 0.0: "0 ms", 0.0421: "42 ms", 1.25: "1.2 s", 5: "5 s", 90: "1 min 30 s"}
+    assert {seconds: span(seconds) for seconds in said} == said
 
 
 def partition(number: int, **facts: Any) -> LogFacts:
@@ -144,10 +141,8 @@ def test_what_is_complete_and_old_is_as_loud_as_what_is_complete(said_last: RunF
     "said_last", [run("running", is_live=True, lag_s=1.0), run("done", at=before(minutes=50)), run("stopped", at=NOW)]
 )
 def test_a_log_without_traffic_is_not_old(said_last: RunFacts) -> None:
+    """Where no job is known the last commit counts."""
     assert summary(bare(log(last_committed=before(hours=30)), runs=(said_last,)))[0] is Level.GOOD
-
-
-def test_where_no_job_is_known_the_last_commit_counts() -> None:
     assert summary(bare(log(last_committed=before(hours=3))))[0] is Level.STALE
 
 

@@ -57,12 +57,18 @@ def found(job: Path) -> client.Served | None:
     return server_for(job.read_text(), TEXT, "csv")
 
 
-def test_a_replica_has_one_place_however_it_is_named(tmp_path: Path, runtime: Path) -> None:
+def test_a_replica_has_one_place_however_it_is_named(
+    tmp_path: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a runtime folder it is in the cache."""
     place = socket_path({"warehouse": "lake"})
     assert place.parent == runtime / "logtwin"
     for same in ("./lake", f"{tmp_path}/lake", f"file:{tmp_path}/lake", f"{tmp_path}/x/../lake"):
         assert socket_path({"warehouse": same, "logs": [1]}) == place
     assert socket_path({}) == socket_path({"warehouse": "./warehouse"})
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv("LOGTWIN_CACHE", str(runtime / "cache"))
+    assert socket_path({}).parent == runtime / "cache" / "serve"
 
 
 def test_what_is_reached_or_read_in_another_way_has_another_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,12 +85,6 @@ def test_what_is_reached_or_read_in_another_way_has_another_place(monkeypatch: p
     assert len({*places, socket_path(lake)}) == len(ways) + 1
 
 
-def test_without_a_runtime_folder_it_is_in_the_cache(runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_RUNTIME_DIR")
-    monkeypatch.setenv("LOGTWIN_CACHE", str(runtime / "cache"))
-    assert socket_path({}).parent == runtime / "cache" / "serve"
-
-
 def test_a_name_that_no_socket_can_have_is_refused(
     runtime: Path, job: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,7 +95,7 @@ def test_a_name_that_no_socket_can_have_is_refused(
     monkeypatch.setenv("XDG_RUNTIME_DIR", f"{longest}x")
     with pytest.raises(ConfigurationError, match="XDG_RUNTIME_DIR"), reserved(job):
         pass
-    assert found(job) is None
+    assert found(job) is server_for("warehouse = ", TEXT, "csv") is None  # nor with a file that cannot be read
     assert capsys.readouterr().err == ""  # there can be no server, so nothing is worth a word
 
 
@@ -190,10 +190,6 @@ def test_a_server_that_ends_in_the_middle_of_an_answer_is_no_end_of_the_answer(j
     assert sink.getvalue() == b"n\n"
 
 
-def test_an_unreadable_configuration_finds_no_server() -> None:
-    assert server_for("warehouse = ", TEXT, "csv") is None
-
-
 @pytest.mark.job
 @pytest.mark.parametrize("arguments", [["sql", "--format", "csv", "-e", TEXT], ["report"]])
 def test_asking_a_server_imports_nothing_slow(job: Path, arguments: list[str]) -> None:
@@ -227,22 +223,15 @@ def test_asking_a_server_imports_nothing_slow(job: Path, arguments: list[str]) -
 
 
 def test_what_is_written_is_read_in_order() -> None:
-    sent = [
-        HELLO.message(),
-        ASK.message(),
-        ClientFrame(OUTPUT, bytes(range(256)) * 500),
-        ClientFrame(DONE),
-    ]
+    sent = [HELLO.message(), ASK.message(), ClientFrame(OUTPUT, bytes(range(256)) * 500), ClientFrame(DONE)]
     stream = io.BytesIO(b"".join(one.encoded() for one in sent))
     assert [next_message(stream) for _ in sent] == sent
     assert next_message(stream) is None
     assert Hello.read(sent[0]) == HELLO
     assert Ask.read(sent[1]) == ASK
-
-
-@pytest.mark.parametrize("at", [1, 4, 5, 20])
-def test_a_message_that_breaks_off_is_none(at: int) -> None:
-    assert next_message(io.BytesIO(ASK.message().encoded()[:at])) is None
+    assert [next_message(io.BytesIO(sent[1].encoded()[:at])) for at in (1, 4, 5, 20)] == [None] * 4  # it breaks off
+    more = json.loads(sent[0].body) | {"version": "9.9", "memory": 1}  # of a server of another version
+    assert Hello.read(ClientFrame(meeting.HELLO, json.dumps(more).encode())).version == "9.9"
 
 
 def test_a_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,11 +240,6 @@ def test_a_message_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(meeting, "LONGEST_BYTES", 3)
     with pytest.raises(ConfigurationError, match="too many statements"):
         ASK.message().encoded()
-
-
-def test_a_server_of_another_version_may_say_more() -> None:
-    more = json.loads(HELLO.message().body) | {"version": "9.9", "memory": 1}
-    assert Hello.read(ClientFrame(meeting.HELLO, json.dumps(more).encode())).version == "9.9"
 
 
 @pytest.mark.parametrize(

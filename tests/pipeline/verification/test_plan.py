@@ -60,24 +60,16 @@ def test_small_claims_that_join_are_read_together() -> None:
     assert all(one.range.size <= SECTION_BYTES for one in found)
     assert [one for section in found for one in section.claims] == claims
     assert cut(sections([claim(0, 10), claim(20, 30)], None, [])) == [(0, 10, At.MASTER), (20, 30, At.MASTER)]
-
-
-def test_sections_are_cut_by_bytes_and_not_by_offsets() -> None:
+    # by bytes and not by offsets
     claims = [Claim(span(at, at + 10**9), f"sha256:{at}", 1, 20 * MB) for at in range(0, 10**10, 10**9)]
     assert [len(one.claims) for one in sections(claims, None, [])] == [3, 3, 3, 1]
     assert [one.compared_bytes for one in sections(claims, None, [])] == [60 * MB] * 3 + [20 * MB]
 
 
-def test_holes_are_looked_into_where_a_file_may_hold_rows() -> None:
+def test_holes_are_looked_into_where_a_file_may_hold_rows_and_what_the_master_lacks_is_marked() -> None:
     claims = [Claim(span(0, 10)), claim(10, 20), Claim(span(20, 30)), claim(30, 40)]
-    assert cut(sections(claims, None, [part(8, 18), part(30, 38)])) == [
-        (0, 10, At.HOLE),
-        (10, 20, At.MASTER),
-        (30, 40, At.MASTER),
-    ]
-
-
-def test_ranges_that_the_master_lacks_are_marked() -> None:
+    found = cut(sections(claims, None, [part(8, 18), part(30, 38)]))
+    assert found == [(0, 10, At.HOLE), (10, 20, At.MASTER), (30, 40, At.MASTER)]
     claims = [claim(0, 10), claim(10, 20), claim(20, 30), claim(30, 40), claim(40, 50)]
     assert cut(sections(claims, span(15, 35), [])) == [(0, 20, At.GONE), (20, 30, At.MASTER), (30, 50, At.BEYOND)]
 
@@ -107,6 +99,8 @@ def test_a_sample_is_its_share_and_repeatable(share: float) -> None:
     assert [one.range.start for one in chosen] == sorted(one.range.start for one in chosen)
     if share < 1:
         assert chosen != sampled(found, share, 8)
+    assert len(sampled(found, 1e-9, 1)) == 1  # never empty
+    assert sampled([], share, 1) == []
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5])
@@ -124,12 +118,6 @@ def test_a_share_is_of_bytes(share: float) -> None:
         without_last = sorted(section.compared_bytes for section in chosen)[:-1]
         assert sum(without_last) < share * 198 or large in chosen
     assert taken > 0.5 * 400  # the first draw alone takes it every other time
-
-
-def test_a_sample_is_never_empty() -> None:
-    found = [ClaimSection((claim(at, at + 1),), At.MASTER) for at in range(3)]
-    assert len(sampled(found, 1e-9, 1)) == 1
-    assert sampled([], 0.5, 1) == []
 
 
 def section(*edges: int, checksum: str = "sha256:00") -> ClaimSection:
