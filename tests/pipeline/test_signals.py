@@ -37,7 +37,7 @@ def job(*_, **__):
         say("ready")
         stop.wait()
         say("asked")
-        if not signals.TOGETHER_S: time.sleep(600)
+        sys.stdin.read() if signals.TOGETHER_S else time.sleep(600)  # until the test has sent all
 at_once() if sys.argv[1] == "at_once" else run(job if sys.argv[1] == "job" else verb, [])
 """
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -47,7 +47,13 @@ def ended(way: str, together_s: float, *numbers: signal.Signals) -> tuple[int, s
     """Its exit code, standard output, and standard error without times; a signal at each line, or all at the first."""
     command = [sys.executable, "-c", PROGRAM, way, str(together_s)]
     with subprocess.Popen(
-        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=PROJECT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as process:
         assert process.stdout is not None
         for at, number in enumerate(numbers):
