@@ -34,9 +34,12 @@ def unread(*_, **__):
     time.sleep(600)
 def mute(*_, **__):
     held = logging.getLogger().handlers[0].lock
-    threading.Thread(target=lambda: [held.acquire(), say("ready"), time.sleep(600)], daemon=True).start()
-    stop = threading.Event()
-    with signals.stop_by_signal(stop.set): stop.wait()
+    holds, stop = threading.Event(), threading.Event()
+    threading.Thread(target=lambda: [held.acquire(), holds.set(), time.sleep(600)], daemon=True).start()
+    holds.wait()
+    with signals.stop_by_signal(stop.set):
+        say("ready")
+        stop.wait()
     say("asked")
     time.sleep(600)
 def verb(*_, **__):
