@@ -174,7 +174,7 @@ class Replication:
             self.took([] if brought is None else [brought])
             self._other_jobs.tell(self._logs.elsewhere)
         self._aside.begin_again()
-        self._noted, self._error = None, self._error if self._aside else None
+        self._noted, self._error = None, self._aside.error
         self.turn += 1
         if self._go_to(Phase.RUNNING):
             self._start_metadata()
@@ -255,7 +255,7 @@ class Replication:
         self._aside.decide(now_s, can_try_again=not self._available_now)
         self.turn += 1  # not later: a query that ended meanwhile has not read all of it
         self._aside.settle()
-        self._error = self._error if self._aside else None
+        self._error = self._aside.error
 
     def _meet_alone(self, error: LogtwinError) -> LogtwinError | None:
         """Handle `error` of one partition, by itself. Returns the one that is left; None if none is."""
@@ -293,7 +293,7 @@ class Replication:
             if isinstance(outcome, LogtwinError):
                 self.note(outcome)
             elif self._aside.moved(log_id):
-                self._error = None
+                self._error = self._aside.error
 
     def took(self, results: Sequence[BatchResult]) -> None:
         """Count a batch: `results` has one for each of its logs that was in the batch, with or without new records."""

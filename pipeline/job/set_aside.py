@@ -33,7 +33,7 @@ class SetAside:
         self._meet = meet
         self._longest_wait_s = longest_wait_s
         self._noted: Mapping[str, LogtwinError] = {}  # nothing was decided about them yet
-        self._again_at_s: Mapping[str, float] = {}
+        self._out: Mapping[str, tuple[float, LogtwinError]] = {}  # until when, and why
         self._tries: Counter[str] = Counter()
 
     def note(self, log_id: str, error: LogtwinError) -> bool:
@@ -49,23 +49,34 @@ class SetAside:
         return not self._noted
 
     def __contains__(self, log_id: object) -> bool:
-        return log_id in self._noted or log_id in self._again_at_s
+        return log_id in self._noted or log_id in self._out
 
     def __bool__(self) -> bool:
-        return bool(self._noted or self._again_at_s)
+        return bool(self._noted or self._out)
+
+    @property
+    def error(self) -> LogtwinError | None:
+        """The error of one that is left out: of the one that stays out longest."""
+        return max(self._out.values(), key=lambda one: one[0], default=(0.0, None))[1]
 
     def is_due(self, now_s: float) -> bool:
-        return bool(self._noted) or any(at_s <= now_s for at_s in self._again_at_s.values())
+        return bool(self._noted) or any(at_s <= now_s for at_s, _ in self._out.values())
 
     def of_all(self, log_ids: Collection[str]) -> LogtwinError | None:
-        """An error that was noted, one that passes if there is one; None unless errors keep all of `log_ids`."""
+        """An error that was noted, one that passes if there is one; None unless errors keep all of `log_ids`, and none
+        of them is to be tried again by itself.
+        """
         errors = sorted(self._noted.values(), key=lambda error: not error.is_transient)
-        return errors[0] if errors and all(one in self for one in log_ids) else None
+        kept = self._noted.keys() | self._staying_out()
+        return errors[0] if errors and kept.issuperset(log_ids) else None
+
+    def _staying_out(self) -> dict[str, tuple[float, LogtwinError]]:
+        return {log_id: one for log_id, one in self._out.items() if one[0] == math.inf}
 
     def decide(self, now_s: float, *, can_try_again: bool) -> None:
         """Decide about what was noted, which `settle` ends, and let those be read again whose time has come."""
         left: dict[float, list[LogtwinError]] = {}
-        again_at_s = {log_id: at_s for log_id, at_s in self._again_at_s.items() if at_s > now_s}
+        out = {log_id: one for log_id, one in self._out.items() if one[0] > now_s}
         for log_id, noted in self._noted.items():
             if (error := self._meet(noted)) is None:
                 continue
@@ -73,9 +84,9 @@ class SetAside:
             if error.is_transient and can_try_again:
                 wait_s = doubled_s(FIRST_WAIT_S, self._tries[log_id], self._longest_wait_s)
             self._tries[log_id] += 1
-            again_at_s[log_id] = now_s + wait_s
+            out[log_id] = now_s + wait_s, error
             left.setdefault(wait_s, []).append(error)
-        self._again_at_s = again_at_s
+        self._out = out
         for wait_s, errors in left.items():
             count = f" (and of {len(errors) - 1} more partitions)" if errors[1:] else ""
             if wait_s == math.inf:
@@ -87,11 +98,11 @@ class SetAside:
         self._noted = {}
 
     def moved(self, log_id: str) -> bool:
-        """A batch had the partition. Returns whether this was the last that an error had kept from being read."""
-        return self._tries.pop(log_id, None) is not None and not self._tries
+        """A batch had the partition. Returns whether an error had kept it from being read."""
+        return self._tries.pop(log_id, None) is not None
 
     def begin_again(self) -> None:
         """The topic is started again, and with it all but those that stay out."""
-        self._again_at_s = {log_id: at_s for log_id, at_s in self._again_at_s.items() if at_s == math.inf}
-        self._tries = Counter(dict.fromkeys(self._again_at_s, 1))
+        self._out = self._staying_out()
+        self._tries.clear()
         self._noted = {}

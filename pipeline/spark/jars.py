@@ -27,6 +27,7 @@ from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponent
 from pipeline.config.jars import FROM_ENVIRONMENT, IVY_SETTINGS, JarsConfig
 from pipeline.spark.jar_folder import jars_of
 from pipeline.system.folders import cache_file, cache_folder
+from pipeline.system.processes import ending_with_us
 from sinks.storage.settings import AZURE, GOOGLE, S3
 from sources.errors import ConfigurationError
 
@@ -185,6 +186,7 @@ def java() -> str:
 
 def _retrieve(ivy: Sequence[str], into: Path, name: str, settings: Path | None) -> None:
     command = [*ivy, "-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"]
+    command = ending_with_us(command)  # the lock is free then
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
     if done.returncode != 0 or not any(into.glob("*.jar")):
         asked = "Maven Central" if settings is None else f"What {settings} names"

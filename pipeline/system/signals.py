@@ -31,6 +31,7 @@ from typing import Any, Final, NoReturn
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TOGETHER_S: Final = 0.5
 UNWIND_WITHIN_S: Final = 5.0
+SAY_WITHIN_S: Final = 1.0
 _TERMINALS: Final = tuple(descriptor for descriptor in (0, 1, 2) if os.isatty(descriptor))
 _SHOW_CURSOR: Final = b"\x1b[?25h"
 
@@ -93,7 +94,7 @@ class _Watch:
         if now.way is _Way.AT_ONCE:
             _leave_now(came)
         elif now.request_stop is not None:
-            log.warning("%s: it stops between two batches; a second signal ends it at once", came.name)
+            _say_in_time(log.warning, "%s: it stops between two batches; a second signal ends it at once", came.name)
             now.request_stop()
 
 
@@ -202,10 +203,22 @@ def leave(by: signal.Signals) -> NoReturn:
 
 
 def _leave_now(by: signal.Signals) -> NoReturn:
+    _say_in_time(_last_words, by)
+    os._exit(128 + by)
+
+
+def _say_in_time(say: Callable[..., None], *words: object) -> None:
+    """Wait SAY_WITHIN_S at most: what reads our output may have stopped, and another thread hold a lock meanwhile."""
+    with suppress(RuntimeError):  # no thread starts while the interpreter ends
+        saying = threading.Thread(target=say, args=words, daemon=True)
+        saying.start()
+        saying.join(SAY_WITHIN_S)
+
+
+def _last_words(by: signal.Signals) -> None:
     _say(by)
     with suppress(OSError, ValueError):
         sys.stdout.flush()
-    os._exit(128 + by)
 
 
 def _say(by: signal.Signals) -> None:

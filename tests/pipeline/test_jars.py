@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +20,7 @@ from pipeline.spark import jars
 from pipeline.spark.jar_folder import LIST, jars_of, write_jars
 from pipeline.spark.jars import JarSet, resolve
 from sources.errors import ConfigurationError
+from tests.patience import eventually, wait_until
 from tests.pipeline.operator_at_work import run
 
 # Stands in for Java: called as Ivy, it fails as long as `failures` has a line, and where another one is at work.
@@ -28,6 +30,7 @@ echo "$@" >> calls
 mkdir working || { echo "two at once"; exit 3; }
 trap 'rmdir working' EXIT
 sleep 0.2
+[ -e slow ] && touch begun && sleep 3 && touch survived
 if [ -s failures ]; then sed -i 1d failures; echo "Connection reset"; exit 1; fi
 until [ "$1" = -retrieve ]; do shift; done
 for name in some-1.0 other-2.0 commons-lang3-3.1; do echo $name > "$(dirname "$2")/$name.jar"; done
@@ -90,6 +93,19 @@ def test_parallel_callers_share_one_download(ivy: Ivy) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert [one.result() for one in [pool.submit(found) for _ in range(4)]] == [ALL] * 4
     assert len(ivy.calls) == 1
+
+
+def test_a_download_ends_with_who_began_it(ivy: Ivy, tmp_path: Path) -> None:
+    """Otherwise the next one would share Ivy's cache with it, which Ivy does not lock."""
+    bin_folder = tmp_path / "java" / "bin"
+    (bin_folder / "slow").touch()
+    code = "from pipeline.spark.jars import resolve; resolve('org.some', 'some', '1.0')"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            wait_until((bin_folder / "begun").exists, "the download")
+        finally:
+            process.kill()
+    assert not eventually((bin_folder / "survived").exists, 4.0)
 
 
 @pytest.fixture

@@ -66,3 +66,26 @@ def test_what_keeps_all_partitions_or_names_another_run_is_the_topics() -> None:
         assert one.of_all(LOGS) is None
         one.note(log_id, error)
     assert one.of_all(LOGS) is REFUSED  # which passes: the topic is waited for
+
+
+def test_what_is_to_be_tried_again_keeps_the_topic_from_failing_with_the_others() -> None:
+    one = aside()
+    for noted in ({LOGS[0]: REFUSED}, {LOGS[1]: GONE, LOGS[2]: GONE}):
+        for log_id, error in noted.items():
+            one.note(log_id, error)
+        assert one.of_all(LOGS) is None
+        one.decide(0.0, can_try_again=True)
+        one.settle()
+    assert one.error is GONE  # not the one that passes
+    one.note(LOGS[0], REFUSED)
+    assert one.of_all(LOGS) is REFUSED
+
+
+def test_the_error_is_that_of_what_stays_out() -> None:
+    one = aside(lost := BelowMinimum("passed"))
+    for log_id, error in zip(LOGS, (GONE, REFUSED, lost), strict=True):
+        one.note(log_id, error)
+    one.decide(0.0, can_try_again=True)
+    one.settle()
+    one.decide(1.0, can_try_again=True)
+    assert (one.moved(LOGS[1]), one.error) == (True, GONE)

@@ -12,7 +12,7 @@ from tests.patience import PATIENCE_S
 from tests.pipeline.standalone import PROJECT
 
 PROGRAM = """
-import ctypes, os, signal, sys, threading, time
+import contextlib, ctypes, logging, os, signal, sys, threading, time
 from pipeline.cli.entry import heed_signals
 heed_signals()
 from pipeline.system import signals
@@ -23,6 +23,25 @@ def at_once():
     [signal.siginterrupt(number, False) for number in signals.SIGNALS]
     say("ready")
     ctypes.CDLL(None).read(os.pipe()[0], ctypes.create_string_buffer(1), 1)  # no signal makes it return
+def unread(*_, **__):
+    os.set_blocking(1, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(1, bytes(4096)): pass
+    os.set_blocking(1, True)
+    sys.stdout = open(1, "w")  # buffered, whatever the environment says
+    sys.stdout.write("more")
+    print("ready", file=sys.stderr, flush=True)
+    time.sleep(600)
+def mute(*_, **__):
+    held = logging.getLogger().handlers[0].lock
+    holds, stop = threading.Event(), threading.Event()
+    threading.Thread(target=lambda: [held.acquire(), holds.set(), time.sleep(600)], daemon=True).start()
+    holds.wait()
+    with signals.stop_by_signal(stop.set):
+        say("ready")
+        stop.wait()
+    say("asked")
+    time.sleep(600)
 def verb(*_, **__):
     try:
         say("ready")
@@ -38,7 +57,7 @@ def job(*_, **__):
         stop.wait()
         say("asked")
         sys.stdin.read() if signals.TOGETHER_S else time.sleep(600)  # until the test has sent all
-at_once() if sys.argv[1] == "at_once" else run(job if sys.argv[1] == "job" else verb, [])
+at_once() if sys.argv[1] == "at_once" else run(globals().get(sys.argv[1], verb), [])
 """
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -82,3 +101,16 @@ def test_a_verb_ends_so_whatever_the_signal_breaks(way: str) -> None:
 def test_a_second_signal_ends_it_at_once() -> None:
     code, out, lines = ended("job", 0, signal.SIGTERM, signal.SIGINT)
     assert (code, out, lines[1:]) == (130, "", ["ended by SIGINT"])
+
+
+def test_whoever_does_not_read_its_output_does_not_keep_it() -> None:
+    """Standard output is a full pipe; or a thread holds the lock of the log while it writes to one."""
+    command = [sys.executable, "-c", PROGRAM, "unread", "60"]
+    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and process.stderr.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(PATIENCE_S) == 143
+        finally:
+            process.kill()
+    assert ended("mute", 0, signal.SIGTERM, signal.SIGTERM)[:2] == (143, "")
