@@ -16,6 +16,7 @@ been made.
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +58,8 @@ class MetadataTable:
         self._kind = kind
         self._spec = metadata_table(kind)
         self._schema = self._spec.schema.remove_metadata()
-        self._shared = _shared(spark, absolute(warehouse), kind)
+        with _SHARING:  # of two that ask for the first time at once, the cache would make each its own
+            self._shared = _shared(spark, absolute(warehouse), kind)
         self._recorded: tuple[pa.Table, int, datetime] | None = None
 
     def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
@@ -240,6 +242,9 @@ class _Shared:
         for file in self.kernel.files(on, {IS_CURRENT.name: True, **one}):
             found.setdefault(file.action["partitionValues"][LOG_ID.name], []).append(file)
         return found
+
+
+_SHARING = threading.Lock()
 
 
 @lru_cache(maxsize=64)
