@@ -73,6 +73,7 @@ def run_beside(
         def go_on(logs: list[Progress]) -> bool:
             display(logs)
             if interrupted.is_set():
+                is_done(logs)  # the summary shows what it has found
                 return False
             meanwhile(time.monotonic() - started_s)
             if process.poll() is None:

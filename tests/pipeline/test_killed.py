@@ -142,7 +142,8 @@ def test_the_last_line_of_a_job_whose_jvm_is_killed_is_a_named_error(fixture_550
 
 
 def java_of(process: int) -> int:
-    for child in map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split()):
-        if Path(f"/proc/{child}/comm").read_text().strip() == "java":
-            return child
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        for child in map(int, (thread / "children").read_text().split()):
+            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+                return child
     raise AssertionError("there is no Java")
