@@ -83,16 +83,15 @@ def replicate(
     """
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
-    from pipeline.spark.session import check_for_job, session_for, warm_up
+    from pipeline.spark.session import session_for, warm_up
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
     settings.check_reachable()
-    check_for_job(settings)
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
-        spark = session_for(settings)
+        spark = session_for(settings, writes=True)
         warm_up(spark)
         from pipeline.job.replicate import Job
         from pipeline.operate.upkeep import TableUpkeep

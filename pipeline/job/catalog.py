@@ -13,7 +13,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from sinks.delta.retries import doubled_s
+from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sinks.tables import KAFKA_LOG, LOG, TABLES
 from sinks.typed.table import typed_names
 from sinks.views.registration import register, table_names
@@ -85,4 +85,4 @@ class Catalogued:
                 continue
             if str(before) != str(error):
                 log.error("%s; replication goes on, and the catalog will be tried again", error)
-            tries, wait_s = tries + 1, doubled_s(1.0, tries, self._retry_wait_max_s)
+            tries, wait_s = tries + 1, doubled_s(FIRST_WAIT_S, tries, self._retry_wait_max_s)

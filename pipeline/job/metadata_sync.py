@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import ENDED, Progress
 from sinks.history.metadata import MetadataTable
+from sources.access.spread import Spread
 from sources.errors import LogtwinError, of_log
 from sources.master import Master
 from sources.metadata import KINDS, FetchedMetadata
@@ -31,11 +32,7 @@ log = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 5.0
 
-SPREAD_S = 0.05
-"""How much later each further log of a job begins: a thousand that are fetched at the same moment would hold up the
-batches, and the first commits of all."""
-
-_live: set[MetadataSync] = set()
+_FIRST = Spread(0.05)  # a thousand that are fetched at the same moment would hold up the first commits of all
 
 
 class MetadataSync:
@@ -81,8 +78,6 @@ class MetadataSync:
 
     def start(self) -> None:
         """Start the thread. Call it once."""
-        self._first_after_s += SPREAD_S * len(_live)
-        _live.add(self)
         self._thread.start()
 
     def stop(self) -> None:
@@ -109,11 +104,10 @@ class MetadataSync:
         self._is_open = False
 
     def _run(self) -> None:
-        due = time.monotonic() + self._first_after_s
+        due = _FIRST.moment_s(time.monotonic() + self._first_after_s)
         while not self._stop.wait(max(0.0, due - time.monotonic())) and not self._is_over():
             self._tick()
             due = next_due(due, time.monotonic(), self._every_s)
-        _live.discard(self)
 
     def _is_over(self) -> bool:
         return not self._is_open and (self._stop.is_set() or self._progress().phase in ENDED)

@@ -41,7 +41,7 @@ from sinks.batch.group import Outcome
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, in_all
-from sinks.delta.retries import doubled_s
+from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.seen import Seen
 from sources.group.standing import ReadingPlace
@@ -375,7 +375,7 @@ class Replication:
             self._go_to(Phase.FAILED)
         else:
             is_held = isinstance(error, HeldElsewhere)
-            wait_s = LOOK_AGAIN_S if is_held else doubled_s(1.0, self._retries, self._config.retry_wait_max_s)
+            wait_s = LOOK_AGAIN_S if is_held else doubled_s(FIRST_WAIT_S, self._retries, self._config.retry_wait_max_s)
             self._retries += 1
             self._wait(wait_s)
             log.log(logging.DEBUG if is_said else logging.WARNING, "%s; trying again in %.0f s", error, wait_s)

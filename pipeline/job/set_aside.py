@@ -11,13 +11,11 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
-from sinks.delta.retries import doubled_s
+from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sources.errors import LogtwinError, NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost
 
 OF_ALL = (NoSuchTopic, Recreated, RepairPending, TakenOver, WorkerLost)
 """Errors that name a partition, and are its whole topic's: another topic, another run, a worker."""
-
-FIRST_WAIT_S = 1.0
 
 
 log = logging.getLogger(__name__)

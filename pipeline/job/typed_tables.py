@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.monitoring.progress import TableProgress
-from sinks.delta.retries import doubled_s
+from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sinks.typed.definition import Definition
 from sinks.typed.rebuild import TypedRebuild
 from sinks.typed.step.follower import TypedFollower
@@ -129,7 +129,7 @@ class TypedTables:
         try:
             has_more = work(one)
         except Exception as failure:  # noqa: BLE001 - whatever it is, it is this table's
-            wait_s = doubled_s(1.0, one.tries, self._retry_wait_max_s)
+            wait_s = doubled_s(FIRST_WAIT_S, one.tries, self._retry_wait_max_s)
             one.error, one.tries = of_log(failure, f"typed table {one.wanted.name}"), one.tries + 1
             if isinstance(one.error, ReplicaError) and not one.error.is_transient:
                 one.anew = None  # the unfinished table may be broken, for example by two jobs at once: start again

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Annotated, Any, Final
@@ -84,20 +84,13 @@ class Upkeep:
 
     def after(self, done: Done, seconds: float) -> Upkeep:
         """With one more step."""
-        return replace(
-            self,
-            seconds=round(seconds, 1),
-            steps=self.steps + 1,
-            merged_files=self.merged_files + done.merged_files,
-            merged_into=self.merged_into + done.merged_into,
-            deleted_files=self.deleted_files + done.deleted_files,
-            deleted_records=self.deleted_records + done.deleted_records,
-        )
+        sums = {one.name: getattr(self, one.name) + getattr(done, one.name) for one in fields(done)}
+        return replace(self, seconds=round(seconds, 1), steps=self.steps + 1, **sums)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What one step did."""
+    """What one step did, by the names that `Upkeep` has for the sums."""
 
     merged_files: int = 0
     merged_into: int = 0
@@ -144,16 +137,14 @@ class Telling:
 
     def __init__(self, file: UpkeepFile, tell: Callable[[Upkeep], None] = lambda _: None) -> None:
         self._file, self._tell = file, tell
-        began, writer = datetime.now(UTC), this_writer()
-        self._began = began
-        self._whole_at = None
-        try:
-            before = file.read(began)
-            self._whole_at = None if before is None else before.whole_at
-        except OSError:
-            pass
+        writer, self._began = this_writer(), datetime.now(UTC)
+        before = _read(file, self._began)
         self._now = Upkeep(
-            run=writer.run, host=writer.host, pid=writer.pid, began_at=_iso(began), whole_at=self._whole_at
+            run=writer.run,
+            host=writer.host,
+            pid=writer.pid,
+            began_at=_iso(self._began),
+            whole_at=None if before is None else before.whole_at,
         )
         self._say()
 
@@ -179,7 +170,7 @@ class Telling:
             self._now,
             seconds=round(self._seconds, 1),
             ended_at=at,
-            whole_at=at if is_whole else self._whole_at,
+            whole_at=at if is_whole else self._now.whole_at,
             error=self._now.error or why,
         )
         self._say()
@@ -203,8 +194,12 @@ def _iso(at: datetime) -> str:
 
 def seen(config: Config) -> Upkeep | None:
     """What is known of the newest upkeep, for whoever only shows it: None, too, if the file cannot be read."""
+    return _read(UpkeepFile(config), datetime.now(UTC))
+
+
+def _read(file: UpkeepFile, now: datetime) -> Upkeep | None:
     try:
-        return UpkeepFile(config).read(datetime.now(UTC))
+        return file.read(now)
     except OSError:
         return None
 

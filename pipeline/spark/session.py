@@ -100,16 +100,24 @@ log = logging.getLogger(__name__)
 
 
 def session_for(
-    config: Config, name: str = "logtwin", *, is_brief: bool = False, archive_to: Path | None = None
+    config: Config,
+    name: str = "logtwin",
+    *,
+    writes: bool = False,
+    is_brief: bool = False,
+    archive_to: Path | None = None,
 ) -> SparkSession:
-    """The session of a configuration, once its storage has answered. The JVM's output goes to `spark_log`.
+    """The session of a configuration, once its storage has answered, and can be written if the caller `writes` to it.
+    The JVM's output goes to `spark_log`.
 
     `is_brief`: it is for a few queries over little data (`COMPILE_ONCE`). `archive_to`: its JVM writes an archive of
     its classes there when it ends.
 
-    Raises ConfigurationError if the warehouse cannot be reached, StorageUnreachable if that may pass.
+    Raises ConfigurationError if the warehouse cannot be used, StorageUnreachable if that may pass.
     """
     warehouse = _reached(config)
+    if writes:
+        check_writable(warehouse)
     with at_once():  # nothing has begun, and Spark's own handler of Ctrl-C goes
         return build_session(
             config.spark,
@@ -120,11 +128,6 @@ def session_for(
             is_brief=is_brief,
             archive_to=archive_to,
         )
-
-
-def check_for_job(config: Config) -> None:
-    """Check, before Spark is started, that tables can be written. Raises as `check_writable`."""
-    check_writable(_reached(config))
 
 
 def without_session(config: Config) -> Config:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -10,6 +11,8 @@ from sinks.delta.kernel import KernelConflict
 
 ATTEMPTS = 40
 """Of a commit. The stream commits each second or oftener: who needs the newest version has to come between two."""
+FIRST_WAIT_S: Final = 1.0
+"""Of a log, a partition, a typed table or a catalog, until it is tried again."""
 _MOST_DOUBLINGS = 64
 """Beyond any wait, and far below the 1,024th, which no float can hold: a master may be away for days."""
 

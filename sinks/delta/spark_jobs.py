@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -59,6 +59,40 @@ def run_tasks(
     count = min(tasks or len(given), len(given))
     shares = [given[at * len(given) // count : (at + 1) * len(given) // count] for at in range(count)]
     return run_shares(spark, work, shares, facts)
+
+
+def run_each(
+    spark: SparkSession,
+    work: Callable[[Given], Made],
+    given: Sequence[Given],
+    facts: JobFacts,
+    *,
+    tasks: int | None = None,
+) -> list[Made]:
+    """Like `run_tasks`, with what is to be done for one. Raises the first error that `work` raised.
+
+    Such an error is a result for Spark, which would try a task that fails again.
+    """
+    found: list[Made] = []
+    for made in run_tasks(spark, _Each(work), given, facts, tasks=tasks):
+        if isinstance(made, LogtwinError):
+            raise made
+        found.append(made)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Each(Generic[Given, Made]):
+    """The task function of `run_each`."""
+
+    work: Callable[[Given], Made]
+
+    def __call__(self, given: Iterable[Given]) -> Iterator[Made | LogtwinError]:
+        for one in given:
+            try:
+                yield self.work(one)
+            except LogtwinError as error:
+                yield error
 
 
 def run_shares(

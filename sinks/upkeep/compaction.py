@@ -30,9 +30,9 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import lower_bound, upper_bound
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.tables import IS_CURRENT, LOG_ID, TableSpec
-from sinks.upkeep.merge import Merge, Merging, merged_file
+from sinks.upkeep.merge import Merge, Merging
 from sources.offsets import LogId, Offset
 
 _ORDERS = ("offset", "start", "valid_to")
@@ -215,9 +215,7 @@ class Compactor:
             hint="Nothing was changed; run it again.",
         )
         merge = Merging(self._spec, self._table.path, self._partition(log_id))
-        return [
-            merged_file(made) for made in run_tasks(self._spark, merge, [_merge_of(group) for group in part], facts)
-        ]
+        return run_each(self._spark, merge, [_merge_of(group) for group in part], facts)
 
     def _commit(self, found: _Found, log_id: LogId | None, merged: Sequence[str], written: Sequence[DataFile]) -> bool:
         partition = self._partition(log_id)

@@ -40,7 +40,7 @@ from sinks.delta.file_statistics import bounds as bounds_of
 from sinks.delta.file_statistics import may_hold
 from sinks.delta.files import dataset_of
 from sinks.delta.kernel import KernelConflict, KernelTable, Snapshot
-from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.proof.stored import parts
 from sinks.proof.verdicts import Compared
 from sinks.state.fence import holes_in, state_in
@@ -216,7 +216,7 @@ class LedgerJoin:
             log=given[0].log.log_id,
             hint="Nothing was changed; run it again.",
         )
-        made = run_tasks(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=self._tasks)
+        made = run_each(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=self._tasks)
         for work, found in zip(given, made, strict=True):
             done.doubtful += [one for one in _doubtful(logs[str(work.log.log_id)], found) if one not in done.doubtful]
         joined = [row for found in made for group in found for row in group.joined]

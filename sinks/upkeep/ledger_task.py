@@ -8,7 +8,7 @@ joined row is made of the same bytes, as they pass. A row that gives other bytes
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,7 +19,7 @@ from sinks.proof.stored import Part, read
 from sinks.proof.verdicts import Claim, Compared, Verdict
 from sinks.values.continuity import written
 from sinks.values.ledger_row import JOINED, LedgerRow
-from sources.errors import LogError, LogtwinError, ReplicaError, StorageUnreachable
+from sources.errors import LogError, ReplicaError, StorageUnreachable, naming
 from sources.master import MasterLog
 from sources.offsets import OffsetRange
 
@@ -51,13 +51,10 @@ class LedgerJoiner:
 
     folder: str
 
-    def __call__(self, given: Iterable[Groups]) -> Iterator[list[Proven]]:
-        """Yield what became of the groups of each. Raises StorageUnreachable, as text that `run_tasks` reads."""
-        for one in given:
-            try:
-                yield [self.proven(one, rows) for rows in one.groups]
-            except LogtwinError as error:
-                raise RuntimeError(error.at(one.log.log_id).token()) from error
+    def __call__(self, given: Groups) -> list[Proven]:
+        """Return what became of each group. Raises StorageUnreachable."""
+        with naming(given.log.log_id):
+            return [self.proven(given, rows) for rows in given.groups]
 
     def proven(self, of: Groups, rows: Rows) -> Proven:
         """What becomes of one group. Raises StorageUnreachable."""

@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,11 +34,11 @@ from pyspark.sql import SparkSession
 
 from sinks.delta.files import sync
 from sinks.delta.log_checks import KINDS, State, actions_of, disagreement, state_of
-from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.storage.errors import failed_by
 from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
-from sources.errors import LogtwinError, ReplicaError
+from sources.errors import ReplicaError
 
 _ROWS_AT_ONCE: Final = 1024
 
@@ -128,7 +129,6 @@ class LogFolder:
         On a local disk it is synced first. With a session a task reads it: it names the removed files of a week, and
         the driver of a job has other things to do. Raises ReplicaError if the storage cannot be read.
         """
-        wrong: str | LogtwinError | None
         if self._spark is None:
             wrong = self.doubt(entry)
         else:
@@ -137,9 +137,7 @@ class LogFolder:
                 log=None,
                 hint="Nothing was removed; run it again.",
             )
-            (wrong,) = run_tasks(self._spark, _Reading(self._table), [entry], facts)
-        if isinstance(wrong, LogtwinError):
-            raise wrong
+            (wrong,) = run_each(self._spark, partial(_doubt_in, self._table), [entry], facts)
         if wrong is not None:
             _log.warning("%s/%s is not trusted, and nothing below it is removed: %s", self._path, entry.name, wrong)
         return wrong is None
@@ -176,15 +174,6 @@ class LogFolder:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """The task function, picklable: `LogFolder.doubt` of checkpoints of the table at `table`, or the error."""
-
-    table: str
-
-    def __call__(self, entries: Iterable[LogEntry]) -> Iterator[str | LogtwinError | None]:
-        for one in entries:
-            try:
-                yield LogFolder(self.table).doubt(one)
-            except LogtwinError as error:
-                yield error
+def _doubt_in(table: str, entry: LogEntry) -> str | None:
+    """The work of a task."""
+    return LogFolder(table).doubt(entry)

@@ -6,7 +6,7 @@ than the Delta log says, no new file is written: the task returns an error in it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, batches_of, in_columns, new_name, open_parquet, row_groups
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
-from sources.errors import LogtwinError, ReplicaError
+from sources.errors import ReplicaError
 from sources.offsets import Offset
 
 _ROWS_AT_ONCE = 16_384
@@ -39,15 +39,7 @@ class Merging:
     folder: str
     partition: Partition
 
-    def __call__(self, merges: Iterable[Merge]) -> Iterator[DataFile | LogtwinError]:
-        """Yield a file for each merge, or the error if there is none."""
-        for one in merges:
-            try:
-                yield self.merge(one)
-            except LogtwinError as error:
-                yield error
-
-    def merge(self, what: Merge) -> DataFile:
+    def __call__(self, what: Merge) -> DataFile:
         """Write one file with the rows of `what`. Raises ReplicaError."""
         batches = (batch for path in what.paths for batch in self._read(path))
         with FileWriter(self.spec, self.folder, new_name(what.start)) as writer:
@@ -84,10 +76,3 @@ class Merging:
             found=found,
             hint="Nothing was changed. Run logtwin verify, which finds what is damaged, then logtwin repair.",
         )
-
-
-def merged_file(made: DataFile | LogtwinError) -> DataFile:
-    """The file that a task returned. Raises the error that it returned instead."""
-    if isinstance(made, LogtwinError):
-        raise made
-    return made

@@ -13,8 +13,9 @@ for.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow.fs as pafs
 from pyspark.sql import SparkSession
@@ -23,7 +24,7 @@ from sinks.books.quarantine import Quarantine
 from sinks.delta.actions import LATELY_MS
 from sinks.delta.delta_log import named_files
 from sinks.delta.kernel import KernelTable, Snapshot
-from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.state.fence import logs_in, state_in
 from sinks.state.log_state import LogState
 from sinks.storage.errors import failed_by
@@ -31,7 +32,6 @@ from sinks.storage.place import open_folder
 from sinks.storage.removal import remove_files
 from sinks.tables import KAFKA_LOG, LOG, QUARANTINE
 from sinks.warehouse import absolute
-from sources.errors import LogtwinError
 from sources.offsets import LogId, Position
 
 
@@ -58,44 +58,28 @@ def vacuum(spark: SparkSession, path: str, hours: float, *, dry_run: bool) -> Va
     before_ms = time.time_ns() // 1_000_000 - round(hours * 3_600_000)
     # what was merged lately has only its age; for less than an hour nobody reads or writes (`check_horizon`)
     written_before_ms = before_ms - (LATELY_MS if hours >= 1 else 0)
-    (found,) = run_tasks(spark, _Looking(before_ms, written_before_ms), [path], facts)
-    if isinstance(found, LogtwinError):
-        raise found
-    done, names = found
+    ((done, names),) = run_each(spark, partial(_unnamed, before_ms, written_before_ms), [path], facts)
     if not dry_run:
         remove_files(spark, path, names, past_what_resists=True)  # the rest is left to the next run
     return done
 
 
-@dataclass(frozen=True, slots=True)
-class _Looking:
-    """The task function, picklable: finds the files that no commit since a time names, and that are older still."""
-
-    before_ms: int
-    written_before_ms: int
-
-    def __call__(self, paths: Iterable[str]) -> Iterator[tuple[Vacuumed, list[str]] | LogtwinError]:
-        for path in paths:
-            try:
-                yield self._look(path)
-            except LogtwinError as error:
-                yield error
-
-    def _look(self, path: str) -> tuple[Vacuumed, list[str]]:
-        files = _files_in(path)  # first: what is committed meanwhile is in the version that is read next
-        named = named_files(path, self.before_ms)
-        gone = {
-            one.base_name: one.size
-            for one in files
-            if one.mtime_ns < self.written_before_ms * 1_000_000 and one.base_name not in named
-        }
-        done = Vacuumed(
-            files=len(files),
-            bytes=sum(one.size for one in files),
-            removed=len(gone),
-            removed_bytes=sum(gone.values()),
-        )
-        return done, list(gone)
+def _unnamed(before_ms: int, written_before_ms: int, path: str) -> tuple[Vacuumed, list[str]]:
+    """The work of a task: find the files that no commit since `before_ms` names, and that are older than the other."""
+    files = _files_in(path)  # first: what is committed meanwhile is in the version that is read next
+    named = named_files(path, before_ms)
+    gone = {
+        one.base_name: one.size
+        for one in files
+        if one.mtime_ns < written_before_ms * 1_000_000 and one.base_name not in named
+    }
+    done = Vacuumed(
+        files=len(files),
+        bytes=sum(one.size for one in files),
+        removed=len(gone),
+        removed_bytes=sum(gone.values()),
+    )
+    return done, list(gone)
 
 
 def commit_owed(spark: SparkSession, warehouse: str) -> int:

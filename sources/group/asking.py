@@ -120,6 +120,7 @@ class Asker(Generic[Key]):
     def _answer(self, key: Key, value: object) -> None:
         with self._answered:
             self._answers.append(Answer(key, value, time.monotonic()))
+            self._answered.notify()
 
     def is_asking(self, key: Key) -> bool:
         """Whether a question of `key` is pending, or its answer was not yet taken."""
@@ -186,10 +187,7 @@ class Asker(Generic[Key]):
     def _run(self) -> None:
         while (question := self._next()) is not None:
             key, ask = question
-            answer = Answer(key, _outcome(ask), time.monotonic())
-            with self._answered:
-                self._answers.append(answer)
-                self._answered.notify()
+            self._answer(key, _outcome(ask))
 
     def _next(self) -> tuple[Key, Question] | None:
         """Wait for the next question; None if the thread is to end, because enough others wait."""

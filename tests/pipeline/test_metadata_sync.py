@@ -24,6 +24,7 @@ from pipeline.job import metadata_sync
 from pipeline.job.metadata_sync import MetadataSync, next_due
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase, Progress
+from sources.access.spread import Spread
 from sources.datasource import register
 from sources.errors import MasterError, MasterSilent, MasterUnreachable, ReplicaError
 from sources.metadata import (
@@ -128,7 +129,9 @@ def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(
     tables.time = clock = WaitingClock()
     monkeypatch.setattr(metadata_sync, "time", clock)
     monkeypatch.setattr(metadata_sync, "threading", SimpleNamespace(Event=lambda: WaitingEvent(clock), Thread=Thread))
-    monkeypatch.setattr(metadata_sync, "_live", {object(), object()})  # of two other logs, which began before
+    monkeypatch.setattr(metadata_sync, "_FIRST", others := Spread(0.05))
+    for _ in range(2):  # two other logs, which began before
+        others.moment_s(clock.monotonic() + 0.2)
     with fetching(sync(topics_only, rhythm(0.2, 0.2))):
         wait_until(lambda: len(tables.recorded) >= 3, "three fetches")
     assert [at for _, at in tables.recorded][:3] == pytest.approx((0.3, 0.5, 0.7))

@@ -1,14 +1,17 @@
-"""Rows of the ledger and incidents, of which a test says only what it is about."""
+"""Rows of the ledger and incidents, of which a test says only what it is about, and what they add up to."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+from pipeline.inspect.coverage import read_accounts
+from sinks.proof.completeness import Completeness
 from sinks.values.continuity import checksum_of
 from sinks.values.incident import Action, Incident
 from sinks.values.ledger_row import LedgerRow
 from sources.loss import Condition
-from sources.offsets import Offset
+from sources.offsets import LogId, Offset
 
 
 def ledger_row(start: int, end: int, raw: bytes | None = None, **said: Any) -> LedgerRow:
@@ -24,3 +27,12 @@ def ledger_row(start: int, end: int, raw: bytes | None = None, **said: Any) -> L
 def incident(start: int, end: int, condition: Condition = Condition.GAP, **said: Any) -> Incident:
     values: dict[str, Any] = {"cause": "nothing there", "action": Action.SKIPPED, "detected_at": 7}
     return Incident(condition=condition, start=Offset(start), end=Offset(end), **{**values, **said})
+
+
+def completeness(lake: Path, log_id: LogId) -> Completeness:
+    """What the tables say of the log, of which nothing is a problem."""
+    accounts = read_accounts(str(lake), log_id)
+    assert accounts is not None
+    found = Completeness.of(accounts)
+    assert found.problem(log_id) is None
+    return found

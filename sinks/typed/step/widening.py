@@ -15,12 +15,12 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import StoredFile
 from sinks.delta.file_statistics import bounds
 from sinks.delta.files import open_parquet
-from sinks.delta.spark_jobs import JobFacts, run_tasks
+from sinks.delta.spark_jobs import JobFacts, run_each
 from sinks.storage.errors import reported_as
 from sinks.typed.columns import Column, table_spec
 from sinks.typed.formats.scalars import EXACT
 from sinks.typed.table import TypedTable, TypedView
-from sinks.upkeep.merge import Merge, Merging, merged_file
+from sinks.upkeep.merge import Merge, Merging
 from sources.offsets import Offset
 
 
@@ -78,4 +78,4 @@ def files_rewritten(spark: SparkSession, table: TypedTable, view: TypedView, col
     )
     merging = Merging(table_spec(table.name, columns), table.path, {})
     each = [Merge(Offset(0), file.statistics()["numRecords"], [file.path]) for file in files]
-    return files, [merged_file(made) for made in run_tasks(spark, merging, each, facts)]
+    return files, run_each(spark, merging, each, facts)

@@ -11,14 +11,12 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.coverage import read_accounts
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
 from sinks.delta.kernel import KernelTable
-from sinks.delta.spark_jobs import run_tasks
+from sinks.delta.spark_jobs import run_each
 from sinks.healing.repair import Repair
-from sinks.proof.completeness import Completeness
 from sinks.proof.proven_log import proven_log
 from sinks.tables import LEDGER
 from sinks.upkeep import ledger as upkeep
@@ -30,7 +28,7 @@ from sinks.values.ledger_row import LedgerRow
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, Position
 from tests.pipeline.edited_rows import edit_rows
-from tests.sinks.accounts import incident, ledger_row
+from tests.sinks.accounts import completeness, incident, ledger_row
 from tests.sinks.batches import held, ledger, opened, ranges
 from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
 from tests.sinks.merged import merge_all
@@ -70,34 +68,26 @@ def rows(lake: Path) -> list[tuple[int, int]]:
     return [(ENDS.index(row["start"]), ENDS.index(row["end"])) for row in found]
 
 
-def completeness(lake: Path) -> Completeness:
-    accounts = read_accounts(str(lake), BROKER_A)
-    assert accounts is not None
-    found = Completeness.of(accounts)
-    assert found.problem(BROKER_A) is None
-    return found
-
-
 def meanwhile(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
     """Do `act` when the first join's tasks have read, and nothing is committed."""
     acts = [act]
 
     def running(*given: Any, **named: Any) -> list[Any]:
-        made = run_tasks(*given, **named)
+        made = run_each(*given, **named)
         if acts:
             acts.pop()()
         return made
 
-    patch.setattr(upkeep, "run_tasks", running)
+    patch.setattr(upkeep, "run_each", running)
 
 
 def test_the_ledger_says_the_same_in_fewer_rows(plain: SparkSession, lake: Path) -> None:
     """And what is young stays; a dry run tells what becomes of the rest."""
     before = proven_log(plain, str(lake), BROKER_A, to="verify").proven
-    was, planned = completeness(lake), LedgerJoin(plain, str(lake), [MASTER], LATER).plan()
+    was, planned = completeness(lake, BROKER_A), LedgerJoin(plain, str(lake), [MASTER], LATER).plan()
     assert join(plain, lake, datetime.now(UTC) - timedelta(hours=2)) == Joined()
     assert join(plain, lake) == planned == Joined(10, 2, ENDS[40])
-    assert completeness(lake) == was
+    assert completeness(lake, BROKER_A) == was
     after = proven_log(plain, str(lake), BROKER_A, to="verify").proven
     for row, old in zip(after, (before[:5], before[5:]), strict=True):
         assert row == LedgerRow(
@@ -150,7 +140,7 @@ def test_a_retention_that_came_meanwhile_has_its_bound(
     assert rows(lake) == [(0, 8), (8, 28), (28, 40)]
     assert [retention.apply(one, LATER) for one in (older, plan)] == [0, 8]
     assert rows(lake) == [(8, 28), (28, 40)]
-    assert completeness(lake).whole[0].range == span(ENDS[8], ENDS[40])
+    assert completeness(lake, BROKER_A).whole[0].range == span(ENDS[8], ENDS[40])
 
 
 @pytest.mark.parametrize("moment", ["before", "meanwhile"])
@@ -165,9 +155,9 @@ def test_a_repair_goes_back_into_the_middle_of_a_joined_row(
     if moment == "before":
         repair()
     assert held(plain, lake).offset == ENDS[26]
-    assert completeness(lake).whole[0].range == span(0, ENDS[26])
+    assert completeness(lake, BROKER_A).whole[0].range == span(0, ENDS[26])
     join(plain, lake)
-    assert completeness(lake).whole[0].range == span(0, ENDS[26])
+    assert completeness(lake, BROKER_A).whole[0].range == span(0, ENDS[26])
 
 
 def test_the_next_run_does_what_a_killed_one_did_not(

@@ -12,15 +12,15 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from pipeline.inspect.coverage import read_accounts
 from sinks.delta.kernel import KernelTable, Snapshot
 from sinks.healing.hole_filler import HoleFiller
-from sinks.proof.completeness import Completeness, Reason
+from sinks.proof.completeness import Reason
 from sinks.state.position import LogTable
 from sinks.tables import LOG
 from sinks.upkeep.retention import DeletionPlan, Keep, ReplicaRetention, boundary
 from sources.errors import ReplicaError
 from sources.offsets import Offset, OffsetRange
+from tests.sinks.accounts import completeness
 from tests.sinks.batches import held, ledger, offsets, opened, ranges
 from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
 
@@ -167,17 +167,8 @@ def test_what_a_fill_brings_back_meanwhile_stays(
     retention.settle(DAY_LATER)
     assert filled == [True]
     assert offsets(warehouse) == starts()
-    assert completeness(warehouse).missing == ()
+    assert completeness(warehouse, BROKER_A).missing == ()
     assert sum(deleted(warehouse)) == 2
-
-
-def completeness(warehouse: Path) -> Completeness:
-    """Of which nothing is a problem."""
-    accounts = read_accounts(str(warehouse), BROKER_A)
-    assert accounts is not None
-    found = Completeness.of(accounts)
-    assert found.problem(BROKER_A) is None
-    return found
 
 
 def fill(plain: SparkSession, warehouse: Path, start: int, end: int) -> None:
@@ -207,7 +198,7 @@ def test_a_fill_tells_the_ledger_first_what_a_killed_retention_deleted(plain: Sp
     LogTable(plain, LOG.path(str(warehouse)), BROKER_A).forget(Offset(ENDS[20]))
     fill(plain, warehouse, 0, ENDS[10])
     assert ReplicaRetention(plain, str(warehouse), BROKER_A).settle(DAY_LATER) == 0
-    assert [(one.range.start, one.range.end, one.reason) for one in completeness(warehouse).missing] == [
+    assert [(one.range.start, one.range.end, one.reason) for one in completeness(warehouse, BROKER_A).missing] == [
         (ENDS[10], ENDS[20], Reason.RETENTION)
     ]
 
