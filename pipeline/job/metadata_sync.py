@@ -104,7 +104,7 @@ class MetadataSync:
         self._is_open = False
 
     def _run(self) -> None:
-        due = _FIRST.moment_s(time.monotonic() + self._first_after_s)
+        due = _FIRST.moment_s(time.monotonic()) + self._first_after_s
         while not self._stop.wait(max(0.0, due - time.monotonic())) and not self._is_over():
             self._tick()
             due = next_due(due, time.monotonic(), self._every_s)

@@ -131,7 +131,7 @@ def test_the_first_fetch_comes_after_its_time_and_the_next_ones_in_rhythm(
     monkeypatch.setattr(metadata_sync, "threading", SimpleNamespace(Event=lambda: WaitingEvent(clock), Thread=Thread))
     monkeypatch.setattr(metadata_sync, "_FIRST", others := Spread(0.05))
     for _ in range(2):  # two other logs, which began before
-        others.moment_s(clock.monotonic() + 0.2)
+        others.moment_s(clock.monotonic())
     with fetching(sync(topics_only, rhythm(0.2, 0.2))):
         wait_until(lambda: len(tables.recorded) >= 3, "three fetches")
     assert [at for _, at in tables.recorded][:3] == pytest.approx((0.3, 0.5, 0.7))
