@@ -13,7 +13,7 @@ from pipeline.system.folders import cache_folder
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.pipeline.masters import embedded_master
 
-pytestmark = [pytest.mark.nightly, pytest.mark.spark]
+pytestmark = [pytest.mark.nightly, pytest.mark.spark, pytest.mark.timeout(900)]  # six JVMs with a metastore
 
 PROJECT = Path(__file__).parents[2]
 QUESTION = """
