@@ -217,6 +217,9 @@ class LedgerJoin:
             hint="Nothing was changed; run it again.",
         )
         made = run_each(self._spark, LedgerJoiner(self._records.path), given, facts, tasks=self._tasks)
+        if not self._are_there(window):  # a repair may have come between the reading of the two tables
+            _log.info("%s: it was changed meanwhile; the next run goes on", self._ledger.path)
+            return True
         for work, found in zip(given, made, strict=True):
             done.doubtful += [one for one in _doubtful(logs[str(work.log.log_id)], found) if one not in done.doubtful]
         joined = [row for found in made for group in found for row in group.joined]
@@ -227,6 +230,11 @@ class LedgerJoin:
             done.into += len(joined)
             done.bytes += sum(row.bytes for row in joined)
         return True
+
+    def _are_there(self, window: Sequence[StoredFile]) -> bool:
+        """Whether nobody has taken out a row that was read."""
+        version = newest(self._ledger.path)
+        return version is not None and all(file.path in version.files for file in window)
 
     def _commit(self, on: Snapshot, window: Sequence[StoredFile], going: JoinedRows, bounds: str) -> bool:
         exchange = going.exchange(self._ledger.path, window)

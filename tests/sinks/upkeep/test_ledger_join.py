@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger import Ledger
 from sinks.books.ledger_rows import LedgerRows
+from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
 from sinks.delta.spark_jobs import run_each
 from sinks.healing.repair import Repair
@@ -68,17 +69,17 @@ def rows(lake: Path) -> list[tuple[int, int]]:
     return [(ENDS.index(row["start"]), ENDS.index(row["end"])) for row in found]
 
 
-def meanwhile(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Do `act` when the first join's tasks have read, and nothing is committed."""
+def meanwhile(patch: pytest.MonkeyPatch, act: Callable[[], object], after: Callable[..., Any] = run_each) -> None:
+    """Do `act` after the first `after`: when the first join's tasks have read, and nothing is committed."""
     acts = [act]
 
-    def running(*given: Any, **named: Any) -> list[Any]:
-        made = run_each(*given, **named)
+    def running(*given: Any, **named: Any) -> Any:
+        made = after(*given, **named)
         if acts:
             acts.pop()()
         return made
 
-    patch.setattr(upkeep, "run_each", running)
+    patch.setattr(upkeep, after.__name__, running)
 
 
 def test_the_ledger_says_the_same_in_fewer_rows(plain: SparkSession, lake: Path) -> None:
@@ -158,6 +159,22 @@ def test_a_repair_goes_back_into_the_middle_of_a_joined_row(
     assert completeness(lake, BROKER_A).whole[0].range == span(0, ENDS[26])
     join(plain, lake)
     assert completeness(lake, BROKER_A).whole[0].range == span(0, ENDS[26])
+
+
+def test_a_repair_between_the_reading_of_the_two_tables_is_no_damage(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger's rows are those from before it, the records those that the log has had since."""
+    other = MemoryMaster((*SIZES[:26], 60, *SIZES[27:39], SIZES[26] - 60 + SIZES[39]))
+
+    def repaired() -> None:
+        Repair(plain, str(lake), other).run()
+        opened(plain, lake, other)(ranges(ENDS[26], ENDS[40]))
+
+    meanwhile(monkeypatch, repaired, after=newest)
+    assert join(plain, lake) == Joined()
+    assert join(plain, lake).doubtful == []
+    assert completeness(lake, BROKER_A).whole[0].range == span(0, ENDS[40])
 
 
 def test_the_next_run_does_what_a_killed_one_did_not(
