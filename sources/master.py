@@ -296,7 +296,8 @@ class Master(Protocol):
     def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
         """Return which logs it has now and what it holds of each, asking once for all; `asked` may name few or none.
 
-        Of a log in `asked` of which it cannot say so, while it can of others, it returns the error.
+        Of a log of which it cannot say so, while it can of others, it returns the error. If `asked` names none, all
+        begin together, so it is asked again until it can say so of each.
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
         """
 
@@ -309,10 +310,11 @@ class Master(Protocol):
     def log(self, log_id: LogId) -> MasterLog:
         """Return one of its logs by itself. Asks nobody."""
 
-    def check_history(self, known: Mapping[LogId, Known]) -> None:
+    def check_history(self, known: Mapping[LogId, Known]) -> Mapping[LogId, LogtwinError]:
         """Check that what lies before the offset of each in `known` is still its history, if it `compares_history`.
 
-        Raises BelowMinimum, AboveMaximum, Rewritten, which name the log, and as `held` does.
+        Returns an error for each of which that is not so (BelowMinimum, AboveMaximum, Rewritten), or cannot be said.
+        Raises as `held` does.
         """
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol, Self
 
 from sources.epochs import Parting
+from sources.errors import LogtwinError
 from sources.master import EMPTY_QUERY, NOTHING_KNOWN, Holding, Known, LogQuery, MasterLog, Session
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
@@ -97,8 +98,9 @@ class SoleLog(PlainLog):
             bounds = self.bounds(one.position)
         return {self.log_id: Holding(bounds)}
 
-    def check_history(self, known: Mapping[LogId, Known]) -> None:
-        """Do nothing: the replica compares bytes."""
+    def check_history(self, known: Mapping[LogId, Known]) -> Mapping[LogId, LogtwinError]:
+        """Return nothing: the replica compares bytes."""
+        return {}
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         return SilentSession()

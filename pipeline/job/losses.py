@@ -20,13 +20,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Literal
 
 from sinks.batch.replica import Replica
+from sinks.state.log_state import LogState
 from sinks.values.incident import Action, Incident, cause_of
-from sources.errors import LogtwinError, RepairPending, ReplicaError, WayBackPending, error_from
+from sources.bounds import held_from
+from sources.errors import LogtwinError, OffsetOutOfRange, RepairPending, ReplicaError, WayBackPending, error_from
 from sources.loss import Condition, OnLoss, WayPast, condition_of
 from sources.offsets import Offset, OffsetRange
 
@@ -92,6 +94,34 @@ def explained(error: LogtwinError, on_loss: OnLoss, position: Offset | None) -> 
     if on_loss == "record" or (condition is Condition.BELOW_MINIMUM and position is None):
         return error
     return _hinting(error, f"{error.hint} {_OTHER_WAY}" if error.hint else _OTHER_WAY)
+
+
+def concerned(
+    error: LogtwinError, replicas: Mapping[str, Replica], held: Mapping[str, OffsetRange]
+) -> list[tuple[Replica, LogtwinError]]:
+    """Which of a topic's `replicas` `error` concerns, each with its own error; `held` is what the master holds.
+
+    Retention seldom affects only one log, so all are checked. An error that names none of them concerns all that hold
+    something.
+    """
+    if isinstance(error, OffsetOutOfRange) and held and (found := list(_not_held(replicas.values(), held))):
+        return found
+    if (named := replicas.get(str(error.log))) is not None:
+        return [(named, error)]
+    return [(one, error) for one in replicas.values() if _holds_something(one.state)]
+
+
+def _not_held(replicas: Iterable[Replica], held: Mapping[str, OffsetRange]) -> Iterator[tuple[Replica, LogtwinError]]:
+    for one in replicas:
+        if one.state is not None and one.state.offset is not None:
+            try:
+                held_from(one.state.offset, held.get(str(one.log_id)), log=one.log_id)
+            except OffsetOutOfRange as error:
+                yield one, error
+
+
+def _holds_something(state: LogState | None) -> bool:
+    return state is not None and (state.offset or 0) > (state.first or 0)
 
 
 def _hinting(error: LogtwinError, hint: str) -> LogtwinError:

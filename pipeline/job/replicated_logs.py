@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import cached_property
 from itertools import count
@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.job.auto_repair import mend
-from pipeline.job.losses import Losses, explained
+from pipeline.job.losses import Losses, concerned, explained
 from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
@@ -33,10 +33,10 @@ from sinks.state.log_state import LogState
 from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
-from sources.errors import FailedOver, LogtwinError, OffsetOutOfRange, Recreated, RepairPending, TakenOver
+from sources.errors import FailedOver, LogtwinError, Recreated, RepairPending, TakenOver
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
-from sources.master import Holding, LogQuery
+from sources.master import EMPTY_QUERY, Holding, LogQuery
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
@@ -82,6 +82,7 @@ class ReplicatedLogs:
         self._shard = config.shard
         self._others = others
         self.elsewhere: Mapping[LogId, str] = {}
+        self._unanswered: Set[str] = frozenset()  # of which the master could not say what it holds
         self._taken: dict[LogId, tuple[str, float]] = {}  # by whom, and until when it is theirs if nobody sees them
         self._look_again_at_s = 0.0
         self._numbers = 0  # partitions are numbered from 0; this one and later ones may come
@@ -149,58 +150,67 @@ class ReplicatedLogs:
         numbered = (partition_log(self.master.id, at) for at in count(self._numbers))
         return next(one for one in numbered if self._shard is None or self._shard.has(one))
 
-    def _ask(self) -> Mapping[LogId, Holding]:
-        """Ask what the master holds now, of what no other job has and it can say. Raises as `Master.held` does."""
+    def _ask(self, begun: Iterable[LogId] = ()) -> Mapping[LogId, Holding]:
+        """Ask what the master holds now, of what no other job has and it can say. Raises as `Master.held` does.
+
+        `begun` are logs that are not open yet.
+        """
         states, before = self.states, self.watch.held
-        asked = {
+        asked = dict.fromkeys(begun, EMPTY_QUERY) | {
             one.log_id: LogQuery(
                 states[one.log_id].identity if one.log_id in states else None,
                 seen_end=before[log_id].end if log_id in before else None,
             )
             for log_id, one in self.replicas.items()
         }
-        found = self.master.held(asked).items()
-        held = self._without_others({log_id: one for log_id, one in found if isinstance(one, Holding)})
-        self.watch.begin({str(log_id): one.bounds for log_id, one in held.items()}, self.position(), time.monotonic())
+        found = self.master.held(asked)
+        if self._gains_logs:
+            self._look_for_others({**dict.fromkeys(asked), **found})
+        ours = {log_id: one for log_id, one in found.items() if log_id not in self.elsewhere}
+        held = {log_id: one for log_id, one in ours.items() if isinstance(one, Holding)}
+        self._unanswered = {str(log_id) for log_id in ours.keys() - held.keys()}
+        now_s = time.monotonic()
+        self._look_again_at_s = now_s + (LOOK_AGAIN_S if self.elsewhere or self._unanswered else VIEW_EVERY_S)
+        self.watch.begin({str(log_id): one.bounds for log_id, one in held.items()}, self.position(), now_s)
         return held
 
-    def _without_others(self, held: Mapping[LogId, Holding]) -> Mapping[LogId, Holding]:
-        """`held` without the logs that this job waits for; says once which, and who has each."""
-        if not self._gains_logs:
-            return held
+    def _look_for_others(self, log_ids: Collection[LogId]) -> None:
+        """Find out which of `log_ids`, all that there are, this job waits for; say once which, and who has each."""
         now_s = time.monotonic()
-        wanted = [log_id for log_id in held if str(log_id) not in self.replicas]
+        wanted = [log_id for log_id in log_ids if str(log_id) not in self.replicas]
         taken = {log_id: who for log_id, (who, until_s) in self._taken.items() if log_id in wanted and now_s < until_s}
         before, self.elsewhere = self.elsewhere, taken | dict(self._others(wanted))
         for log_id, who in self.elsewhere.items():
             if before.get(log_id) != who:
                 log.warning("%s is held by %s, and is waited for", log_id, who)
-        self._look_again_at_s = now_s + (LOOK_AGAIN_S if self.elsewhere else VIEW_EVERY_S)
-        self._numbers = max((topic_and_number(one)[1] + 1 for one in held), default=self._numbers)
-        return {log_id: one for log_id, one in held.items() if log_id not in self.elsewhere}
+        self._numbers = max((topic_and_number(one)[1] + 1 for one in log_ids), default=self._numbers)
 
     # A start
 
     def claim(self) -> Offset | None:
-        """Ask the master, and claim the logs that the replica has. Returns the position. Raises LogtwinError."""
-        held = self._ask()
+        """Ask the master, and claim the logs that the replica has. Returns the position. Raises LogtwinError.
+
+        A log of which the master cannot say what it holds is claimed like the others.
+        """
+        begun = self._begun() if self._gains_logs and not self.replicas else []
+        held = self._ask(begun)
         if self.replicas:
             self._opening.open(*self.replicas.values())
         elif self._gains_logs:
             take_apart(self._spark, self._config.warehouse, self.master.id)
-            claimed = topics_held(self._config.warehouse).get(self.master.id, {})
-            # A partition that was claimed but has no position counts as new: `add` starts it.
-            begun = (
-                partition_log(self.master.id, at) for at, state in sorted(claimed.items()) if state.offset is not None
-            )
-            ours = (one for one in begun if self._shard is None or self._shard.has(one))
-            self.replicas = self._opened(one for one in ours if one not in self.elsewhere)
+            self.replicas = self._opened(one for one in begun if one not in self.elsewhere)
         for one in self.replicas.values():
             one.follow()
         identity = self._identity()
         if identity is not None and all(one.identity != identity for one in held.values()):
             self._ask()  # it raises Recreated
         return self.position()
+
+    def _begun(self) -> list[LogId]:
+        """The logs of this job that have a position. One that was claimed and has none is new: `add` starts it."""
+        claimed = topics_held(self._config.warehouse).get(self.master.id, {})
+        begun = (partition_log(self.master.id, at) for at, state in sorted(claimed.items()) if state.offset is not None)
+        return [one for one in begun if self._shard is None or self._shard.has(one)]
 
     def _identity(self) -> str | None:
         """The id of the replicated topic. Raises RepairPending if its partitions belong to different topics."""
@@ -215,11 +225,12 @@ class ReplicatedLogs:
             )
         return found[0] if found else None
 
-    def resume(self, without: Container[str] = ()) -> BatchResult | None:
+    def resume(self, without: Container[str] = ()) -> Mapping[str, LogtwinError]:
         """After the claim: prove the master, and acknowledge what is committed, of all but the logs `without`.
 
-        Returns a batch that was brought. Raises LogtwinError.
+        Returns the errors of those for which only the others were proven and told. Raises LogtwinError.
         """
+        errors: Mapping[LogId, LogtwinError] = {}
         if self.has_news:
             self.add()
         answered = {
@@ -229,22 +240,25 @@ class ReplicatedLogs:
         }
         if known := {log_id: state.known for log_id, state in answered.items() if state.offset is not None}:
             if self.master.traits.compares_history:
-                self.master.check_history(known)
+                errors = self.master.check_history(known)
             else:
                 with self.session.reading():
                     self._prove_in_turn()
             # What the table holds may be acknowledged at once: the master need not wait for new data.
-            acknowledge(one for one in self.replicas.values() if one.log_id in known)
-        slow = None if self._gains_logs else next((one for one in self.replicas.values() if one.is_too_slow), None)
-        return None if slow is None else self._brought_alone(slow)
+            proven = known.keys() - errors.keys()
+            acknowledge(one for one in self.replicas.values() if one.log_id in proven)
+        return {str(log_id): error for log_id, error in errors.items()}
 
     def _prove_in_turn(self) -> None:
         """Prove the master by the bytes of each log, in the turn of whoever connects. From any thread."""
         for one in self.replicas.values():
             one.prove_master()
 
-    def _brought_alone(self, replica: Replica) -> BatchResult | None:
-        """Read what one batch may take outside of the group, where a slow log would hold up the others."""
+    def bring_slow(self) -> BatchResult | None:
+        """After `resume`: bring what one batch may take of a log too slow for its group. Raises LogtwinError."""
+        replica = None if self._gains_logs else next((one for one in self.replicas.values() if one.is_too_slow), None)
+        if replica is None:
+            return None
         master = self.master.log(replica.log_id)
         bounds, start = master.bounds(), replica.position()
         if start is None:
@@ -257,11 +271,13 @@ class ReplicatedLogs:
 
     @property
     def has_news(self) -> bool:
-        """Whether the master has a log that has no replica yet, or may have: one that another job had, or its first."""
+        """Whether the master has a log that has no replica yet, or may have: one that another job had or that had no
+        leader, or its first.
+        """
         if not self.watch.held.keys() <= self.replicas.keys():
             return True
-        is_lacking = self._gains_logs and (bool(self.elsewhere) or not self.replicas)
-        return is_lacking and time.monotonic() >= self._look_again_at_s
+        may_come = bool(self.elsewhere) or not self.replicas or not self._unanswered <= self.replicas.keys()
+        return self._gains_logs and may_come and time.monotonic() >= self._look_again_at_s
 
     def add(self) -> None:
         """Add the logs that the master has and the replica has not.
@@ -282,12 +298,16 @@ class ReplicatedLogs:
         self.replicas = {**self.replicas, **added}
 
     def _starts(self, held: Mapping[LogId, Holding]) -> dict[LogId, Offset]:
-        """Where each log of the master begins if none has begun, also those that are not `held` for this job."""
+        """Where each log of the master begins if none has begun, also those that are not `held` for this job.
+
+        Those of this job that have begun are among them, `held` or not: or it would seem that none has.
+        """
+        begun = {log_id: state.offset for log_id, state in self.states.items() if state.offset is not None}
         if self._shard is not None:
             found = open_master(self._options.model_copy(update={"shard": None})).held({}).items()
             held = {at: one for at, one in found if isinstance(one, Holding)}
         is_last = self._options.starting_offset == LATEST
-        return {at: one.bounds.end if is_last else one.bounds.start for at, one in held.items()}
+        return begun | {at: one.bounds.end if is_last else one.bounds.start for at, one in held.items()}
 
     def let_go(self) -> bool:
         """Give up the logs that another run has taken; this job waits for them. Returns whether there are any.
@@ -324,44 +344,31 @@ class ReplicatedLogs:
 
     # A loss
 
-    def meet(self, error: LogtwinError, *, alone: bool = False) -> bool:
-        """Handle a loss that has ended the logs, or only the one that it names (`alone`). Returns whether they may go
-        on. Raises LogtwinError.
-        """
-        if self.losses.asks_for(error):
+    def meet(self, error: LogtwinError) -> bool:
+        """Handle a loss that has ended the logs. Returns whether they may go on. Raises LogtwinError."""
+        self.ask_for([error])
+        each = [(one, error) for one in self.replicas.values()]
+        if self._gains_logs:
+            each = concerned(error, self.replicas, self.watch.held)
+        passed = [self._met(replica, one) for replica, one in each]
+        return bool(passed) and all(passed)
+
+    def meet_alone(self, error: LogtwinError) -> bool:
+        """The same for the log that `error` names, by what `ask_for` was answered."""
+        return self._met(self.replicas[str(error.log)], error)
+
+    def ask_for(self, errors: Iterable[LogtwinError]) -> None:
+        """Ask the master what it holds by now, if what to do about any of `errors` depends on it."""
+        if any(self.losses.asks_for(one) for one in errors):
             with suppress(LogtwinError):
                 self._ask()
-        passed = [
-            self.losses.meet(self._by_epochs(replica, one), replica, self._held_of(replica, one))
-            for replica, one in ([(self.replicas[str(error.log)], error)] if alone else self._concerned(error))
-        ]
-        return bool(passed) and all(passed)
+
+    def _met(self, replica: Replica, error: LogtwinError) -> bool:
+        return self.losses.meet(self._by_epochs(replica, error), replica, self._held_of(replica, error))
 
     def explained(self, error: LogtwinError) -> LogtwinError:
         """`error` with a hint what an operator can do about it."""
         return explained(error, self._options.on_loss, self.position())
-
-    def _concerned(self, error: LogtwinError) -> list[tuple[Replica, LogtwinError]]:
-        """The replicas that `error` concerns, each with its own error.
-
-        Retention seldom affects only one log, so all are checked. An error that names none of them concerns all that
-        hold something.
-        """
-        if not self._gains_logs:
-            return [(one, error) for one in self.replicas.values()]
-        if isinstance(error, OffsetOutOfRange) and self.watch.held and (found := list(self._not_held())):
-            return found
-        named = self.replicas.get(str(error.log))
-        return [
-            (one, error) for one in ([named] if named else self.replicas.values()) if named or _holds_something(one)
-        ]
-
-    def _not_held(self) -> Iterator[tuple[Replica, LogtwinError]]:
-        for log_id, offset in self.offsets().items():
-            try:
-                held_from(offset, self.watch.held.get(log_id), log=log_id)
-            except OffsetOutOfRange as error:
-                yield self.replicas[log_id], error
 
     def _held_of(self, replica: Replica, error: LogtwinError) -> OffsetRange | None:
         """What its master holds of the log, by the last answer; nothing if another log has the name now."""
@@ -391,11 +398,6 @@ class ReplicatedLogs:
         self.session = self.master.open_session(self._prove_in_turn)
         for one in self.replicas.values():
             one.session = self.session
-
-
-def _holds_something(replica: Replica) -> bool:
-    state = replica.state
-    return state is not None and (state.offset or 0) > (state.first or 0)
 
 
 def _sum(offsets: Iterable[Offset]) -> Offset | None:

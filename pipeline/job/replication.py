@@ -12,9 +12,10 @@ phases of `Phase`::
     any      ──▶ failed | stopped     an error that only an operator can resolve, such as another job having the log;
                                       or a requested stop. Nothing follows an end.
 
-An error of one partition is its own (`set_aside.py`), unless errors keep all of a topic's from being read. The next
-commit, or a look at the table, finds out that another run owns the log. From then on the session must not report to the
-master; nor to one other than was replicated: that ends the log. Every phase is published at once, before the claim.
+An error of one partition is its own (`set_aside.py`), at a start, too, unless errors keep all of a topic's from being
+read. The next commit, or a look at the table, finds out that another run owns the log. From then on the session must
+not report to the master; nor to one other than was replicated: that ends the log. Every phase is published at once,
+before the claim.
 """
 
 from __future__ import annotations
@@ -166,14 +167,15 @@ class Replication:
             self._take_over = False  # only once: a job that takes the log back keeps it
         with self.in_use:
             self._check_master()
+            self._aside.begin_again()
             position = self._logs.claim()
             self._is_open = True
             if self._first is None:
                 self._first = position
-            brought = self._logs.resume(self._aside)
+            self._aside.begin_without(self._logs.resume(self._aside), self.replicas)
+            brought = self._logs.bring_slow()
             self.took([] if brought is None else [brought])
             self._other_jobs.tell(self._logs.elsewhere)
-        self._aside.begin_again()
         self._noted, self._error = None, self._aside.error
         self.turn += 1
         if self._go_to(Phase.RUNNING):
@@ -252,6 +254,7 @@ class Replication:
         if (error := self._aside.of_all(self.replicas)) is not None:
             self.fail(error, for_good=self._available_now)
             return
+        self._logs.ask_for(self._aside.undecided)
         self._aside.decide(now_s, can_try_again=not self._available_now)
         self.turn += 1  # not later: a query that ended meanwhile has not read all of it
         self._aside.settle()
@@ -261,7 +264,7 @@ class Replication:
         """Handle `error` of one partition, by itself. Returns the one that is left; None if none is."""
         self._blame(error)
         try:
-            return None if self._logs.meet(error, alone=True) else self._error
+            return None if self._logs.meet_alone(error) else self._error
         except LogtwinError as failure:
             self._blame(failure)
             self.note(failure)  # it may be the topic's

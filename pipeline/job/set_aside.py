@@ -42,6 +42,11 @@ class SetAside:
         return is_its_own
 
     @property
+    def undecided(self) -> Collection[LogtwinError]:
+        """What was noted since the last decision."""
+        return self._noted.values()
+
+    @property
     def is_decided(self) -> bool:
         """Whether nothing was noted since the last decision."""
         return not self._noted
@@ -98,6 +103,14 @@ class SetAside:
     def moved(self, log_id: str) -> bool:
         """A batch had the partition. Returns whether an error had kept it from being read."""
         return self._tries.pop(log_id, None) is not None
+
+    def begin_without(self, errors: Mapping[str, LogtwinError], log_ids: Collection[str]) -> None:
+        """Note the `errors` of partitions with which the topic starts. Raises the one that keeps it from starting."""
+        for log_id, error in errors.items():
+            if not self.note(log_id, error):
+                raise error
+        if (kept := self.of_all(log_ids)) is not None:
+            raise kept
 
     def begin_again(self) -> None:
         """The topic is started again, and with it all but those that stay out."""

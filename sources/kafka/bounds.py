@@ -8,17 +8,19 @@ yet, refuses (KIP-207, KIP-320) instead of giving an end that goes back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest, OffsetSpec
 
 from sources.errors import LogtwinError, MasterRefused
-from sources.kafka.cluster.client_errors import NONE, check_code, refusal
+from sources.kafka.cluster.client_errors import NONE, refusal
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd
 from sources.kafka.isolation import Isolation
 from sources.offsets import Offset, OffsetRange
+
+T = TypeVar("T")
 
 WITH_EPOCHS: Final = 4
 """The first version of the request for offsets that names the epoch in which the leader is thought to be."""
@@ -87,15 +89,15 @@ def epoch_end(cluster: Cluster, leader: Leader, tp: TopicPartition, epoch: int) 
     Raises as `bounds_at` does.
     """
     leading = {tp.partition: leader.epoch}
-    return _epoch_ends(cluster, leader.node_id, tp.topic, leading, {tp.partition: epoch})[tp.partition]
+    return _sound(_epoch_ends(cluster, leader.node_id, tp.topic, leading, {tp.partition: epoch})[tp.partition])
 
 
-def epoch_ends(cluster: Cluster, topic: Topic, epochs: Mapping[int, int]) -> dict[int, EpochEnd]:
+def epoch_ends(cluster: Cluster, topic: Topic, epochs: Mapping[int, int]) -> dict[int, EpochEnd | LogtwinError]:
     """Return the ends for several partitions, each with an epoch of its own, with one request to each leader.
 
-    Raises as `bounds` does.
+    That of a partition may be an error. Raises MasterRefused for one without a leader, and as `bounds_of_each` does.
     """
-    found: dict[int, EpochEnd] = {}
+    found: dict[int, EpochEnd | LogtwinError] = {}
     for node_id, leading in _by_node({partition: topic.leader(partition) for partition in epochs}):
         found |= _epoch_ends(cluster, node_id, topic.name, leading, epochs)
     return found
@@ -109,7 +111,7 @@ def _by_node(leaders: Mapping[int, Leader]) -> Iterator[tuple[int, dict[int, int
 
 def _epoch_ends(
     cluster: Cluster, node_id: int, topic: str, leading: Mapping[int, int], epochs: Mapping[int, int]
-) -> dict[int, EpochEnd]:
+) -> dict[int, EpochEnd | LogtwinError]:
     """Return, for the partitions in `leading` (with the epoch of the leader), where the epoch in `epochs` ended."""
     asked = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     partitions = [
@@ -118,12 +120,15 @@ def _epoch_ends(
     ]
     request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[asked(topic=topic, partitions=partitions)])
     found = cluster.call(request, node_id).topics[0].partitions
-    for one in found:
-        check_code(one.error_code, f"where epoch {epochs[one.partition]} of {topic}/{one.partition} ended")
-    return {one.partition: EpochEnd(one.leader_epoch, Offset(one.end_offset)) for one in found}
+    return {
+        one.partition: EpochEnd(one.leader_epoch, Offset(one.end_offset))
+        if one.error_code == NONE
+        else refusal(one.error_code, f"where epoch {epochs[one.partition]} of {topic}/{one.partition} ended")
+        for one in found
+    }
 
 
-def _sound(found: OffsetRange | LogtwinError) -> OffsetRange:
+def _sound(found: T | LogtwinError) -> T:
     if isinstance(found, LogtwinError):
         raise found
     return found

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
+from sources.bounds import held_from
 from sources.errors import LogtwinError, NobodyListens, naming
 from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.connection import Cluster, has_answered, kept
@@ -19,14 +20,14 @@ from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
-from sources.kafka.epochs import check_history
+from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.isolation import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
 from sources.kafka.metadata import fetched_and_told
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.reader import MIB, KafkaReader
 from sources.kafka.session import GroupSession
-from sources.kafka.topic_offsets import TopicBounds, TopicOffsets
+from sources.kafka.topic_offsets import TopicBounds
 from sources.master import Holding, Known, LogQuery, MasterView, Session, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
@@ -104,18 +105,11 @@ class KafkaTopic:
         return self._ask(partial(self._bounds, known))
 
     def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding | LogtwinError]:
-        """Implement the contract. All of the topic's partitions have one identity: the topic's id.
-
-        A topic of which nothing is known begins with all of its partitions, so it is asked again until all answer.
-        """
-        known = _topic_id(asked)
-        if known is None:
+        """Implement the contract. All of the topic's partitions have one identity: the topic's id."""
+        if not asked:
             found = self.bounds()
             return {self._log_id(at): Holding(held, str(found.topic_id)) for at, held in found.held.items()}
-        each = {self._log_id(at): one for at, one in self._ask(partial(self._bounds_of_each, known)).items()}
-        return {
-            at: one.at(at) if isinstance(one, LogtwinError) else Holding(one, str(known)) for at, one in each.items()
-        }
+        return self._ask(partial(self._held, _topic_id(asked)))
 
     def look(self) -> MasterView:
         """Implement the contract with the sums over the partitions. Retention is configured, and of each partition."""
@@ -123,13 +117,10 @@ class KafkaTopic:
         start, end = sum(one.start for one in held), sum(one.end for one in held)
         return MasterView(role=None, bounds=OffsetRange(Offset(start), Offset(end)), retention=None)
 
-    def check_history(self, known: Mapping[LogId, Known]) -> None:
+    def check_history(self, known: Mapping[LogId, Known]) -> dict[LogId, LogtwinError]:
         """Implement the contract with one connection and a few requests to each leader."""
         topic_id = _topic_id(known)
-        if topic_id is not None:
-            self._ask(
-                partial(self._check_history, topic_id, {topic_and_number(at)[1]: one for at, one in known.items()})
-            )
+        return {} if topic_id is None else self._ask(partial(self._without_history, topic_id, known))
 
     def acknowledged_by_master(self) -> dict[LogId, Offset]:
         """Return what the group has committed; nothing without a group. Raises as `bounds` does."""
@@ -181,23 +172,35 @@ class KafkaTopic:
         topic = self._described(cluster, known)
         return TopicBounds(topic.id, bounds(cluster, topic, self.isolation, filter(self._is_ours, topic.leaders)))
 
-    def _bounds_of_each(self, known: uuid.UUID, cluster: Cluster) -> dict[int, OffsetRange | LogtwinError]:
+    def _held(self, known: uuid.UUID | None, cluster: Cluster) -> dict[LogId, Holding | LogtwinError]:
         """Raises as `bounds`, and if no partition has an answer."""
         topic = self._described(cluster, known)
         found = bounds_of_each(cluster, topic, self.isolation, filter(self._is_ours, topic.leaders))
         errors = [one for one in found.values() if isinstance(one, LogtwinError)]
         if errors and len(errors) == len(found):
             raise errors[0]
-        return found
+        return {
+            self._log_id(at): one.at(self._log_id(at)) if isinstance(one, LogtwinError) else Holding(one, str(topic.id))
+            for at, one in found.items()
+        }
 
-    def _check_history(self, topic_id: uuid.UUID, known: Mapping[int, Known], cluster: Cluster) -> None:
+    def _without_history(
+        self, topic_id: uuid.UUID, known: Mapping[LogId, Known], cluster: Cluster
+    ) -> dict[LogId, LogtwinError]:
+        """The error of each of `known` whose history is not, or cannot be said to be, the one that is known.
+
+        Raises as `bounds`, and if a retry can help all of them.
+        """
         topic = self._described(cluster, topic_id)
-        held = bounds(cluster, topic, Isolation.READ_UNCOMMITTED, topic.leaders.keys() & known.keys())
-        at = TopicOffsets(topic_id, {number: one.offset or Offset(0) for number, one in known.items()})
-        at.check_held(TopicBounds(topic_id, held), self.id)
-        epochs = {number: one.mark for number, one in known.items() if one.mark is not None}
-        for number, found in epoch_ends(cluster, topic, epochs).items():
-            check_history(epochs[number], at.at(number), found, held[number], partition_log(self.id, number))
+        numbers = {topic_and_number(log_id)[1]: one for log_id, one in known.items()}
+        held = bounds_of_each(cluster, topic, Isolation.READ_UNCOMMITTED, topic.leaders.keys() & numbers.keys())
+        answered = {at: one for at, one in numbers.items() if isinstance(held.get(at), OffsetRange)}
+        ends = epoch_ends(cluster, topic, {at: one.mark for at, one in answered.items() if one.mark is not None})
+        found = {at: _against(one, held.get(at), ends.get(at), self._log_id(at)) for at, one in numbers.items()}
+        errors = {self._log_id(at): error.at(self._log_id(at)) for at, error in found.items() if error is not None}
+        if len(errors) == len(known) and all(may_pass(one) for one in errors.values()):
+            raise next(iter(errors.values()))
+        return errors
 
     def _committed(self, cluster: Cluster) -> dict[LogId, Offset]:
         tps = [TopicPartition(self.topic, number) for number in self._described(cluster, None).leaders]
@@ -215,6 +218,26 @@ class KafkaTopic:
         if known is not None:
             check_same(topic, known)
         return topic
+
+
+def _against(
+    known: Known, held: OffsetRange | LogtwinError | None, end: EpochEnd | LogtwinError | None, log: LogId
+) -> LogtwinError | None:
+    """What speaks against a partition's having the history that is `known`, of which its leader holds `held`; `end` is
+    that of the known epoch, if one is known.
+    """
+    if isinstance(held, LogtwinError):
+        return held
+    if isinstance(end, LogtwinError):
+        return end
+    try:
+        at = known.offset or Offset(0)
+        bounds = held_from(at, held, log=log)
+        if end is not None:
+            check_history(known.mark, at, end, bounds, log)
+    except LogtwinError as error:
+        return error
+    return None
 
 
 @lru_cache(maxsize=1024)

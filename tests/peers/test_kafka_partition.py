@@ -62,7 +62,10 @@ def read(partition: KafkaLog, owned: OffsetRange, after_epoch: int | None = None
 
 
 def check_history(partition: KafkaLog, position: Offset, epoch: int | None) -> None:
-    partition.topic.check_history({partition.log_id: Known(partition.known.identity, position, epoch)})
+    for error in partition.topic.check_history(
+        {partition.log_id: Known(partition.known.identity, position, epoch)}
+    ).values():
+        raise error
 
 
 def rows_of(chunks: list[Chunk]) -> list[Row]:

@@ -19,7 +19,15 @@ from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.group import acknowledge
 from sinks.batch.opening import Opening
 from sinks.books.topic_states import topics_held
-from sources.errors import BelowMinimum, MasterRefused, MasterUnreachable, Recreated, RepairPending, Rewritten
+from sources.errors import (
+    BelowMinimum,
+    LogtwinError,
+    MasterRefused,
+    MasterUnreachable,
+    Recreated,
+    RepairPending,
+    Rewritten,
+)
 from sources.group.seen import UNLISTED, Sighting
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import Committed, Holding, Known, LogQuery, Master, Session
@@ -156,7 +164,7 @@ def test_partitions_of_two_topics_wait_for_their_repair(opened: Opened, monkeypa
     master = topic((0, 9))
     logs = begun(opened, master)
     master.partitions.update(topic((0, 9), (0, 9)).partitions)
-    held = {log_id: replace(one, identity="another") for log_id, one in master.held({}).items()}
+    held = {one.log_id: Holding(one.bounds(), "another") for one in master.partitions.values()}
     monkeypatch.setattr(logs, "_ask", lambda: held)
     logs.add()
     again = topic((0, 9), (0, 9))
@@ -302,21 +310,59 @@ def test_what_one_partition_lost_is_passed_there_and_the_others_stay(opened: Ope
     assert logs.session.acknowledged == {part(0): 5, part(1): 0, part(2): 7}
 
 
-def test_of_one_partition_alone_a_loss_is_passed_and_a_start_leaves_out_what_has_no_answer(opened: Opened) -> None:
-    master = topic((0, 9), (0, 9), (0, 9))
-    logs = begun(opened, master, on_loss="record")
+def test_of_one_partition_alone_a_loss_is_passed(opened: Opened) -> None:
+    logs = begun(opened, topic((0, 9), (0, 9), (0, 9)), on_loss="record")
     gone = topic((5, 9), (0, 9), (7, 9))
     logs.master.partitions.update(gone.partitions)  # type: ignore[attr-defined]
-    assert logs.meet(BelowMinimum("gone", log=part(0), offset=0), alone=True)
+    lost = [BelowMinimum("gone", log=part(at), offset=0) for at in (0, 2)]
+    logs.ask_for(lost)
+    assert logs.meet_alone(lost[0])
     assert positions(logs) == {"0": 5, "1": 0, "2": 0}
-    del master.session.calls[:]
+
+
+def test_a_start_leaves_out_what_has_no_answer_or_another_history(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the first of a run, when nothing is open yet. All are claimed; the others are proven and told."""
+    begun(opened, topic(*[(0, 9)] * 4))
+    master = topic(*[(0, 9)] * 4)
+    lost = master.parted[part(3)] = BelowMinimum("gone", log=part(3), offset=0)
     unanswered = {**master.held({}), part(1): MasterRefused("no leader")}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MemoryTopic, "held", lambda *_: unanswered)
+    asked: list[set[LogId]] = []
+
+    def held(_: MemoryTopic, logs: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
+        asked.append({*logs})
+        return unanswered
+
+    monkeypatch.setattr(MemoryTopic, "held", held)
+    logs = opened(master)
+    for _ in range(2):  # a topic is started again, too
         logs.claim()
-        logs.resume({str(part(2))})
-    assert list(master.checked[-1]) == [part(0)]
-    assert master.session.calls == [{part(0): Committed(Offset(5))}]
+        assert logs.resume({str(part(2))}) == {str(part(3)): lost}
+        assert list(master.checked.pop()) == [part(0), part(3)]
+        assert [list(call) for call in master.session.calls] == [[part(0)]]
+        del master.session.calls[:]
+    assert positions(logs) == {str(at): 0 for at in range(4)}
+    assert asked == [{part(at) for at in range(4)}] * 2
+
+
+def test_a_partition_that_comes_without_a_leader_begins_at_its_first_record_once_it_has_one(
+    opened: Opened, clock: WaitingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether or not those that have begun can be asked for then."""
+    master = topic((3, 9))
+    begun(opened, master, starting_offset="latest")
+    master.partitions.update({1: MemoryPartition(1, tuple(range(7)), 7), 2: MemoryPartition(2, (), 0)})
+    held, refused = master.held({}), MasterRefused("no leader")
+    found = {**held, part(1): refused}
+    monkeypatch.setattr(MemoryTopic, "held", lambda *_: found)
+    logs = begun(opened, master, starting_offset="latest")
+    assert (positions(logs), logs.has_news) == ({"0": 9, "2": 0}, False)
+    found |= {part(0): refused, part(1): held[part(1)]}
+    clock.sleep(LOOK_AGAIN_S)
+    assert logs.has_news
+    logs.add()
+    assert positions(logs) == {"0": 9, "1": 0, "2": 0}
 
 
 def test_a_loss_that_may_not_be_passed_stops_all_and_moves_none(opened: Opened) -> None:

@@ -72,8 +72,18 @@ class Logs:
     def claim(self) -> None:
         return None
 
-    def resume(self, _: object) -> None:
+    def resume(self, _: object) -> Mapping[str, LogtwinError]:
         self.before_it_runs()
+        return {}
+
+    def bring_slow(self) -> None:
+        return None
+
+    def ask_for(self, _: object) -> None:
+        pass
+
+    def meet_alone(self, _: object) -> bool:
+        return False
 
     def before_it_runs(self) -> None:
         pass
@@ -81,7 +91,7 @@ class Logs:
     def position(self) -> None:
         return None
 
-    def meet(self, error: LogtwinError, *, alone: bool = False) -> bool:
+    def meet(self, error: LogtwinError) -> bool:
         return False
 
     def let_go(self) -> bool:
@@ -211,7 +221,7 @@ def test_a_log_of_a_shard_that_another_job_has_is_waited_for(
 def test_a_log_with_a_noted_error_is_not_read(one: Replicated) -> None:
     """In between it would be listed in the turn that has failed, and its error could come a second time."""
     seen: list[bool] = []
-    one._logs.meet = lambda error, *, alone=False: bool(seen.append(one.is_read))  # type: ignore[func-returns-value,method-assign]
+    one._logs.meet = lambda error: bool(seen.append(one.is_read))  # type: ignore[func-returns-value,method-assign]
     one.start()
     one.note(MasterSilent("away"))
     for _ in range(2):  # met once
@@ -219,19 +229,23 @@ def test_a_log_with_a_noted_error_is_not_read(one: Replicated) -> None:
         assert seen == [False]
 
 
+@pytest.mark.parametrize("at_start", [True, False])
 @pytest.mark.parametrize(("error", "phase"), [(MasterRefused, Phase.DONE), (BelowMinimum, Phase.FAILED)])
 def test_an_error_of_a_partition_keeps_no_other_from_being_read(
-    one: Replicated, error: type[LogtwinError], phase: Phase
+    one: Replicated, error: type[LogtwinError], phase: Phase, at_start: bool
 ) -> None:
     first, other = (f"kafka/c/t/{number}" for number in (0, 1))
     state = SimpleNamespace(offset=0, identity=None)
-    one.start()
-    one._logs.master = SimpleNamespace(traits=SimpleNamespace(gains_logs=True))  # type: ignore[assignment]
     one._logs.replicas = {first: cast(Any, None), other: cast(Any, None)}
     one._logs.states = {LogId.parse(first): state, LogId.parse(other): state}  # type: ignore[attr-defined]
     one._logs.watch.is_due = lambda _: False
-    result = BatchResult(span(0, 0), 0, 0)
-    one.came_to({first: error("of one", log=first), other: result})
+    result, of_one = BatchResult(span(0, 0), 0, 0), error("of one", log=first)
+    if at_start:
+        one._logs.resume = lambda _: {first: of_one}  # type: ignore[method-assign]
+    one.start()
+    one._logs.master = SimpleNamespace(traits=SimpleNamespace(gains_logs=True))  # type: ignore[assignment]
+    if not at_start:
+        one.came_to({first: of_one, other: result})
     assert (one.is_read, one.is_due(0.0)) == (False, True)  # until it is decided, or it would come a second time
     assert one.poll(0.0) is Phase.RUNNING
     assert (one.is_read, set(one.places), one.turn) == (True, {other}, 2)
@@ -247,10 +261,14 @@ def test_an_error_of_a_partition_keeps_no_other_from_being_read(
 
 def test_errors_of_all_partitions_are_the_topics(one: Replicated) -> None:
     log_id = "kafka/c/t/0"
+    refused = MasterRefused("no leader", log=log_id)
+    one._logs.replicas = {log_id: cast(Any, None)}
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(MasterRefused):
+        patch.setattr(one._logs, "resume", lambda _: {log_id: refused})
+        one.start()
     one.start()
     one._logs.master = SimpleNamespace(traits=SimpleNamespace(gains_logs=True))  # type: ignore[assignment]
-    one._logs.replicas = {log_id: cast(Any, None)}
-    one.note(MasterRefused("no leader", log=log_id))
+    one.note(refused)
     assert one.poll(0.0) is Phase.WAITING
 
 

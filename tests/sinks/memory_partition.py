@@ -171,12 +171,13 @@ class ScriptedPartition(MemoryPartition):
 class MemoryTopic:
     """The `sources.master.Master` of `partitions`, all of one topic, as far as they are in `shard`.
 
-    `checked` is whose history was asked for.
+    `checked` is whose history was asked for, `parted` are those that have another one.
     """
 
     partitions: dict[int, MemoryPartition]
     session: RecordingSession = field(default_factory=RecordingSession)
     checked: list[Mapping[LogId, Known]] = field(default_factory=list)
+    parted: dict[LogId, LogtwinError] = field(default_factory=dict)
     shard: Shard | None = None
 
     id = ORDERS
@@ -193,7 +194,7 @@ class MemoryTopic:
     def is_waited_for(self) -> bool:
         return False
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
         for log_id, one in asked.items():
             self.log(log_id).continuing(Known(one.identity)).check_identity()
         ours = [one for one in self.partitions.values() if self.shard is None or self.shard.has(one.log_id)]
@@ -205,8 +206,9 @@ class MemoryTopic:
     def log(self, log_id: LogId) -> MemoryPartition:
         return self.partitions[topic_and_number(log_id)[1]]
 
-    def check_history(self, known: Mapping[LogId, Known]) -> None:
+    def check_history(self, known: Mapping[LogId, Known]) -> Mapping[LogId, LogtwinError]:
         self.checked.append(known)
+        return self.parted
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:
         return self.session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from sources.errors import (
     BelowMinimum,
     ConfigurationError,
     LogtwinError,
+    MasterRefused,
     MasterUnreachable,
     Recreated,
     Rewritten,
@@ -25,12 +27,13 @@ from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES
 from sources.kafka.session import GroupSession
 from sources.kafka.topic import KafkaTopic
-from sources.master import Chunk, Committed, Known, MasterLog
-from sources.offsets import LogId, Offset
+from sources.master import Chunk, Committed, Holding, Known, LogQuery, MasterLog
+from sources.offsets import LogId, Offset, topic_and_number
 from sources.shards import Shard
 from sources.silent_session import SilentSession
 from tests.sources.kafka.group_answers import ALICE, committed, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
+    NOT_LEADER,
     OTHER_ID,
     TOPIC_ID,
     Play,
@@ -81,24 +84,48 @@ def test_a_position_without_an_epoch_is_checked_by_what_is_held_alone(play: Play
     assert cluster.is_done
 
 
+def found_of(errors: Mapping[LogId, LogtwinError]) -> dict[int, type[LogtwinError]]:
+    """The kind of error of each partition; each error names its log."""
+    assert [error.log for error in errors.values()] == [str(log_id) for log_id in errors]
+    return {topic_and_number(log_id)[1]: type(error) for log_id, error in errors.items()}
+
+
 @pytest.mark.parametrize(
-    ("positions", "ends", "kind", "log"),
+    ("positions", "ends", "found"),
     [
-        (at((90, 3), (4, 4)), {}, BelowMinimum, "kafka/c/t/1"),
-        (at((90, 3), (51, 4)), {}, AboveMaximum, "kafka/c/t/1"),
-        (at((90, 3), (50, 4), (1, 1)), {}, AboveMaximum, "kafka/c/t/2"),
-        (at((90, 3), (50, 4)), {0: (3, 90), 1: (4, 49)}, Rewritten, "kafka/c/t/1"),
-        (at((90, 3), (50, 4)), {0: (2, 90), 1: (4, 50)}, Rewritten, "kafka/c/t/0"),
+        (at((90, 3), (4, 4)), {0: (3, 90)}, {1: BelowMinimum}),
+        (at((90, 3), (51, 4)), {0: (3, 90), 1: (4, 50)}, {1: AboveMaximum}),
+        (at((90, 3), (50, 4), (1, 1)), {0: (3, 90), 1: (4, 50)}, {2: AboveMaximum}),
+        (at((90, 3), (50, 4)), {0: (3, 90), 1: (4, 49)}, {1: Rewritten}),
+        (at((101, 3), (50, 4)), {0: (3, 90), 1: (2, 50)}, {0: AboveMaximum, 1: Rewritten}),
     ],
 )
-def test_what_is_no_longer_the_history_names_the_partition_s_log(
-    play: Play, positions: dict[LogId, Known], ends: dict[int, tuple[int, int]], kind: type[LogtwinError], log: str
+def test_what_is_no_longer_the_history_is_an_error_of_the_partition_alone(
+    play: Play, positions: dict[LogId, Known], ends: dict[int, tuple[int, int]], found: dict[int, type[LogtwinError]]
 ) -> None:
     play(TWO, offsets(0, 5), offsets(100, 50), epoch_ends_of(ends))
-    with pytest.raises(kind) as raised:
-        a_topic().check_history(positions)
-    assert type(raised.value) is kind
-    assert raised.value.log == log
+    assert found_of(a_topic().check_history(positions)) == found
+
+
+def test_a_partition_without_a_leader_keeps_no_other_from_starting_unless_the_topic_is_new(play: Play) -> None:
+    one_led = metadata(topic(leaders=[(1, 4), (-1, 4)]))
+    play(one_led, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
+    assert found_of(a_topic().check_history(at((90, 3), (50, 4)))) == {1: MasterRefused}
+    play(one_led, offsets(0), offsets(100))
+    held, refused = a_topic().held({P0: LogQuery()}).values()
+    assert held == Holding(span(0, 100), str(TOPIC_ID))
+    assert isinstance(refused, MasterRefused)
+    play(one_led, offsets(0), offsets(100))
+    with pytest.raises(MasterRefused):
+        a_topic().held({})
+
+
+def test_what_no_partition_can_say_of_its_history_is_asked_again(play: Play) -> None:
+    lost = epoch_ends_of({0: (3, 90)})
+    lost.topics[0].partitions[0].error_code = NOT_LEADER
+    cluster = play(TWO, offsets(0), offsets(100), lost, TWO, offsets(0), offsets(100), epoch_ends_of({0: (3, 90)}))
+    assert a_topic(patience_ms=60_000).check_history(at((90, 3))) == {}
+    assert cluster.is_done
 
 
 def test_of_a_share_no_other_partitions_are_asked_for(play: Play) -> None:
