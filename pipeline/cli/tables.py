@@ -127,7 +127,7 @@ def rebuild(name: TableName, config: RequiredConfig) -> None:
 
     settings = configuration.load(config)
     wanted = one_of(settings, name)
-    spark = session_for(settings)
+    spark = session_for(settings, writes=True)
     with err.status(f"rebuilding {name} …"):
         state = make_anew(spark, settings.warehouse, wanted)
     show(rebuilt_line(name, state))
@@ -144,7 +144,7 @@ def retry(name: TableName, config: RequiredConfig) -> None:
 
     settings = configuration.load(config)
     wanted = one_of(settings, name)
-    spark = session_for(settings)
+    spark = session_for(settings, writes=True)
     with err.status(f"trying the messages that did not fit into {name} …"):
         messages, left = retried(spark, settings, wanted)
     show(retried_line(name, messages, left))
@@ -166,7 +166,7 @@ def drop(
     settings = configuration.load(config)
     if not yes and not (sys.stdin.isatty() and typer.confirm(f"Delete the typed table {name}?", err=True)):
         raise typer.BadParameter("say --yes to delete it", param_hint="--yes")
-    spark = session_for(settings)
+    spark = session_for(settings, writes=True, makes_room=True)
     if settings.catalog.schema_ is not None:
         unregister(spark, settings.warehouse, settings.catalog.schema_, name)
     was_there = delete(spark, settings.warehouse, name)

@@ -80,7 +80,7 @@ def close_incident(
     from pipeline.spark.session import session_for
 
     settings = configuration.load(config).only(log, str(config))
-    spark = session_for(settings)
+    spark = session_for(settings, writes=True)
     row = Incidents(found_now(settings), str(config)).close(spark, name, note).row
     show(f"{row.id}: {row.state.value}, {row.note}")
 
@@ -177,7 +177,7 @@ def maintain(
     given = {"keep_days": keep_days, "keep_gb": keep_gb, "vacuum_hours": vacuum_hours}
     settings = configuration.load(config).only(log, str(config)).maintained_with(given, str(config))
     check_horizon(settings.maintain, no_job_runs=no_job_runs)
-    spark = session_for(settings)
+    spark = session_for(settings, writes=not dry_run, makes_room=True)
     work = Maintenance(spark, found_now(settings), dry_run=dry_run).run()
     is_whole = log is None and not dry_run
     steps = list(told(work, Telling(UpkeepFile(settings))) if is_whole else work)
@@ -245,7 +245,7 @@ def backfill(
 
     wanted = Wanted.parse(start, end)
     settings = configuration.load(config).only(log, str(config))
-    spark = session_for(settings)
+    spark = session_for(settings, writes=not dry_run)
     settings = found_now(settings)
     results = [
         run_backfill(spark, settings, one, wanted, path=path, dry_run=dry_run) for one in subjects(settings, log)

@@ -42,7 +42,7 @@ class DemoOutcome:
 def started(config: Config, console: Console) -> tuple[SparkSession, Job]:
     """A job of `config` that has claimed its logs, and its session."""
     console.print("starting Spark …")
-    spark = session_for(config, "logtwin demo")
+    spark = session_for(config, "logtwin demo", writes=True)
     warm_up(spark)
     job = Job(spark, config, available_now=False)
     job.start()

@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
-from typing import Final
 
 from pipeline.monitoring.run_state import Run, superseded
-from sinks.storage.place import SmallFile
+from sinks.storage.place import SPARE_BYTES, SmallFile
 from sources.side_by_side import side_by_side
-
-_SPARE_BYTES: Final = 16_384
-"""For the errors that a full disk brings."""
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +46,7 @@ class RunFile:
 
     def write(self, run: Run) -> None:
         """Write atomically: a reader sees the old content or the new. On a full disk, over the old one."""
-        self._file.write(run.as_json().encode(), spare_bytes=_SPARE_BYTES)
+        self._file.write(run.as_json().encode(), spare_bytes=SPARE_BYTES)
 
 
 def _folder(warehouse: str, folder: str) -> str:

@@ -22,7 +22,7 @@ from pipeline.monitoring.display import duration, number
 from pipeline.monitoring.facts import Fact, Metric, Readers, as_json, told_by
 from pipeline.monitoring.run_state import is_gone, process_space
 from sinks.state.fence import this_writer
-from sinks.storage.place import SmallFile
+from sinks.storage.place import SPARE_BYTES, SmallFile
 
 SILENT_S: Final = 600.0
 """One that has told nothing for so long is taken for dead."""
@@ -124,9 +124,9 @@ class UpkeepFile:
         return replace(found, running=found.ended_at is None and not is_dead and not is_silent)
 
     def write(self, one: Upkeep) -> None:
-        """Replace the file atomically."""
+        """Replace the file atomically. On a full disk, over the old one."""
         said = one.as_json(Readers.RUN_FILE) | {"process_space": process_space(), "updated_at": _iso(datetime.now(UTC))}
-        self._file.write(json.dumps(said).encode())
+        self._file.write(json.dumps(said).encode(), spare_bytes=SPARE_BYTES)
 
 
 class Telling:

@@ -34,6 +34,7 @@ from pipeline.monitoring.upkeep import Done, Telling
 from pipeline.verify.summary import describe, incident_of
 from sinks.books.incidents import IncidentsTable
 from sinks.delta.kernel import KernelTable
+from sinks.storage.errors import is_no_room
 from sinks.tables import (
     INCIDENTS,
     KAFKA_LOG,
@@ -142,7 +143,8 @@ class Maintenance:
     def run(self, on_error: Callable[[LogtwinError], None] | None = None) -> Iterator[MaintenanceStep]:
         """Do the steps, one each time the iterator advances. Raises ReplicaError; finished steps stay done.
 
-        With `on_error` a step that fails keeps no other from being done, unless storage is away.
+        With `on_error` a step that fails keeps no other from being done, unless storage is away. What a full disk fails
+        never does: later steps delete files. Its first error comes last.
         """
         there = names_in(self._spark, self._warehouse)
         tables = [spec for spec in TABLES if spec.name in there and self._is_table(spec)]
@@ -153,6 +155,7 @@ class Maintenance:
                 tidy(self._warehouse)
             for spec in tables:  # before the first commit, which could write a checkpoint and clean the log up
                 leave_log_to_maintain(KernelTable(self._spark, self._path(spec)))
+        full: LogtwinError | None = None
         for step in self._steps(tables):
             if self._pace is not None:
                 self._pace()
@@ -160,11 +163,16 @@ class Maintenance:
             try:
                 done = step()
             except LogtwinError as error:
-                if on_error is None or isinstance(error, StorageUnreachable):
+                if is_no_room(error):
+                    full = full or error
+                elif on_error is None or isinstance(error, StorageUnreachable):
                     raise
-                on_error(error)
+                else:
+                    on_error(error)
             else:
                 yield replace(done, seconds=time.monotonic() - since)
+        if full is not None:
+            raise full
 
     def _steps(self, tables: Sequence[TableSpec]) -> Iterator[Callable[[], MaintenanceStep]]:
         for spec in tables:

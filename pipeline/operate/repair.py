@@ -39,7 +39,7 @@ def repair_logs(
     A log that cannot be repaired does not hold up the others: the first error is raised at the end. Raises
     ConfigurationError if several masters would be accepted at once.
     """
-    spark = session_for(config)
+    spark = session_for(config, writes=not dry_run)
     found = list(subjects(found_now(config), log_id))
     if accept_master and len({one.run_id for one in found}) > 1:
         raise ConfigurationError(

@@ -104,11 +104,12 @@ def session_for(
     name: str = "logtwin",
     *,
     writes: bool = False,
+    makes_room: bool = False,
     is_brief: bool = False,
     archive_to: Path | None = None,
 ) -> SparkSession:
     """The session of a configuration, once its storage has answered, and can be written if the caller `writes` to it.
-    The JVM's output goes to `spark_log`.
+    The JVM's output goes to `spark_log`. A full disk is no reason against a caller that `makes_room`.
 
     `is_brief`: it is for a few queries over little data (`COMPILE_ONCE`). `archive_to`: its JVM writes an archive of
     its classes there when it ends.
@@ -117,7 +118,7 @@ def session_for(
     """
     warehouse = _reached(config)
     if writes:
-        check_writable(warehouse)
+        check_writable(warehouse, makes_room=makes_room)
     with at_once():  # nothing has begun, and Spark's own handler of Ctrl-C goes
         return build_session(
             config.spark,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -18,7 +19,7 @@ from rich.text import Text
 from pipeline.system import signals
 from pipeline.system.folders import cache_folder
 from pipeline.system.log_lines import JsonLines, TextLines
-from sources.errors import LogtwinError, ReplicaError
+from sources.errors import LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
 from sources.visible import visible
 
@@ -60,10 +61,27 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            style = _STYLES.get(record.levelname, "") if not is_json() else ""
-            err.print(Text(self.format(record), style), soft_wrap=True)  # of its own: print would style a live display
+            line = self.format(record)
+            if err.is_terminal:
+                style = _STYLES.get(record.levelname, "") if not is_json() else ""
+                err.print(Text(line, style), soft_wrap=True)  # of its own: print would style a live display
+            else:
+                _write(f"{visible(line, lines=True)}\n")
+        except OSError:
+            return  # a full disk, or nobody reads any more: where could that be said?
         except Exception:  # noqa: BLE001 - as every handler of logging does
             self.handleError(record)
+
+
+def _write(text: str) -> None:
+    """Write to standard error, and keep nothing of what a full disk does not take.
+
+    Rich would try all of that again with each line, and Python at its end, which makes the exit code 120.
+    """
+    if err.file is sys.__stderr__:
+        os.write(2, text.encode(errors="backslashreplace"))
+    else:
+        err.file.write(text)
 
 
 _HANDLER: Final = _Lines()
@@ -111,7 +129,7 @@ def run(app: Callable[..., Any], arguments: Sequence[str] | None, name: str | No
             by = signals.came()
             if by is not None and not _is_end_of_its_own(error, by):
                 signals.leave(by)  # whatever it broke
-            known = ended_behind(error)
+            known = ended_behind(error) or _without_room(error)
             if known is not None:
                 report(known)
                 sys.exit(known.exit_code)
@@ -123,6 +141,22 @@ def run(app: Callable[..., Any], arguments: Sequence[str] | None, name: str | No
 
 def _is_end_of_its_own(error: BaseException, by: signal.Signals) -> bool:
     return isinstance(error, SystemExit) and error.code != 128 + by
+
+
+def _without_room(error: BaseException) -> StorageUnreachable | None:
+    """What to say of a full disk that nobody else has met: the one that standard output goes to, mostly. Else None.
+
+    What could not be written to there is forgotten, or the interpreter would try it again at its end.
+    """
+    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return StorageUnreachable(
+        "a file, or what standard output goes to, cannot be written",
+        expected="room for it",
+        found=error,
+        hint="Make room, and run it again. What was done stays done.",
+    )
 
 
 def report(error: LogtwinError) -> None:

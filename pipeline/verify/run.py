@@ -90,7 +90,7 @@ def verify_logs(
 
     A log that cannot be verified does not hold up the others: `on_failure` gets what `verify_log` raised.
     """
-    spark = session_for(config)
+    spark = session_for(config, writes=True)
     figures = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     found: list[VerifySummary] = []
     with Progress(TextColumn("{task.description}"), BarColumn(), *figures, console=err, transient=True) as shown:

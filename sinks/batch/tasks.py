@@ -23,8 +23,9 @@ from sinks.batch.receiver import LogWriter, Receiver, receive
 from sinks.batch.shared_file import SharedFile
 from sinks.delta.files import discard
 from sinks.delta.spark_jobs import JobFacts, run_shares
+from sinks.storage.errors import is_no_room
 from sinks.tables import QUARANTINE, log_table
-from sources.errors import across_processes
+from sources.errors import StorageUnreachable, across_processes
 from sources.master import PlannedSplit
 from sources.offsets import LogId
 from sources.reading import LogReader
@@ -38,6 +39,8 @@ AT_ONCE_BYTES: Final = READ_AT_ONCE * WORTH_A_TASK_BYTES
 TASK_BYTES: Final = longest(256 * 1024 * 1024)
 """What a task reads at most of several splits; a single one may be longer."""
 
+_FULL: Final = "Nothing was committed; a running job waits until there is room."
+
 Given = tuple[PlannedSplit, LogWriter]
 """A split, and what reads and writes it."""
 
@@ -45,7 +48,8 @@ Given = tuple[PlannedSplit, LogWriter]
 def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mapping[str, LogWriter]) -> list[SplitReport]:
     """Read and write `splits`, each by that of `logs` that has its id. Raises what Spark says where it ends the job.
 
-    A task is sent what it needs for its own splits, not for those of others.
+    A task is sent what it needs for its own splits, not for those of others. If one finds the disk full, what the
+    others have written goes: each try would leave more, until nothing else finds room there.
     """
     facts = JobFacts(
         problem="the Spark job that writes the batch failed",
@@ -55,15 +59,26 @@ def run_splits(spark: SparkSession, splits: Sequence[PlannedSplit], logs: Mappin
     sized = [(split, logs[split.log_id].master.size_bytes(split.owned) or 0) for split in splits]
     shares = in_tasks(sized, cores=spark.sparkContext.defaultParallelism)
     given = [[pickle.dumps([(split, logs[split.log_id]) for split in share])] for share in shares]
-    told = run_shares(spark, _told, given, facts)
-    return [report for of_task in told for report in pickle.loads(of_task)]  # noqa: S301 - our own task's
+    told = [pickle.loads(of_task) for of_task in run_shares(spark, _told, given, facts)]  # noqa: S301 - our own task's
+    full = [one for one in told if isinstance(one, StorageUnreachable)]
+    reports = [report for of_task in told if isinstance(of_task, list) for report in of_task]
+    if full:
+        discard_files(next(iter(logs.values())).warehouse, reports)
+        raise full[0].of(facts.log)
+    return reports
 
 
 def _told(given: Iterable[bytes]) -> Iterator[bytes]:
     """The reports of a task, by pickle itself: Spark's own way of pickling takes three times as long."""
     for share in given:
         with across_processes():
-            told = list(write_splits(pickle.loads(share)))  # noqa: S301 - the driver's
+            told: list[SplitReport] | StorageUnreachable
+            try:
+                told = list(write_splits(pickle.loads(share)))  # noqa: S301 - the driver's
+            except OSError as error:
+                if not is_no_room(error):
+                    raise
+                told = StorageUnreachable("there is no room for what was read", found=error, hint=_FULL)
         yield pickle.dumps(told)
 
 

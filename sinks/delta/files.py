@@ -181,9 +181,12 @@ class FileWriter:
         self._name = name
         self._statistics = Statistics(table.statistics)
         self._sink = self._filesystem.open_output_stream(self._path)
-        self._parquet = pq.ParquetWriter(
-            self._sink, table.schema.remove_metadata(), **parquet_options(table.schema, table.dictionaries)
-        )
+        options = parquet_options(table.schema, table.dictionaries)
+        try:
+            self._parquet = pq.ParquetWriter(self._sink, table.schema.remove_metadata(), **options)
+        except OSError:  # it begins with four bytes, and a full disk does not even take those
+            self._remove(self._sink)
+            raise
         self._early_sync = None if place.local is None else EarlySync(Path(self._path))
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._room = threading.Semaphore(1) if room is None else room
@@ -195,7 +198,7 @@ class FileWriter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._thread.shutdown()
         if kind is not None:
-            self._abandon()
+            self._remove(self._parquet, self._sink, self._early_sync)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append `batch`, of the table's schema, as one row group, in the background.
@@ -239,15 +242,12 @@ class FileWriter:
             self._name, size_bytes, int(time.time() * 1000), self._statistics.records, self._statistics.as_json()
         )
 
-    def _abandon(self) -> None:
+    def _remove(self, *opened: Any) -> None:
         # The disk may be full: the error that matters is being raised already.
-        with suppress(OSError):
-            self._parquet.close()
-        with suppress(OSError):
-            self._sink.close()
-        with suppress(OSError):
-            if self._early_sync is not None:
-                self._early_sync.close()
+        for one in opened:
+            with suppress(OSError):
+                if one is not None:
+                    one.close()
         with suppress(OSError):
             self._filesystem.delete_file(self._path)
 

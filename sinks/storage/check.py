@@ -93,8 +93,10 @@ def check_storage(place: Place) -> None:
         )
 
 
-def check_writable(place: Place) -> None:
-    """Make the folder of a local `place` and a file in it, which goes again. What is in a store is not looked at.
+def check_writable(place: Place, *, makes_room: bool = False) -> None:
+    """Write a file in a local `place`, or where its folder would be made, which goes again. A store is not looked at.
+
+    Whoever `makes_room` needs none.
 
     Raises ConfigurationError if it cannot be made or may not be written, StorageUnreachable if that may pass: no room.
     """
@@ -102,16 +104,16 @@ def check_writable(place: Place) -> None:
     if folder is None:
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder) as probe:
-            probe.write(bytes(_ROOM_BYTES))
+        there = next(one for one in (folder, *folder.parents) if one.exists())
+        with TemporaryFile(dir=there) as probe:
+            probe.write(bytes(0 if makes_room else _ROOM_BYTES))
     except OSError as error:
         may_pass = passes(error)
         raise (StorageUnreachable if may_pass else ConfigurationError)(
             f"{folder} cannot be written",
             expected=f"a folder of ours on a disk with at least {_ROOM_BYTES // 1000} kB of room",
             found=error.strerror,
-            hint="Make room, and start it again; a job that runs waits until there is."
+            hint="Make room, or have logtwin maintain make some, and start it again; a job that runs waits for it."
             if may_pass
             else "Look at warehouse: its path, whose it is, and how its disk is mounted.",
         ) from error

@@ -146,6 +146,11 @@ def passes(error: Exception) -> bool:
     return passes_as_told(told(error))
 
 
+def is_no_room(error: Exception) -> bool:
+    """Whether `error` says that a disk or a quota is full: what deletes files may go on, and helps."""
+    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+
+
 def _is_of_py4j(error: ConnectionError) -> bool:
     """Whether the connection to the JVM has failed, and not that of a mount to its server."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))

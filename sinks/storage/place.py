@@ -110,6 +110,10 @@ LOCAL: Final = Place(None, "", "/")
 """The local disk."""
 
 
+SPARE_BYTES: Final = 16_384
+"""What a small file may grow by on a full disk: for the errors that this brings."""
+
+
 def placed(given: str, key: str = "a path") -> Place:
     """The place that `given`, a path or a URI, means.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -89,6 +90,17 @@ def test_a_line_for_programs_is_an_object_that_says_which_log_where_and_what_it_
     found = {"log": "rocketmq/a", "offset": 7, "type": "BelowMinimum", "condition": "below_minimum", "found": "9"}
     assert lost.items() >= found.items()
     assert (silent["type"], "condition" in silent, "offset" in silent) == ("MasterSilent", False, False)
+
+
+def test_a_full_disk_behind_the_output_is_one_line_and_behind_the_log_nothing() -> None:
+    """And none of the log is tried again, which would change the exit code."""
+    command = [sys.executable, "-m", "pipeline", "--version"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        said = subprocess.run(command, cwd=PROJECT, env=environment, stdout=full, stderr=-1, text=True, check=False)
+        assert (said.returncode, len(said.stderr.splitlines()), "No space left" in said.stderr) == (6, 1, True), said
+        command[-1:] = ["status", "--config", "/nowhere"]
+        assert subprocess.run(command, cwd=PROJECT, env=environment, stderr=full, check=False).returncode == 2
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

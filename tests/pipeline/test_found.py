@@ -140,7 +140,7 @@ def test_a_log_that_cannot_be_verified_holds_up_no_other(
             raise MasterUnreachable("it left")
         return subject.run_id
 
-    monkeypatch.setattr("pipeline.verify.run.session_for", lambda _: None)
+    monkeypatch.setattr("pipeline.verify.run.session_for", lambda *_, **__: None)
     monkeypatch.setattr("pipeline.verify.run.verify_log", verified)
     failed: list[LogtwinError] = []
     asked = config(tmp_path, cluster(name_server.address))

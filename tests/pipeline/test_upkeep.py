@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
 from sinks.storage.settings import Storage
 from sinks.upkeep.compaction import Compactor
-from sources.errors import ConfigurationError, MasterUnreachable, ReplicaError
+from sources.errors import ConfigurationError, MasterUnreachable, ReplicaError, StorageUnreachable
 from tests.patience import eventually
 from tests.sinks.batches import Solo, offsets, ranges, rows
 from tests.sinks.killed import Killed, killed
@@ -159,6 +160,20 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(
     assert (found.running, found.pid, found.merged_into) == (False, os.getpid(), 2)
     assert "the logs go on" in caplog.text
     assert "works again" in caplog.text
+
+
+def test_on_a_full_disk_it_still_deletes(plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a disk that is full of what was merged gets room by itself."""
+    (lake / "log" / "left.parquet").touch()
+    os.utime(lake / "log" / "left.parquet", (0, 0))
+
+    def fails(*_: object) -> None:
+        raise StorageUnreachable("it cannot be written", found=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    monkeypatch.setattr(Compactor, "_merge", fails)
+    with pytest.raises(StorageUnreachable, match="No space left"):
+        done(plain, config(lake))
+    assert not (lake / "log" / "left.parquet").exists()
 
 
 def test_that_the_logs_are_not_found_is_told_too(

@@ -24,6 +24,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.delta_log import LoggedVersion, StoredFile, newest
 from sinks.delta.kernel import KernelConflict, KernelTable, Overlap
 from sinks.delta.log_checks import actions_of, engine_info
+from sinks.storage.errors import reported_as
 from sinks.storage.place import placed
 from sources.errors import ReplicaError
 
@@ -191,13 +192,14 @@ class PlainTable:
             f"{json.dumps(one)}\n" for one in ({"commitInfo": {**info, "txnId": str(uuid.uuid4())}}, *actions)
         )
         own = self._log / f".{uuid.uuid4()}"
-        own.write_text(text)
         try:
+            with reported_as(f"the table {self.path} cannot be written"):
+                own.write_text(text)
             os.link(own, _file(self._log, version))
         except FileExistsError:
             return False
         finally:
-            own.unlink()
+            own.unlink(missing_ok=True)
         return True
 
 

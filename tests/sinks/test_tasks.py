@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import pickle
 import threading
 from collections.abc import Iterator
@@ -14,11 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import sinks.batch.shared_file
 from sinks.batch.proof import SplitReport, WrittenStretch
 from sinks.batch.receiver import LogWriter
-from sinks.batch.tasks import write_splits
+from sinks.batch.shared_file import SharedFile
+from sinks.batch.tasks import run_splits, write_splits
 from sinks.values.continuity import Link
 from sinks.values.incident import Action
 from sources.errors import (
@@ -34,6 +38,7 @@ from sources.errors import (
     MissingSegment,
     Rewritten,
     SegmentError,
+    StorageUnreachable,
 )
 from sources.loss import Condition
 from sources.master import Chunk, Damage, PlannedSplit
@@ -375,3 +380,23 @@ def test_a_defect_fails_one_split_and_the_storage_all(warehouse: Path) -> None:
     (warehouse / "log").write_text("no folder")
     with pytest.raises((OSError, pa.ArrowException)):
         reports(warehouse, splits((0, 500)))
+
+
+def test_of_a_batch_that_finds_a_disk_full_no_file_is_left(
+    plain: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first task has written its file when the second finds no room."""
+    finish, finished = SharedFile.finish, list[SharedFile]()
+
+    def finish_one(file: SharedFile) -> None:
+        finish(file)
+        finished.append(file)
+        if len(finished) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(SharedFile, "finish", finish_one)
+    planned = [*splits((0, 500), log_id="rocketmq/a"), *splits((0, 500), log_id="rocketmq/b")]
+    logs = {one.log_id: LogWriter(MASTER, 0, None, None, str(warehouse)) for one in planned}
+    with pytest.raises(StorageUnreachable, match="No space left"):
+        run_splits(plain, planned, logs)
+    assert (len(finished), list((warehouse / "log").iterdir())) == (2, [])
