@@ -12,12 +12,11 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from sources.errors import LogtwinError
 from sources.steps import Awaited, Steps
 
 Key = TypeVar("Key")
@@ -42,7 +41,10 @@ GROW_S: Final = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Key]):
-    """The answer to the question of `key`, a value or an error; `at_s` is when it came, by `time.monotonic`."""
+    """The answer to the question of `key`, a value or the exception that it raised.
+
+    `at_s` of `time.monotonic` is when it came; of a question in steps when somebody looked, which may be long after.
+    """
 
     key: Key
     value: object
@@ -66,7 +68,7 @@ class Asker(Generic[Key]):
         lock = threading.Lock()
         self._asked = threading.Condition(lock)
         self._answered = threading.Condition(lock)
-        self._questions: deque[tuple[Key, Question]] = deque()
+        self._questions: OrderedDict[Key, Question] = OrderedDict()
         self._answers: list[Answer[Key]] = []
         self._under_way: set[Key] = set()
         self._stepping: dict[int, _Stepping[Key]] = {}  # by the number of its socket
@@ -95,7 +97,7 @@ class Asker(Generic[Key]):
         with self._asked:
             if not self._questions:
                 self._begun, self._checked_s = 0, time.monotonic()
-            self._questions.append((key, question))
+            self._questions[key] = question
             if self._idle:
                 self._asked.notify()
             elif self._threads < FEW:
@@ -111,7 +113,7 @@ class Asker(Generic[Key]):
             else:
                 self._answer(one.key, end.value)
         except Exception as error:  # noqa: BLE001 - it is this question's
-            self._answer(one.key, _as_ours(error))
+            self._answer(one.key, error)
         else:
             number = one.awaited.sock.fileno()
             self._stepping[number] = one
@@ -125,6 +127,11 @@ class Asker(Generic[Key]):
     def is_asking(self, key: Key) -> bool:
         """Whether a question of `key` is pending, or its answer was not yet taken."""
         return key in self._under_way
+
+    def has_begun(self, key: Key) -> bool:
+        """Whether the question of `key`, which is pending, has been put: while all threads are busy, it waits."""
+        with self._asked:
+            return key not in self._questions
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for an answer to take. Returns whether there is one."""
@@ -199,17 +206,11 @@ class Asker(Generic[Key]):
             self._asked.wait_for(lambda: self._questions)
             self._idle -= 1
             self._begun += 1
-            return self._questions.popleft()
+            return self._questions.popitem(last=False)
 
 
 def _outcome(question: Question) -> object:
     try:
         return question()
     except Exception as error:  # noqa: BLE001 - it must not affect other keys
-        return _as_ours(error)
-
-
-def _as_ours(error: Exception) -> LogtwinError:
-    if isinstance(error, LogtwinError):
         return error
-    return LogtwinError("asking failed", found=repr(error), hint="This is a defect: please report it.")

@@ -81,7 +81,8 @@ class Lookout:
             self._asking += 1
         try:
             self._note_asked(wanted)
-            return self._found(wanted, self._master.held(_queries(wanted)))
+            held = self._master.held(_queries(wanted))
+            return self._found(wanted, held, time.monotonic())
         finally:
             with self._noting:
                 self._asking -= 1
@@ -99,17 +100,21 @@ class Lookout:
     def _look_in_steps(
         self, wanted: Mapping[str, LookRequest], steps: Steps[Mapping[LogId, Holding] | None]
     ) -> Steps[Found | None]:
-        self._note_asked(wanted)
+        asked_s = self._note_asked(wanted)
         held = yield from steps
-        return None if held is None else self._found(wanted, held)
+        # the answer may have waited to be taken: what it says is as old as the question, at most
+        return None if held is None else self._found(wanted, held, asked_s)
 
-    def _note_asked(self, wanted: Mapping[str, LookRequest]) -> None:
+    def _note_asked(self, wanted: Mapping[str, LookRequest]) -> float:
         with self._noting:
             self._asked_s = time.monotonic()
             self._wanted = wanted.keys()
+            return self._asked_s
 
-    def _found(self, wanted: Mapping[str, LookRequest], held: Mapping[LogId, Holding | LogtwinError]) -> Found:
-        """What `held` says of each log, noted."""
+    def _found(
+        self, wanted: Mapping[str, LookRequest], held: Mapping[LogId, Holding | LogtwinError], at_s: float
+    ) -> Found:
+        """What `held` says of each log; noted as seen at `at_s`, where nothing newer is."""
         others = {
             str(log_id): LookResult(one.bounds, one.bounds.start)
             for log_id, one in held.items()
@@ -119,12 +124,11 @@ class Lookout:
         found = others | {
             str(log_id): self._result(log_id, position, held.get(log_id)) for log_id, position in asked.items()
         }
-        now_s = time.monotonic()
         with self._noting:
             for log_id, one in found.items():
-                if isinstance(one, LookResult):
+                if isinstance(one, LookResult) and (log_id not in self._seen or self._seen[log_id][1] <= at_s):
                     turn = wanted[log_id].place.turn if log_id in wanted else UNLISTED
-                    self._seen[log_id] = (self._noted(log_id, one.held, turn), now_s)
+                    self._seen[log_id] = (self._noted(log_id, one.held, turn), at_s)
         return found
 
     def _noted(self, log_id: str, held: OffsetRange, turn: int) -> Sighting:

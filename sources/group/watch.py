@@ -8,6 +8,7 @@ nothing else is held up; the answer is used when it comes.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,15 @@ ROLES_S: Final = 30.0
 ROLES_AT_ONCE: Final = 64
 """How many masters are asked for their roles for the first time at once: their first looks come before."""
 
+SAY_LATE_S: Final = 10.0
+"""How often to say which masters are late, at most: a busy machine makes many late now and then."""
+
+NAMED: Final = 5
+"""How many masters such a line names."""
+
 Kind = Literal["look", "role"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +91,8 @@ class GroupWatch:
         self._roles_s = 0.0  # until then they were asked for their roles in turn
         self._roles_known = 0  # how many of the first masters have been asked
         self._roles_next = 0
+        self._said_late: list[str] = []
+        self._say_late_s = 0.0
         self._ends = False  # whether to read only what is there now
         self._follow(lookouts)
 
@@ -198,7 +209,24 @@ class GroupWatch:
         self._take(0, self._pace.look_deadline_s)
         now_s = time.monotonic()
         for watched in self._listed:
-            watched.look_at_lateness(now_s, self._pace.look_deadline_s)
+            if watched.is_overdue(now_s, self._pace.look_deadline_s):
+                watched.is_gathered = False
+                watched.is_late = watched.is_late or self._asker.has_begun(("look", watched.lookout))
+        if now_s >= self._say_late_s:
+            self._say_late(now_s)
+
+    def _say_late(self, now_s: float) -> None:
+        """Say in one line which masters are late, if that has changed."""
+        late = sorted({self._lookouts[one.lookout].master_id for one in self._listed if one.is_late})
+        if late == self._said_late:
+            return
+        self._said_late, self._say_late_s = late, now_s + SAY_LATE_S
+        if late:
+            named = ", ".join(late[:NAMED]) + (f" and {len(late) - NAMED} more" if len(late) > NAMED else "")
+            within_s = self._pace.look_deadline_s
+            logger.warning("%s: does not answer within %g s; other masters are not held up", named, within_s)
+        else:
+            logger.warning("all masters answer in time again")
 
     def _wait(self, until_s: float) -> None:
         """Wait until something has to be done, a look is answered, or the job says something new."""

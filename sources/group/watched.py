@@ -5,11 +5,10 @@ It decides nothing about other logs, and asks nobody itself. Times are seconds o
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sources.errors import LogtwinError
+from sources.errors import LogtwinError, of_log
 from sources.group.lookout import LookRequest, LookResult
 from sources.group.standing import ReadingPlace
 from sources.master import MasterLog
@@ -20,8 +19,6 @@ BUSY_S: Final = 0.01
 
 QUIET_S: Final = 0.05
 """The same while none come: the longest time that its next record waits for a look."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -79,14 +76,14 @@ class WatchedLog:
         return LookRequest(place, known)
 
     def hear(self, outcome: object, at_s: float, deadline_s: float) -> None:
-        """Take the outcome of the look, a `LookResult` or a LogtwinError, and when it came."""
-        took_s, self.asked_s, self.is_gathered = at_s - (self.asked_s or at_s), None, False
-        self._hear_lateness(took_s, deadline_s)
+        """Take the outcome of the look, a `LookResult` or an exception, and when it came."""
+        is_in_time = at_s - (self.asked_s or at_s) <= deadline_s
+        self.asked_s, self.is_gathered, self.is_late = None, False, self.is_late and not is_in_time
         if isinstance(outcome, LookResult) and self._is_same_turn:
             self._see(outcome, at_s)
-        elif isinstance(outcome, LogtwinError) and self.place == self._asked_at:
+        elif isinstance(outcome, Exception) and self.place == self._asked_at:
             # An error from another place means nothing: retention may have passed the place where the log was then.
-            self.error = outcome.at(self.log.log_id)
+            self.error = of_log(outcome, self.log.log_id)
 
     def _see(self, seen: LookResult, at_s: float) -> None:
         has_news = self._seen is None or seen.held.end > self._seen.held.end
@@ -96,19 +93,9 @@ class WatchedLog:
         if self._asked_at is not None and self._asked_at.position is None and not self.may_begin_later:
             self._start = seen.start
 
-    def look_at_lateness(self, now_s: float, deadline_s: float) -> None:
-        """Make batches wait no longer than `deadline_s` for a look, and for no further look until one was in time."""
-        if self.asked_s is None or now_s - self.asked_s <= deadline_s:
-            return
-        self.is_gathered = False
-        if not self.is_late:
-            self.is_late = True
-            logger.warning("%s: its master does not answer within %g s; others go on", self.log.log_id, deadline_s)
-
-    def _hear_lateness(self, took_s: float, deadline_s: float) -> None:
-        if self.is_late and took_s <= deadline_s:
-            self.is_late = False
-            logger.warning("%s: its master answers in time again", self.log.log_id)
+    def is_overdue(self, now_s: float, deadline_s: float) -> bool:
+        """Whether the pending look has taken longer than `deadline_s`, which is as long as a batch waits for it."""
+        return self.asked_s is not None and now_s - self.asked_s > deadline_s
 
     @property
     def backlog(self) -> OffsetRange | None:

@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack
 from functools import partial
 
-from sources.errors import LogtwinError, MasterSilent
+from sources.errors import MasterSilent
 from sources.group.asking import FEW, Asker, Key
 from sources.steps import Awaited, Steps
 from tests.patience import PATIENCE_S, wait_until
@@ -32,19 +32,27 @@ def test_a_key_is_asked_once_until_its_answer_is_taken() -> None:
     assert asker.ask(1, lambda: "again")
 
 
-def test_errors_are_answers_and_a_defect_is_one_of_ours() -> None:
-    silent = MasterSilent("nothing")
-
+def test_errors_are_answers() -> None:
     def fail(error: Exception) -> object:
         raise error
 
     asker: Asker[int] = Asker()
-    for number, error in enumerate((silent, LookupError("defect"))):
+    errors = {0: MasterSilent("nothing"), 1: LookupError("defect")}
+    for number, error in errors.items():
         asker.ask(number, partial(fail, error))
-    found = answers(asker, 2)
-    assert found[0] is silent
-    assert isinstance(found[1], LogtwinError)
-    assert "defect" in str(found[1])
+    assert answers(asker, 2) == errors
+
+
+def test_it_says_which_questions_wait_for_a_thread() -> None:
+    asker: Asker[int] = Asker()
+    done = threading.Event()
+    for number in range(FEW + 1):
+        asker.ask(number, lambda: done.wait(PATIENCE_S))
+    wait_until(lambda: asker.has_begun(FEW - 1), "the threads")
+    assert not asker.has_begun(FEW)
+    done.set()
+    answers(asker, FEW + 1)
+    assert asker.has_begun(FEW)
 
 
 def test_those_that_get_no_answer_hold_up_nobody() -> None:
@@ -83,7 +91,7 @@ def test_questions_in_steps_need_no_thread_and_hold_up_nobody() -> None:
         for key, come in (("silent", b""), ("slow", b"1"), ("fast", b"12")):
             ask(key, come)
         found = answers(asker, 2)
-        assert isinstance(found["silent"], LogtwinError)
+        assert isinstance(found["silent"], TimeoutError)
         assert found["fast"] == b"12"
         assert asker._threads == 0
         ask("more", b"12")

@@ -220,7 +220,10 @@ def test_many_logs_are_looked_at_side_by_side(tmp_path: Path) -> None:
     assert len(group.next().batches) == 40
 
 
-def test_a_silent_master_holds_up_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_silent_master_holds_up_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sources.group.watch.SAY_LATE_S", 0.0)
     silent, other = ScriptedLog(A, 0, 100), ScriptedLog(B, 0, 100)
     silent.answers.clear()
     group = Group(tmp_path, silent, other, interval_s=0.05, look_deadline_s=0.05)
