@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -132,30 +131,21 @@ def status(
     the master deletes what is not replicated. Then it shows which shards have live jobs, if there are shards, and how
     far the typed tables are.
     """
-    from pipeline.config.found import found_now
-    from pipeline.inspect.jobs import job_as_json, job_lines, live
-    from pipeline.inspect.status import statuses, troubles
+    from pipeline.inspect.jobs import job_as_json
+    from pipeline.inspect.overview import overview
+    from pipeline.inspect.status import troubles
     from pipeline.inspect.status_text import status_blocks
-    from pipeline.inspect.typed_status import status_lines, typed_statuses
-    from pipeline.monitoring.run_file import runs_seen
-    from pipeline.monitoring.upkeep import seen, sentence
     from pipeline.spark.session import without_session
 
-    given = without_session(configuration.load(config).with_logs(str(config)))
-    settings = found_now(given)
-    runs = runs_seen(settings.warehouse)
-    logs = statuses(settings, runs)
-    tables = typed_statuses(settings)
-    now = datetime.now(UTC)
-    jobs, upkeep = live(runs, now), seen(given)
+    seen = overview(without_session(configuration.load(config).with_logs(str(config))))
     if as_json:
-        show_json({"logs": logs, "tables": tables, "jobs": [job_as_json(one) for one in jobs], "upkeep": upkeep})
+        jobs = [job_as_json(one) for one in seen.jobs]
+        show_json({"logs": seen.logs, "tables": seen.tables, "jobs": jobs, "upkeep": seen.upkeep})
     else:
-        out.print(status_blocks(logs, now))
-        lines = [*job_lines(jobs), *(status_lines(tables) if tables else ())]
-        for line in [*lines, f"upkeep: {sentence(upkeep, settings.maintain.every_s, now)}"]:
+        out.print(status_blocks(seen.logs, seen.at))
+        for line in seen.lines():
             show(line)
-    found = [one for log in logs for one in troubles(log, now)] if check else []
+    found = [one for log in seen.logs for one in troubles(log, seen.at)] if check else []
     for error in found:
         show(str(error), to=err)
     if found:

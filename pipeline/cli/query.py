@@ -113,7 +113,7 @@ def _serve(config: Path) -> None:
             run_text(Reader.over(spark, settings, None, WARM_UP), WARM_UP, "table", io.BytesIO(), None)
         with listening(path) as listener:
             server = SQLServer(spark, settings.warehouse, listener)
-            with stop_by_signal(server.request_stop):
+            with stop_by_signal(server.request_stop, "ends"):
                 err.print("serving logtwin sql -e, -f and standard input; Ctrl-C ends it", highlight=False)
                 server.run()
 
@@ -137,18 +137,47 @@ def _statements(given: str | None, file: Path | None) -> str | None:
 @app.command(rich_help_panel=QUERY)
 def report(
     config: RequiredConfig,
-    output: Annotated[Path, typer.Option(help="the file to write; an existing one is replaced")] = Path("report.html"),
+    output: Annotated[
+        Path | None, typer.Option(help="the file to write; an existing one is replaced", show_default="report.html")
+    ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="keep a page current until Ctrl-C, at an address for your browser alone")
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="with --serve: its port on 127.0.0.1; a free one by default")
+    ] = None,
 ) -> None:
     """Write a page that shows the replica at a glance: what is complete, how fast, who is behind, what waits.
 
     It is one HTML file that needs no network, for any browser, even on phones. A server of logtwin sql makes it faster.
+    With --serve it is a page that stays open: it shows what logtwin status says, by itself, and a report when asked.
     """
+    if serve:
+        if output is not None:
+            raise typer.BadParameter("writes no file", param_hint="--serve")
+        _serve_page(config, port or 0)
+        return
+    if port is not None:
+        raise typer.BadParameter("needs --serve", param_hint="--port")
     from pipeline.sql.serve.client import answered
 
+    output = output or Path("report.html")
     _check_folder(output)
     if not answered(config, REPORT, output=output):
         _make(config, output)
     show(str(output))
+
+
+def _serve_page(file: Path, port: int) -> None:
+    from pipeline.config import configuration
+    from pipeline.report.serve import PageServer
+    from pipeline.spark.session import without_session
+    from pipeline.system.signals import stop_by_signal
+
+    server = PageServer(file, without_session(configuration.load(file).with_logs(str(file))), port)
+    with stop_by_signal(server.request_stop, "ends"):
+        show(server.url)
+        server.run()
 
 
 def _make(config: Path, output: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from rich.console import Group
@@ -10,9 +11,9 @@ from pipeline.monitoring.display import duration, fact_blocks, held_back_by_tran
 from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
 
 
-def status_blocks(statuses: list[Progress], now: datetime) -> Group:
+def status_blocks(statuses: Sequence[Progress], now: datetime) -> Group:
     """The statuses as text for a person: one block for each log."""
-    return fact_blocks((one.log_id, _lines(one, now).items()) for one in statuses)
+    return fact_blocks((one.log_id, status_facts(one, now).items()) for one in statuses)
 
 
 def _elected(one: Progress) -> dict[str, str]:
@@ -22,7 +23,8 @@ def _elected(one: Progress) -> dict[str, str]:
     return {"elected": f"epoch {one.master_epoch}, confirmed up to {number(one.confirmed)}"}
 
 
-def _lines(one: Progress, now: datetime) -> dict[str, str]:
+def status_facts(one: Progress, now: datetime) -> dict[str, str]:
+    """What is said of a log or topic, by the names of the lines; an unknown value is a dash."""
     held = one.master_maximum
     lines = {
         "running": running(one, now),
@@ -58,14 +60,14 @@ def running(one: Progress, now: datetime) -> str:
         return "no"
     if not one.running:
         how = one.phase if one.phase in ENDED else "last seen"
-        return f"no, {how} {_moment(one.updated_at, now)}"
+        return f"no, {how} {moment_ago(one.updated_at, now)}"
     phase = "" if one.phase is Phase.RUNNING else f", {one.phase}"
-    return f"yes{phase}, since {_moment(one.since, now)}"
+    return f"yes{phase}, since {moment_ago(one.since, now)}"
 
 
 def _connected(one: Progress, now: datetime) -> str:
     reconnects = f", {one.reconnects:,} reconnects" if one.reconnects else ""
-    return ("–" if one.connected_since is None else f"since {_moment(one.connected_since, now)}") + reconnects
+    return ("–" if one.connected_since is None else f"since {moment_ago(one.connected_since, now)}") + reconnects
 
 
 def _began(one: Progress) -> str:
@@ -81,7 +83,7 @@ def _loss(one: Progress) -> str:
     return f"{size(one.until_loss_bytes)}{when}"
 
 
-def _moment(iso: str | None, now: datetime) -> str:
+def moment_ago(iso: str | None, now: datetime) -> str:
     """ISO 8601 -> ``2026-11-21 14:02:11 UTC (3 min ago)``."""
     if iso is None:
         return "–"

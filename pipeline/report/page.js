@@ -1,8 +1,7 @@
 "use strict";
-// Draws every figure into the element of its name, in the colours of the reader's screen.
+// Draws every figure into the element of its name, in the colours of the reader's screen; those of a new report, too.
 (() => {
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
-  const figures = read("figures");
   const dark_of = read("colours");
   const is_dark = window.matchMedia("(prefers-color-scheme: dark)");
 
@@ -14,13 +13,13 @@
   };
 
   const draw = () => {
-    for (const [name, figure] of Object.entries(figures)) {
-      // Plotly writes into what it is given: it gets a copy.
-      const { data, layout } = is_dark.matches ? in_dark(figure) : structuredClone(figure);
+    for (const [name, figure] of Object.entries(read("figures"))) {
+      const { data, layout } = is_dark.matches ? in_dark(figure) : figure;
       Plotly.react(name, data, layout, { responsive: true, displayModeBar: false });
     }
   };
 
   is_dark.addEventListener("change", draw);
+  document.addEventListener("report", draw);
   draw();
 })();

@@ -1,27 +1,34 @@
-"""Renders facts as one self-contained HTML page. Pure.
+"""Renders facts as one self-contained HTML page, and the page that stays open and takes that one in. Pure.
 
-What must hold: the page asks nobody for anything, and runs no script but its own two, whatever is in the data. The
-template escapes every text where it becomes HTML, or JSON in HTML, unless it is marked as safe, which only the page's
-own style and scripts are. A Content-Security-Policy that names the two scripts by their hashes stands behind that.
+What must hold: the page asks nobody for anything (the one that stays open: nobody but its server), and runs no script
+but its own, whatever is in the data. The template escapes every text where it becomes HTML, or JSON in HTML, unless it
+is marked as safe, which only the page's own style and scripts are. A Content-Security-Policy that names the scripts by
+their hashes stands behind that.
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 from plotly.utils import PlotlyJSONEncoder
 
+from pipeline.inspect.overview import Overview
 from pipeline.monitoring.display import moment
+from pipeline.report.drawing.now import ReportState, headlines_now, summary_now
 from pipeline.report.drawing.palette import for_dark_screens, style_rules
 from pipeline.report.drawing.plotting import with_marks
 from pipeline.report.drawing.sections import sections
-from pipeline.report.drawing.wording import Level, count, headlines, summary
+from pipeline.report.drawing.wording import Headline, Level, count, headlines, summary
 from pipeline.report.facts import Facts
+from sources.errors import LogtwinError
 
 _MANY_LOGS: Final = 12
 
@@ -30,30 +37,80 @@ def page(facts: Facts) -> str:
     """The whole page. Of many logs, those that are well are folded up."""
     parts = sections(facts)
     level, sentence = summary(facts)
-    said = headlines(facts)
-    is_folded = len(said) > _MANY_LOGS
-    return (
-        _environment()
-        .from_string(_own("page.html"))
-        .render(
-            facts=facts,
-            level=level,
-            summary=sentence,
-            shown=[one for one in said if not is_folded or one.level is not Level.GOOD],
-            folded=[one for one in said if is_folded and one.level is Level.GOOD],
-            sections=parts,
-            figures={f"{one.name}-{at}": drawn.figure for one in parts for at, (_, drawn) in enumerate(one.plots)},
-            colours=for_dark_screens(),
-            style=style_rules() + _own("page.css"),
-            plotly=get_plotlyjs(),
-            script=_own("page.js"),
-        )
+    shown, folded = _folded(headlines(facts))
+    return _rendered(
+        "page.html",
+        facts=facts,
+        level=level,
+        summary=sentence,
+        shown=shown,
+        folded=folded,
+        sections=parts,
+        figures={f"{one.name}-{at}": drawn.figure for one in parts for at, (_, drawn) in enumerate(one.plots)},
+        plotly=get_plotlyjs(),
+        **_looks(),
     )
 
 
+def live_page(warehouse: str) -> str:
+    """The page that stays open, empty."""
+    return _rendered("live.html", warehouse=warehouse, live=_own("live.js"), **_looks())
+
+
+def live_policy() -> str:
+    """The Content-Security-Policy of the page that stays open: it asks its own server, and nobody else."""
+    scripts = " ".join(map(_hash_of, (get_plotlyjs(), _own("page.js"), _own("live.js"))))
+    return (
+        "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; connect-src 'self'; "
+        f"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; script-src {scripts}"
+    )
+
+
+def now_part(seen: Overview | LogtwinError, at: datetime, every_s: float, report: ReportState) -> str:
+    """What the page that stays open says of the time `at`, or why it cannot say anything; it is asked for again."""
+    given: dict[str, Any] = {"at": at, "every_s": f"{every_s:.0f}", "report": report, "report_said": report.said(at)}
+    if isinstance(seen, LogtwinError):
+        return _rendered("now.html", error=f"{type(seen).__name__}: {seen}", **given)
+    said = headlines_now(seen)
+    level, sentence = summary_now(seen, said)
+    shown, folded = _folded(said)
+    return _rendered(
+        "now.html",
+        error=None,
+        level=level,
+        summary=sentence,
+        shown=shown,
+        folded=folded,
+        lines=list(seen.lines()),
+        **given,
+    )
+
+
+def _folded(said: Sequence[Headline]) -> tuple[list[Headline], list[Headline]]:
+    """What is shown at once, and what is well and folded up, if there are many."""
+    if len(said) <= _MANY_LOGS:
+        return list(said), []
+    return [one for one in said if one.level is not Level.GOOD], [one for one in said if one.level is Level.GOOD]
+
+
+def _looks() -> dict[str, Any]:
+    """What all pages look like."""
+    return {"colours": for_dark_screens(), "style": style_rules() + _own("page.css"), "script": _own("page.js")}
+
+
+def _rendered(template: str, **given: Any) -> str:
+    return _environment().get_template(template).render(given)
+
+
+@cache
 def _environment() -> Environment:
     made = Environment(
-        autoescape=True, undefined=StrictUndefined, finalize=_shown, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("pipeline.report", ""),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_shown,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     made.globals |= {"count": count, "moment": moment, "hash_of": _hash_of}
     made.policies["json.dumps_kwargs"] = {"cls": PlotlyJSONEncoder, "separators": (",", ":")}

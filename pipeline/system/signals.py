@@ -50,6 +50,7 @@ class _Now:
 
     way: _Way
     request_stop: Callable[[], None] | None = None
+    stops: str = ""
     first: signal.Signals | None = None
     at_s: float = 0.0
     raised: signal.Signals | None = None
@@ -94,7 +95,7 @@ class _Watch:
         if now.way is _Way.AT_ONCE:
             _leave_now(came)
         elif now.request_stop is not None:
-            _say_in_time(log.warning, "%s: it stops between two batches; a second signal ends it at once", came.name)
+            _say_in_time(log.warning, "%s: it %s; a second signal ends it at once", came.name, now.stops)
             now.request_stop()
 
 
@@ -173,9 +174,12 @@ def unwinding() -> Iterator[None]:
 
 
 @contextmanager
-def stop_by_signal(request_stop: Callable[[], None]) -> Iterator[None]:
-    """A signal in the `with` block calls `request_stop`, in another thread; a second one ends the process at once."""
-    with _met(_Now(_Way.STOPPING, request_stop)):
+def stop_by_signal(request_stop: Callable[[], None], stops: str = "stops between two batches") -> Iterator[None]:
+    """A signal in the `with` block calls `request_stop`, in another thread; a second one ends the process at once.
+
+    `stops` says how it ends, in the line about the signal.
+    """
+    with _met(_Now(_Way.STOPPING, request_stop, stops)):
         yield
 
 

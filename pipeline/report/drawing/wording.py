@@ -71,7 +71,7 @@ def summary(facts: Facts) -> tuple[Level, str]:
     """All logs in one sentence, the worst first. What is complete and old is not said to be complete."""
     said = headlines(facts)
     found = subjects(facts.logs)
-    what = _what(found)
+    what = kinds_in_words({one.is_topic for one in found})
     bad = sum(one.level is Level.BAD for one in said)
     stale = [one for one in said if one.level is Level.STALE]
     if not found:
@@ -89,12 +89,11 @@ def summary(facts: Facts) -> tuple[Level, str]:
     return Level.GOOD, f"All {len(found):,} {what[1]} are complete."
 
 
-def _what(found: Sequence[ReportSubject]) -> tuple[str, str]:
-    """What they are, one and several."""
-    kinds = {one.is_topic for one in found}
-    if kinds == {True, False}:
+def kinds_in_words(are_topics: set[bool]) -> tuple[str, str]:
+    """What to call one and several, of which some, all or none are topics."""
+    if are_topics == {True, False}:
         return "log or topic", "logs and topics"
-    return ("topic", "topics") if kinds == {True} else ("log", "logs")
+    return ("topic", "topics") if are_topics == {True} else ("log", "logs")
 
 
 def _old(facts: Facts, stale: Sequence[Headline], what: tuple[str, str]) -> str:

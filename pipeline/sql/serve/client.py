@@ -25,11 +25,11 @@ from pipeline.sql.serve.meeting import (
     error_in,
     local_warehouse,
     next_message,
-    peer_is_owner,
     socket_path,
 )
 from pipeline.system.console import err, show
 from pipeline.system.folders import limit_rights
+from pipeline.system.peers import peer_is_owner
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 

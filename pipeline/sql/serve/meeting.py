@@ -23,7 +23,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 import stat
 import struct
 from collections.abc import Mapping
@@ -36,7 +35,6 @@ from sources.errors import ConfigurationError, LogtwinError, error_from
 
 LONGEST_ADDRESS_BYTES: Final = 103
 _OWNER_ONLY: Final = 0o700
-_CREDENTIALS: Final = struct.Struct("3i")
 
 HELLO: Final = b"H"
 ASK: Final = b"A"
@@ -107,17 +105,6 @@ def check_owned(path: Path) -> None:
         found=f"owner {found.st_uid}, {stat.filemode(found.st_mode)}",
         hint="Remove it, or take the rights away.",
     )
-
-
-def peer_is_owner(connection: socket.socket) -> bool:
-    """Whether the peer's process belongs to this user, as the kernel says.
-
-    True on systems whose kernel does not say: there only the folder keeps others out.
-    """
-    if not hasattr(socket, "SO_PEERCRED"):
-        return True
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(found)[1]) == os.getuid()
 
 
 class ClientFrame(NamedTuple):

@@ -37,10 +37,10 @@ from pipeline.sql.serve.meeting import (
     error_message,
     make_folder,
     next_message,
-    peer_is_owner,
     socket_path,
 )
 from pipeline.system.console import spark_ended
+from pipeline.system.peers import peer_is_owner
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, LogtwinError, of_log
 

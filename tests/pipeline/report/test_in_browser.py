@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
+from pipeline.monitoring.progress import Phase
 from pipeline.report.drawing.palette import PALETTE
 from pipeline.report.page import page
 from tests.patience import wait_until
 from tests.pipeline.report.samples import INJECTED, whole
+from tests.pipeline.report.served import served
 
 pytestmark = pytest.mark.browser
 
@@ -39,14 +41,14 @@ SELECTORS = {"bars": ".barlayer .point path", "points": ".scatterlayer .point", 
 class Opened:
     """A page in the browser, and what it said and asked for since it was opened."""
 
-    def __init__(self, context: BrowserContext, file: Path) -> None:
+    def __init__(self, context: BrowserContext, url: str) -> None:
         self.tab: Page = context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []
         self.tab.on("console", lambda message: self.said.append(message.text))
         self.tab.on("pageerror", lambda error: self.said.append(str(error)))
         self.tab.on("request", lambda request: self.asked.append(request.url))
-        self.tab.goto(file.as_uri())
+        self.tab.goto(url)
 
     def boxes(self, plot: str, selector: str, colour: str | None = None) -> list[dict[str, float]]:
         """Where marks are, in pixels of the page; those that are filled in `colour`, if given."""
@@ -98,7 +100,7 @@ def opened(browser: BrowserContext, tmp_path_factory: pytest.TempPathFactory) ->
     """`samples.whole` on a light screen of 1200 pixels; a test that changes that changes it back."""
     file = tmp_path_factory.mktemp("page") / "report.html"
     file.write_text(page(whole()), encoding="utf-8")
-    return Opened(browser, file)
+    return Opened(browser, file.as_uri())
 
 
 @pytest.mark.parametrize("plot", MARKS)
@@ -164,6 +166,35 @@ def test_on_a_dark_screen_page_and_plots_are_dark(opened: Opened) -> None:
         assert opened.style("#coverage-0 .annotation-text", "fill") == _rgb(PALETTE["ink"][1])
     finally:
         opened.tab.emulate_media(color_scheme="light")
+
+
+def test_a_page_that_stays_open_follows_the_job(browser: BrowserContext, tmp_path: Path) -> None:
+    """Without a reload, asking nobody else; by keyboard; in the dark; and it says when it is out of date."""
+    with served(tmp_path) as running:
+        running.job_says(Phase.WAITING, last_error=INJECTED)
+        opened = Opened(browser, running.url)
+        tab, state = opened.tab, opened.tab.locator("#now .log p").first
+        wait_until(lambda: state.inner_text() == f"The job waits: {INJECTED}", "how the job is")
+        wait_until(lambda: tab.locator("#report .js-plotly-plot").count() == 4, "the plots of the first report")
+        tab.evaluate("document.querySelector('details summary').focus()")
+        tab.keyboard.press("Enter")
+        running.job_says(Phase.RUNNING, lag_s=2.0)
+        wait_until(lambda: state.inner_text().startswith("Replicated, "), "how the job is now")
+        assert tab.evaluate("document.activeElement.parentElement.open")  # what is unfolded and focused stays so
+        tab.focus("#anew")
+        tab.keyboard.press("Enter")
+        wait_until(lambda: tab.get_attribute("#now", "data-report") == "2", "a second report")
+        wait_until(lambda: tab.locator("#report .js-plotly-plot").count() == 4, "its plots")
+        assert tab.evaluate("document.activeElement.id") == "anew"
+        tab.emulate_media(color_scheme="dark")
+        wait_until(lambda: opened.boxes("coverage-0", SELECTORS["bars"], PALETTE["whole"][1]) != [], "dark plots")
+        assert opened.style("body", "backgroundColor") == _rgb(PALETTE["page"][1])
+        assert [url for url in opened.asked if not url.startswith((running.url, "data:", "blob:"))] == []
+        assert (opened.said, opened.asked.count(running.url)) == ([], 1)
+        running.ends()
+        wait_until(lambda: tab.is_visible("#lost"), "that nobody answers any more")
+        assert "What stands here is of then." in tab.inner_text("#lost")
+        tab.close()
 
 
 def _rgb(colour: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -34,6 +35,13 @@ def operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Operator:
 def test_it_says_at_once_where_it_cannot_write(operator: Operator, tmp_path: Path) -> None:
     said = operator.does("report", "--output", str(tmp_path / "nowhere" / "report.html"))
     assert (said.code, "cannot be written" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [("--port", "0"), ("--serve", "--output", "report.html"), ("--serve", "--port")])
+def test_it_serves_or_writes_a_file_and_says_where_it_cannot(operator: Operator, arguments: tuple[str, ...]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = [str(taken.getsockname()[1])] if arguments[-1] == "--port" else []
+        assert operator.does("report", *arguments, *port).code == 2
 
 
 def test_without_a_replica_it_says_what_makes_one(operator: Operator, tmp_path: Path) -> None:

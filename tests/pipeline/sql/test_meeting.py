@@ -26,10 +26,10 @@ from pipeline.sql.serve.meeting import (
     check_owned,
     make_folder,
     next_message,
-    peer_is_owner,
     socket_path,
 )
 from pipeline.sql.serve.server import listening, reserved
+from pipeline.system.peers import peer_is_owner
 from pipeline.version import own_version
 from sources.errors import ConfigurationError, QueryError
 
