@@ -227,7 +227,7 @@ class GroupWatch:
             within_s = self._pace.look_deadline_s
             logger.warning("%s: does not answer within %g s; other masters are not held up", named, within_s)
         else:
-            logger.warning("all masters answer in time again")
+            logger.warning("all masters that are read answer in time again")
 
     def _wait(self, until_s: float) -> None:
         """Wait until something has to be done, a look is answered, or the job says something new."""
