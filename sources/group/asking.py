@@ -12,7 +12,7 @@ from __future__ import annotations
 import select
 import threading
 import time
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
@@ -68,9 +68,9 @@ class Asker(Generic[Key]):
         lock = threading.Lock()
         self._asked = threading.Condition(lock)
         self._answered = threading.Condition(lock)
-        self._questions: OrderedDict[Key, Question] = OrderedDict()
+        self._questions: deque[tuple[Key, Question]] = deque()
         self._answers: list[Answer[Key]] = []
-        self._under_way: set[Key] = set()
+        self._under_way: dict[Key, float | None] = {}  # since when each is asked; None while it waits for a thread
         self._stepping: dict[int, _Stepping[Key]] = {}  # by the number of its socket
         self._poll = select.poll()  # of these sockets
         self._threads = 0
@@ -85,19 +85,20 @@ class Asker(Generic[Key]):
         """
         if key in self._under_way:
             return False
-        self._under_way.add(key)
         if steps is None:
             self._hand_over(key, question)
         else:
+            self._under_way[key] = time.monotonic()
             self._step(_Stepping(key, question, steps))
         return True
 
     def _hand_over(self, key: Key, question: Question) -> None:
         """Let a thread ask."""
         with self._asked:
+            self._under_way[key] = None
             if not self._questions:
                 self._begun, self._checked_s = 0, time.monotonic()
-            self._questions[key] = question
+            self._questions.append((key, question))
             if self._idle:
                 self._asked.notify()
             elif self._threads < FEW:
@@ -128,10 +129,9 @@ class Asker(Generic[Key]):
         """Whether a question of `key` is pending, or its answer was not yet taken."""
         return key in self._under_way
 
-    def has_begun(self, key: Key) -> bool:
-        """Whether the question of `key`, which is pending, has been put: while all threads are busy, it waits."""
-        with self._asked:
-            return key not in self._questions
+    def asked_s(self, key: Key) -> float | None:
+        """When the pending question of `key` was put; None while it waits for a thread, and without one."""
+        return self._under_way.get(key)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait up to `timeout_s` for an answer to take. Returns whether there is one."""
@@ -173,7 +173,8 @@ class Asker(Generic[Key]):
         self.wait(timeout_s)
         with self._answered:
             taken, self._answers = self._answers, []
-        self._under_way -= {answer.key for answer in taken}
+        for answer in taken:
+            del self._under_way[answer.key]
         return taken
 
     def _grow(self) -> None:
@@ -206,7 +207,9 @@ class Asker(Generic[Key]):
             self._asked.wait_for(lambda: self._questions)
             self._idle -= 1
             self._begun += 1
-            return self._questions.popitem(last=False)
+            key, question = self._questions.popleft()
+            self._under_way[key] = time.monotonic()
+            return key, question
 
 
 def _outcome(question: Question) -> object:

@@ -211,7 +211,8 @@ class GroupWatch:
         for watched in self._listed:
             if watched.is_overdue(now_s, self._pace.look_deadline_s):
                 watched.is_gathered = False
-                watched.is_late = watched.is_late or self._asker.has_begun(("look", watched.lookout))
+                asked_s = self._asker.asked_s(("look", watched.lookout))
+                watched.is_late |= asked_s is not None and now_s - asked_s > self._pace.look_deadline_s
         if now_s >= self._say_late_s:
             self._say_late(now_s)
 
@@ -226,7 +227,7 @@ class GroupWatch:
             within_s = self._pace.look_deadline_s
             logger.warning("%s: does not answer within %g s; other masters are not held up", named, within_s)
         else:
-            logger.warning("all masters answer in time again")
+            logger.warning("all masters that are read answer in time again")
 
     def _wait(self, until_s: float) -> None:
         """Wait until something has to be done, a look is answered, or the job says something new."""

@@ -83,7 +83,7 @@ class WatchedLog:
             self._see(outcome, at_s)
         elif isinstance(outcome, Exception) and self.place == self._asked_at:
             # An error from another place means nothing: retention may have passed the place where the log was then.
-            self.error = of_log(outcome, self.log.log_id)
+            self.error = of_log(outcome, self.log.log_id, "looking at the master failed")
 
     def _see(self, seen: LookResult, at_s: float) -> None:
         has_news = self._seen is None or seen.held.end > self._seen.held.end

@@ -43,16 +43,20 @@ def test_errors_are_answers() -> None:
     assert answers(asker, 2) == errors
 
 
-def test_it_says_which_questions_wait_for_a_thread() -> None:
+def test_a_question_that_waits_for_a_thread_has_not_been_asked() -> None:
     asker: Asker[int] = Asker()
     done = threading.Event()
-    for number in range(FEW + 1):
+    for number in range(FEW):
         asker.ask(number, lambda: done.wait(PATIENCE_S))
-    wait_until(lambda: asker.has_begun(FEW - 1), "the threads")
-    assert not asker.has_begun(FEW)
+    asker.ask(FEW, lambda: asker.asked_s(FEW))
+    wait_until(lambda: asker.asked_s(FEW - 1) is not None, "the threads")
+    assert asker.asked_s(FEW) is None
+    free_s = time.monotonic()
     done.set()
-    answers(asker, FEW + 1)
-    assert asker.has_begun(FEW)
+    asked_s = answers(asker, FEW + 1)[FEW]
+    assert isinstance(asked_s, float)
+    assert asked_s >= free_s
+    assert asker.asked_s(FEW) is None
 
 
 def test_those_that_get_no_answer_hold_up_nobody() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from sources.group.teller import FORGET_AFTER_S, TELL_EVERY_S, Teller
 from sources.master import Holding, LogQuery
 from sources.offsets import LogId, Offset
 from sources.options import EARLIEST
+from sources.steps import Awaited, Steps
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog
 from tests.spans import span
@@ -105,6 +107,39 @@ def test_a_log_that_does_not_answer_is_not_told_and_not_asked_twice(tmp_path: Pa
     assert log.looks == 2
     log.answers.set()
     planner.join()
+
+
+class InSteps(ScriptedLog):
+    """Answers at once what it holds when it is asked, whenever the answer is taken."""
+
+    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None]:
+        with socket.socket() as awaited:
+            held = Holding(self.holds)
+            yield Awaited(awaited, 0.0)
+            return {self.log_id: held}
+
+
+def test_what_was_asked_long_ago_is_no_news_and_hides_none(tmp_path: Path) -> None:
+    log = InSteps(A, 0, 10)
+    lookout = Lookout(log.master, EARLIEST)
+    wanted = requests(say(tmp_path, A))
+
+    def asked() -> Steps[object]:
+        steps = lookout.look_in_steps(wanted)
+        assert steps is not None
+        next(steps)
+        return steps
+
+    steps = asked()
+    begin_s = time.monotonic()
+    assert list(steps) == []
+    assert lookout.seen_since(0.0).keys() == {A}
+    assert lookout.seen_since(begin_s) == {}
+    steps = asked()
+    log.grow(20)
+    lookout.look(wanted)
+    assert list(steps) == []
+    assert lookout.seen_since(0.0)[A].held.end == 20
 
 
 def test_a_job_that_stops_is_told_nothing(tmp_path: Path) -> None:
