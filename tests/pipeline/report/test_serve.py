@@ -18,7 +18,7 @@ from pipeline.inspect.overview import Overview
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.report.drawing.now import ReportState, headlines_now, summary_now
 from pipeline.report.drawing.wording import Level
-from pipeline.report.serve import LivePage, Looks, Reports
+from pipeline.report.serve import KeptOverview, LivePage, Reports
 from pipeline.system.peers import peer_is_owner
 from sources.errors import ReplicaError
 from tests.patience import wait_until
@@ -60,7 +60,7 @@ def test_each_state_has_its_words_and_its_alarm(one: Progress, level: Level, sai
 
 
 class Counted:
-    """Looks that are counted, at a clock that stands unless it is moved."""
+    """KeptOverview that are counted, at a clock that stands unless it is moved."""
 
     def __init__(self, takes_s: float = 0.0) -> None:
         self.count, self.now_s, self._takes_s = 0, 0.0, takes_s
@@ -80,7 +80,7 @@ class Counted:
 @pytest.mark.parametrize(("takes_s", "rests_s"), [(0.0, 5.0), (4.0, 12.0)])
 def test_it_looks_when_asked_and_not_again_for_all_who_ask_soon(takes_s: float, rests_s: float) -> None:
     counted = Counted(takes_s)
-    looks = Looks(counted.look, counted.clock)
+    looks = KeptOverview(counted.look, counted.clock)
     assert counted.count == 0
     first = looks.newest()
     counted.now_s += rests_s - 0.1
@@ -116,7 +116,7 @@ def counted() -> Counted:
 
 @pytest.fixture
 def page(counted: Counted) -> LivePage:
-    return LivePage(INJECTED, SECRET, Looks(counted.look, counted.clock), Made([]))
+    return LivePage(INJECTED, SECRET, KeptOverview(counted.look, counted.clock), Made([]))
 
 
 @pytest.mark.parametrize("host", ["evil.example:8642", "127.0.0.1.evil.example", "", "[::1]:8642"])
@@ -161,6 +161,7 @@ def test_a_report_says_when_it_was_made_and_what_comes_after_it() -> None:
 
 
 def test_the_kernel_says_whose_connection_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    are_we_root = os.getuid() == 0
     with socket.create_server(("127.0.0.1", 0)) as listener:
         for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")):
             with socket.socket(family) as peer:
@@ -171,6 +172,7 @@ def test_the_kernel_says_whose_connection_it_is(monkeypatch: pytest.MonkeyPatch)
                     with monkeypatch.context() as other:
                         other.setattr(os, "getuid", lambda: 4711)
                         assert not peer_is_owner(accepted)
+                        assert peer_is_owner(accepted, or_root=True) == are_we_root
 
 
 def asked(url: str, method: str = "GET") -> str:
