@@ -36,12 +36,12 @@ GET = "logtwin get "
 """Asked of the demo of dister."""
 DOCUMENTS: Final = (README, *sorted(f"docs/{one.name}" for one in (PROJECT / "docs").glob("*.md")))
 NOT_RUN: Final = {
-    README: ["make test", "logtwin replicate", "logtwin sql"],
-    FIRST_JOB: ["logtwin replicate", "logtwin sql", "logtwin sql", "make wheel", "logtwin master",
+    README: ["make test", "logtwin replicate", "logtwin sql", "logtwin report"],
+    FIRST_JOB: ["logtwin replicate", "logtwin sql", "logtwin sql", "logtwin report", "make wheel", "logtwin master",
                 "logtwin --install-completion"],
     OPERATING: ["logtwin incidents close"],
     "docs/deploying.md": ["logtwin jars", "<ivysettings>", "# useradd", "docker build"],
-    SQL: ["logtwin sql", "logtwin sql", "mkdir -p tour", *["SELECT"] * 4],
+    SQL: ["logtwin sql", "logtwin sql", "logtwin report", "mkdir -p tour", *["SELECT"] * 4],
     ENGINES: ["export AWS_ACCESS_KEY_ID", "CREATE SECRET"],
     TYPED: ["logtwin tables add", "logtwin replicate", "format ="],
     "docs/elections.md": ["SELECT number"],

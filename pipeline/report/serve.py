@@ -4,9 +4,9 @@ What ``logtwin status`` says is looked up when a page asks, at most every LOOK_E
 where that takes long. The report itself may need Spark: it is made by a process of its own when a page is opened for
 the first time, or somebody asks for it anew; all pages show the same one. So nothing runs while nobody looks.
 
-Only a process of the same user is answered, as the kernel says (`pipeline.system.peers`), which knows the secret in the
-address, new at each start. An address with the name of another host is refused: a web site could have a name of its own
-lead here, and read what it gets (DNS rebinding). No answer says that other sites may read it.
+Only a process of the same user, or of root, is answered, as the kernel says (`pipeline.system.peers`), which knows the
+secret in the address, new at each start. An address with the name of another host is refused: a web site could have a
+name of its own lead here, and read what it gets (DNS rebinding). No answer says that other sites may read it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _HTML: Final = "text/html; charset=utf-8"
 _TEXT: Final = "text/plain; charset=utf-8"
 
 
-class Looks:
+class KeptOverview:
     """What there is to see now: `look` is called when somebody asks, and its answer kept for a while, for all."""
 
     def __init__(self, look: Callable[[], Overview], clock: Callable[[], float] = time.monotonic) -> None:
@@ -163,7 +163,7 @@ def _last_words(said: str) -> str:
 class LivePage:
     """The page and what it asks for, as a WSGI application below ``/<secret>/``."""
 
-    def __init__(self, warehouse: str, secret: str, looks: Looks, reports: Reports) -> None:
+    def __init__(self, warehouse: str, secret: str, looks: KeptOverview, reports: Reports) -> None:
         self._secret, self._looks, self._reports = secret.encode(), looks, reports
         self._page = live_page(warehouse).encode()
         self._headers = [
@@ -210,7 +210,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Hang up on other users, with a word for one who wonders."""
         with suppress(OSError):  # it has gone already
-            if peer_is_owner(request):
+            if peer_is_owner(request, or_root=True):
                 return True
             request.sendall(b"HTTP/1.0 403 Forbidden\r\n\r\nThis page is for the user alone who started it.\n")
         return False
@@ -234,7 +234,7 @@ class PageServer:
         secret = secrets.token_urlsafe()
         command = [sys.executable, "-m", "pipeline", "report", "--config", str(file), "--output"]
         self._reports = Reports(command)
-        page = LivePage(absolute(config.warehouse), secret, Looks(lambda: overview(config)), self._reports)
+        page = LivePage(absolute(config.warehouse), secret, KeptOverview(lambda: overview(config)), self._reports)
         try:
             self._server = make_server(HOST, port, page, _Server, _Handler)
         except OSError as error:

@@ -16,19 +16,21 @@ _MAPPED: Final = socket.inet_pton(socket.AF_INET6, "::ffff:0:0")[:12]
 _LOCAL, _REMOTE, _UID = 1, 2, 7  # columns of /proc/net/tcp
 
 
-def peer_is_owner(connection: socket.socket) -> bool:
+def peer_is_owner(connection: socket.socket, *, or_root: bool = False) -> bool:
     """Whether the peer's process belongs to this user. `connection` is a Unix socket, or one of IPv4 on this machine.
 
-    True on systems whose kernel does not say: there only the folder of the socket, or a secret, keeps others out.
+    With `or_root` also whether it is root's, who brings forwarded ports (kubectl port-forward). True on systems whose
+    kernel does not say: there only the folder of the socket, or a secret, keeps others out.
     """
+    users = {os.getuid(), 0} if or_root else {os.getuid()}
     if connection.family == socket.AF_UNIX:
         if not hasattr(socket, "SO_PEERCRED"):
             return True
         found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        return int(_CREDENTIALS.unpack(found)[1]) == os.getuid()
+        return _CREDENTIALS.unpack(found)[1] in users
     if not Path("/proc/net/tcp").exists():
         return True
-    return _user_of(connection.getpeername(), connection.getsockname()) == os.getuid()
+    return _user_of(connection.getpeername(), connection.getsockname()) in users
 
 
 def _user_of(local: tuple[str, int], remote: tuple[str, int]) -> int | None:
