@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any, Final, Literal, TextIO
 
@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from pipeline.system import signals
-from pipeline.system.folders import cache_folder
+from pipeline.system.folders import NO_ROOM, cache_folder
 from pipeline.system.log_lines import JsonLines, TextLines
 from sources.errors import LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
@@ -86,6 +86,7 @@ def _write(text: str) -> None:
 
 _HANDLER: Final = _Lines()
 _HANDLER.setFormatter(TextLines())
+_HANDLER.addFilter(lambda record: "py4j" not in Path(record.pathname).parts)
 
 
 def log_to_console(*, form: LogFormat | None = None, level: LogLevel | None = None) -> None:
@@ -100,7 +101,7 @@ def log_to_console(*, form: LogFormat | None = None, level: LogLevel | None = No
         root.setLevel(level.upper())
     logging.getLogger("pyspark").setLevel("WARNING")
     # An error in a batch comes back with its query, and we decide what a broken connection means: each is reported
-    # once, where it is handled.
+    # once, where it is handled. py4j logs some in its own name, and some in that of all.
     for name in ("py4j", "kafka"):
         logging.getLogger(name).setLevel("CRITICAL")
 
@@ -148,7 +149,7 @@ def _without_room(error: BaseException) -> StorageUnreachable | None:
 
     What could not be written to there is forgotten, or the interpreter would try it again at its end.
     """
-    if not isinstance(error, OSError) or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    if not isinstance(error, OSError) or error.errno not in NO_ROOM:
         return None
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return StorageUnreachable(

@@ -13,6 +13,7 @@ macOS: Spark allows no more than 61 for their folder (spark.python.unix.domain.s
 from __future__ import annotations
 
 import atexit
+import errno
 import fcntl
 import os
 import shutil
@@ -22,12 +23,14 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-from sources.errors import ConfigurationError
+from sources.errors import ConfigurationError, StorageUnreachable
 
 _OTHERS: Final = 0o077
 
 LONGEST_FOLDER_BYTES: Final = 61
 _LOCK: Final = "lock"
+_ROOM_BYTES: Final = 64_000
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def cache_folder() -> Path:
@@ -41,19 +44,27 @@ def cache_folder() -> Path:
 def cache_file(*names: str) -> Path:
     """A file in the cache folder that can be written; it is made if it is not there.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError, StorageUnreachable if its disk is full.
     """
     file = cache_folder().joinpath(*names)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600))
     except OSError as error:
-        raise ConfigurationError(
+        raise _unwritable(error)(
             f"the cache folder {cache_folder()} cannot be written",
             found=error.strerror,
             hint="LOGTWIN_CACHE names another one.",
         ) from error
     return file
+
+
+def _unwritable(error: OSError) -> type[ConfigurationError | StorageUnreachable]:
+    """What `error` is of a folder that is needed at the start: a full disk may get room, and the start is tried again.
+
+    Whoever restarts jobs does not try again what is a matter of configuration.
+    """
+    return StorageUnreachable if error.errno in NO_ROOM else ConfigurationError
 
 
 def limit_rights(warehouse: Path | None) -> None:
@@ -80,15 +91,21 @@ def _missing(warehouse: Path | None) -> int:
 def process_folder() -> Path:
     """The folder of this process. The first call makes it, and removes the folders of dead processes.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError, StorageUnreachable if its disk is full.
     """
     try:
         root = _root()
         for leftover in _dead(root):
             shutil.rmtree(leftover, ignore_errors=True)
         folder, lock = _own(root)
+        try:
+            (folder / "probe").write_bytes(bytes(_ROOM_BYTES))  # without room the JVM would end, and not say why
+            (folder / "probe").unlink()
+        except OSError:
+            _end(folder, lock)
+            raise
     except OSError as error:
-        raise ConfigurationError(
+        raise _unwritable(error)(
             "the folder for temporary files cannot be written",
             expected="a folder of ours, with room",
             found=error.strerror,

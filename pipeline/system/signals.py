@@ -100,7 +100,7 @@ class _Watch:
 
 
 _watch: _Watch | None = None
-_saying = threading.Lock()
+_saying, _said = threading.Lock(), threading.Event()
 
 
 def _raise(number: int, frame: object) -> None:
@@ -226,9 +226,11 @@ def _last_words(by: signal.Signals) -> None:
 
 
 def _say(by: signal.Signals) -> None:
-    if not _saying.acquire(blocking=False):
-        return  # the other thread does
-    with suppress(OSError, ValueError):
+    """Once. Who comes to it while another thread says it waits for that, and does not end the process before."""
+    with _saying, suppress(OSError, ValueError):
+        if _said.is_set():
+            return
+        _said.set()
         if os.isatty(2):
             os.write(2, _SHOW_CURSOR)  # a display that has no more time hid it
         log.warning("ended by %s", by.name)

@@ -31,6 +31,7 @@ log.info("%s is fine", LogId.parse("rocketmq/b"))
 log.warning("kafka/prod/orders: %s {LONG}", {FORGED!r})
 log.error("%s; again", BelowMinimum("gone", log="rocketmq/a", offset=7, found=9))
 log.error("%s", MasterSilent("no answer", log="rocketmq/a"))
+exec(compile("logging.error('a connection broke')", "/any/py4j/java_gateway.py", "exec"))  # py4j, in the name of all
 """
 TIME = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 

@@ -59,6 +59,17 @@ def job(*_, **__):
         sys.stdin.read() if signals.TOGETHER_S else time.sleep(600)  # until the test has sent all
 at_once() if sys.argv[1] == "at_once" else run(globals().get(sys.argv[1], verb), [])
 """
+TWO_END_IT = """
+import logging, signal, threading, time
+from pipeline.system import signals
+said = threading.Event()
+class Slow(logging.Handler):
+    def emit(self, record): said.set(); time.sleep(0.3); print(record.getMessage(), flush=True)
+logging.getLogger().addHandler(Slow())
+threading.Thread(target=signals._leave_now, args=(signal.SIGTERM,)).start()
+said.wait()
+signals._leave_now(signal.SIGTERM)
+"""
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -101,6 +112,11 @@ def test_a_verb_ends_so_whatever_the_signal_breaks(way: str) -> None:
 def test_a_second_signal_ends_it_at_once() -> None:
     code, out, lines = ended("job", 0, signal.SIGTERM, signal.SIGINT)
     assert (code, out, lines[1:]) == (130, "", ["ended by SIGINT"])
+
+
+def test_a_thread_that_ends_it_waits_for_the_one_that_says_so() -> None:
+    ended = subprocess.run([sys.executable, "-c", TWO_END_IT], cwd=PROJECT, stdout=-1, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (143, "ended by SIGTERM\n")
 
 
 def test_whoever_does_not_read_its_output_does_not_keep_it() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
+import signal
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from pyspark.sql import SparkSession
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from pipeline.monitoring.run_file import RunFile, runs_of
+from pipeline.system.folders import process_folder
+from pipeline.system.processes import free_port
 from sinks.batch.result import BatchStep
 from sinks.delta.delta_log import newest
 from sinks.storage.check import check_writable
@@ -25,6 +28,10 @@ from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.operator_at_work import Operator
 from tests.pipeline.read_back import TEST, assert_whole
 from tests.pipeline.running import job_config, run_until
+from tests.pipeline.scraping import scrape, values
+from tests.pipeline.small_disk import disk as disk
+from tests.pipeline.small_disk import fill
+from tests.pipeline.test_ends import check_end
 from tests.pipeline.test_run_state import run_of
 
 WRITING = (
@@ -40,26 +47,9 @@ WRITING = (
 )
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 2 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("no right to mount a disk")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    with pytest.raises(OSError, match="No space left"), (disk / "fill").open("wb", buffering=0) as file:
-        while file.write(bytes(4096)):
-            pass
-    return disk / "fill"
-
-
-def test_a_disk_is_looked_at_before_spark_starts(disk: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disk_is_looked_at_before_spark_starts(
+    disk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By every verb that writes; what makes room needs none. Nothing is left of the look."""
     lake = placed(str(disk / "new" / "lake"))
     check_writable(lake)
@@ -69,6 +59,11 @@ def test_a_disk_is_looked_at_before_spark_starts(disk: Path, capsys: pytest.Capt
     check_writable(lake, makes_room=True)
     filling.unlink()
     assert list(disk.iterdir()) == []
+    monkeypatch.setattr("tempfile.tempdir", str(disk))
+    filling = fill(disk)
+    with pytest.raises(StorageUnreachable, match="TMPDIR"):
+        process_folder.__wrapped__()
+    filling.unlink()
     operator = Operator(disk, capsys)
     operator.configure(master="127.0.0.1:1", remoting="127.0.0.1:1")
     with operator.job.open("a") as job:
@@ -133,3 +128,35 @@ def test_a_job_waits_for_room_after_each_step_of_a_batch_and_goes_on(
         files = {one.name for one in (disk / "lake" / "log").glob("*.parquet")}
         assert (version := newest(f"{disk}/lake/log"))
         assert files == set(version.files)
+
+
+@pytest.mark.spark
+def test_a_job_whose_disk_is_full_says_so_to_everybody_and_goes_on(
+    disk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All that it writes is there: tables, temporary files, blocks of Spark's, its log. Then it ends in order."""
+    operator, log, port = Operator(disk, capsys), FaultyLog(tmp_path / "master"), free_port()
+    log.append(random.Random(1), 50)
+    operator.configure(path=log.path)
+    with operator.job.open("a") as job:
+        job.write(f'[metrics]\nport = {port}\n[spark]\n"spark.master" = "local[2]"\n"spark.driver.memory" = "512m"\n')
+
+    def at(offset: int, phase: Phase) -> bool:
+        (found,) = json.loads(operator.must("status", "--json").out)["logs"]
+        return (found["position"], found["phase"]) == (offset, phase)
+
+    def fill_and_free() -> None:
+        wait_until(lambda: at(log.end, Phase.RUNNING), "the first records")
+        reached, filling = log.end, fill(disk)
+        log.append(random.Random(2), 50)
+        wait_until(lambda: at(reached, Phase.WAITING), "a status that says that it waits")
+        wait_until(lambda: values(scrape(port))["logtwin_phase", TEST, "waiting"] == 1, "metrics that say so")
+        assert "No space left" in operator.must("status").out
+        filling.unlink()
+        wait_until(lambda: at(log.end, Phase.RUNNING), "the rest")
+
+    places = {"SPARK_LOCAL_DIRS": str(disk / "blocks"), "TMPDIR": str(disk)}
+    check_end(
+        operator.job, signal.SIGTERM, to_group=False, until=f"{TEST}: running", then=fill_and_free, environment=places
+    )
+    assert_whole(operator.lake, log.data())

@@ -15,16 +15,19 @@ from pipeline.inspect.selection import ConfiguredLog
 from pipeline.job.typed_tables import TypedTables
 from pipeline.operate.backfill import run_backfill
 from pipeline.operate.hole_filter import Wanted
+from sinks.delta.delta_log import newest
 from sinks.state.position import LogTable
 from sinks.typed.definition import Reading
 from sinks.typed.rebuild import TypedRebuild, rebuild
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.table import TypedTable
-from sources.errors import ReplicaError
+from sources.errors import ReplicaError, StorageUnreachable
 from sources.offsets import Offset
 from sources.options import parse_options
 from sources.registry import open_log
 from tests.pipeline.repair_bench import BATCH_BYTES, TEST, Bench
+from tests.pipeline.small_disk import disk as disk
+from tests.pipeline.small_disk import fill
 from tests.pipeline.typed.in_process import in_process
 from tests.pipeline.typed.world import bring, definition
 from tests.sinks.batches import opened, ranges
@@ -91,6 +94,29 @@ def test_a_log_that_went_back_takes_its_tables_along(bench: Bench) -> None:
     bring(tables[0])
     bring(followers(bench)[1])
     assert_is_the_log(bench)
+
+
+def test_on_a_full_disk_a_step_is_done_again(disk: Path) -> None:
+    """It says that this may pass; and what was written of it is gone."""
+    with in_process() as session:
+        bench = InProcessBench(session, disk)
+        bench.log.append(random.Random(1), 80, body)
+        bench.replicate()
+        for one in followers(bench):
+            bring(one)
+        bench.log.append(random.Random(2), 80, body)
+        bench.replicate()
+        filling, tables = fill(disk), followers(bench)
+        for one in tables:
+            with pytest.raises(StorageUnreachable, match="No space left"):
+                bring(one)
+        filling.unlink()
+        for one in tables:
+            bring(one)
+        assert_is_the_log(bench)
+        for name in ("notes", "objects"):
+            assert (version := newest(f"{bench.lake}/tables/{name}"))
+            assert {one.name for one in (bench.lake / "tables" / name).glob("*.parquet")} == set(version.files)
 
 
 def test_retention_and_backfill_are_followed(bench: Bench) -> None:
