@@ -33,7 +33,7 @@ from sinks.state.log_state import LogState
 from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
-from sources.errors import FailedOver, LogtwinError, Recreated, RepairPending, TakenOver
+from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import EMPTY_QUERY, Holding, LogQuery
@@ -188,12 +188,16 @@ class ReplicatedLogs:
 
     # A start
 
-    def claim(self) -> Offset | None:
+    def claim(self, *, waits: bool = False) -> Offset | None:
         """Ask the master, and claim the logs that the replica has. Returns the position. Raises LogtwinError.
 
-        A log of which the master cannot say what it holds is claimed like the others.
+        A log of which the master cannot say what it holds is claimed like the others; with `waits`, if it cannot say so
+        after a while either: an election may be under way, and nothing is tried again later.
         """
         begun = self._begun() if self._gains_logs and not self.replicas else []
+        if waits and begun:
+            with suppress(MasterRefused):
+                self.master.held({})
         self._claimed = held = self._ask(begun)
         if self.replicas:
             self._opening.open(*self.replicas.values())
