@@ -33,7 +33,7 @@ from sinks.state.log_state import LogState
 from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
-from sources.errors import FailedOver, LogtwinError, Recreated, RepairPending, TakenOver
+from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
 from sources.group.seen import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import EMPTY_QUERY, Holding, LogQuery
@@ -82,6 +82,7 @@ class ReplicatedLogs:
         self._shard = config.shard
         self._others = others
         self.elsewhere: Mapping[LogId, str] = {}
+        self._claimed: Mapping[LogId, Holding] = {}  # what the master held when the logs were claimed
         self._unanswered: Set[str] = frozenset()  # of which the master could not say what it holds
         self._taken: dict[LogId, tuple[str, float]] = {}  # by whom, and until when it is theirs if nobody sees them
         self._look_again_at_s = 0.0
@@ -187,13 +188,17 @@ class ReplicatedLogs:
 
     # A start
 
-    def claim(self) -> Offset | None:
+    def claim(self, *, waits: bool = False) -> Offset | None:
         """Ask the master, and claim the logs that the replica has. Returns the position. Raises LogtwinError.
 
-        A log of which the master cannot say what it holds is claimed like the others.
+        A log of which the master cannot say what it holds is claimed like the others; with `waits`, if it cannot say so
+        after a while either: an election may be under way, and nothing is tried again later.
         """
         begun = self._begun() if self._gains_logs and not self.replicas else []
-        held = self._ask(begun)
+        if waits and begun:
+            with suppress(MasterRefused):
+                self.master.held({})
+        self._claimed = held = self._ask(begun)
         if self.replicas:
             self._opening.open(*self.replicas.values())
         elif self._gains_logs:
@@ -232,7 +237,7 @@ class ReplicatedLogs:
         """
         errors: Mapping[LogId, LogtwinError] = {}
         if self.has_news:
-            self.add()
+            self._add(self._claimed)
         answered = {
             log_id: state
             for log_id, state in self.states.items()
@@ -285,7 +290,9 @@ class ReplicatedLogs:
         A replica begins with one commit of all logs of its master, so that a crash cannot change where each starts. A
         log that comes later was therefore added to the master, and begins at 0. Raises LogtwinError.
         """
-        held = self._ask()
+        self._add(self._ask())
+
+    def _add(self, held: Mapping[LogId, Holding]) -> None:
         added = self._opened(log_id for log_id in held if str(log_id) not in self.replicas)
         if fresh := [one for one in added.values() if one.position() is None]:
             gained = begin_together(fresh, self._starts(held), next(iter(held.values())).identity)

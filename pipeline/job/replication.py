@@ -168,7 +168,7 @@ class Replication:
         with self.in_use:
             self._check_master()
             self._aside.begin_again()
-            position = self._logs.claim()
+            position = self._logs.claim(waits=self._available_now)
             self._is_open = True
             if self._first is None:
                 self._first = position

@@ -22,7 +22,6 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
@@ -39,7 +38,9 @@ _READ: Final = [
     *("txn", "metaData", "protocol", "domainMetadata"),
     *(f"add.{name}" for name in ("path", "partitionValues", "size", "modificationTime", "stats")),
 ]
-"""The columns to read of a checkpoint. Its `remove` actions are only of use to clean-ups (`named_files`)."""
+"""The columns to read of a checkpoint."""
+_REMOVED: Final = ("remove.path", "remove.deletionTimestamp")
+"""Further ones, which are only of use to clean-ups (`named_files`)."""
 _RESTORE: Final = "Restore the file from a backup of the folder, or from storage versioning."
 _ATTEMPTS: Final = 3
 """A clean-up of the log may remove files between the listing and the reading."""
@@ -98,7 +99,10 @@ class Version(Protocol):
 
 @dataclass(slots=True)
 class LoggedVersion:
-    """A version read from the files of the Delta log: the actions that hold at it, with `files` by path."""
+    """A version read from the files of the Delta log: the actions that hold at it, with `files` by path.
+
+    `removed` are files that were removed, by path, and when, in ms since 1970; not all, unless they were asked for.
+    """
 
     version: int
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -106,6 +110,7 @@ class LoggedVersion:
     transactions: dict[str, int] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     files: dict[str, StoredFile] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
 
     def domain(self, name: str) -> str | None:
         return self.texts.get(name)
@@ -148,6 +153,7 @@ class LoggedVersion:
                     self.files[said["path"]] = StoredFile(said)
                 case "remove":
                     self.files.pop(said["path"], None)
+                    self.removed[said["path"]] = said.get("deletionTimestamp") or 0
                 case "txn":
                     self.transactions[said["appId"]] = said["version"]
                 case "domainMetadata" if said["removed"]:
@@ -185,10 +191,11 @@ def named_files(path: str, since_ms: int) -> set[str]:
     """The files that the newest version of the table at `path` has, and those that were removed `since_ms`, in ms since
     1970, or later. Raises as `newest` does, and ReplicaError if there is no table: then no file is known to be unnamed.
     """
-    found = newest(path)
+    found = _reading(path, lambda filesystem, folder: _newest(filesystem, folder, None, (*_READ, *_REMOVED)))
     if found is None:
         raise ReplicaError(f"the Delta log of {path} is gone", found="a folder without one", hint=_RESTORE)
-    removed = _reading(path, lambda filesystem, folder: _removed(filesystem, folder, since_ms))
+    _check(path, found)
+    removed = (one for one, at_ms in found.removed.items() if at_ms >= since_ms)
     return {unquote(one) for one in (*found.files, *removed)}
 
 
@@ -208,7 +215,10 @@ def _reading(path: str, read: Callable[[pafs.FileSystem, str], _T]) -> _T:
             raise _unread(path, error, _RESTORE) from error
 
 
-def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | None) -> LoggedVersion | None:
+def _newest(
+    filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | None, columns: Sequence[str] = _READ
+) -> LoggedVersion | None:
+    """The newest version, with what these `columns` of its checkpoint say; `known` if it is that."""
     listed = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
     names = [one.base_name for one in listed]
     commits = sorted(int(found[1]) for found in map(_COMMIT.fullmatch, names) if found)
@@ -224,7 +234,7 @@ def _newest(filesystem: pafs.FileSystem, folder: str, known: LoggedVersion | Non
     checksums = [int(found[1]) for found in map(_CHECKSUM.fullmatch, names) if found]
     log = _LogFiles(filesystem, folder)
     found = LoggedVersion(version)
-    for action in log.checkpoint(parts):
+    for action in log.checkpoint(parts, columns):
         found.take(action)
     checked = max((one for one in checksums if checkpoint <= one <= version), default=None)
     for number in range(max(checkpoint, 0), version + 1):
@@ -251,19 +261,6 @@ def _transactions(filesystem: pafs.FileSystem, folder: str, version: int) -> dic
     return found
 
 
-def _removed(filesystem: pafs.FileSystem, folder: str, since_ms: int) -> set[str]:
-    """The paths of the files that were removed since then."""
-    names = [one.base_name for one in filesystem.get_file_info(pafs.FileSelector(folder))]
-    checkpoint, parts = _newest_checkpoint(names)
-    log = _LogFiles(filesystem, folder)
-    found = set(log.removed_of(parts, since_ms))
-    for number in (int(found[1]) for found in map(_COMMIT.fullmatch, names) if found):
-        if number > checkpoint:
-            removed = (action["remove"] for action in log.commit(number) if "remove" in action)
-            found |= {one["path"] for one in removed if (one.get("deletionTimestamp") or 0) >= since_ms}
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class _LogFiles:
     """The files of a ``_delta_log``. Every method raises OSError, and ValueError for what is damaged."""
@@ -278,26 +275,18 @@ class _LogFiles:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
 
-    def checkpoint(self, parts: Sequence[str]) -> Iterator[Action]:
-        for part in parts:
-            file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
-            for batch in file.iter_batches(columns=_READ):
-                yield from batch.to_pylist()
+    def checkpoint(self, parts: Sequence[str], columns: Sequence[str]) -> Iterator[Action]:
+        for batch in self._batches(parts, columns):
+            yield from batch.to_pylist()
 
     def transactions_of(self, parts: Sequence[str]) -> Iterator[Action]:
-        for found in self._column(parts, "txn"):
-            yield from found.to_pylist()
+        for batch in self._batches(parts, ["txn"]):
+            yield from batch.column("txn").drop_null().to_pylist()
 
-    def removed_of(self, parts: Sequence[str], since_ms: int) -> Iterator[str]:
-        for found in self._column(parts, "remove"):
-            is_late = pc.greater_equal(pc.struct_field(found, "deletionTimestamp"), since_ms)
-            yield from pc.struct_field(found, "path").filter(is_late).to_pylist()
-
-    def _column(self, parts: Sequence[str], name: str) -> Iterator[pa.StructArray]:
+    def _batches(self, parts: Sequence[str], columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         for part in parts:
             file = pq.ParquetFile(self.filesystem.open_input_file(f"{self.folder}/{part}"))
-            for batch in file.iter_batches(columns=[name]):
-                yield batch.column(name).drop_null()
+            yield from file.iter_batches(columns=list(columns))
 
     def checksum(self, version: int, commit: Sequence[Action]) -> Mapping[str, Any]:
         """What the checksum of a version with that commit says, nothing if it is not of that."""

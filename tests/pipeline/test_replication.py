@@ -69,7 +69,7 @@ class Logs:
         self.replicas: dict[str, Replica] = {}
         self.closed = 0
 
-    def claim(self) -> None:
+    def claim(self, **_: object) -> None:
         return None
 
     def resume(self, _: object) -> Mapping[str, LogtwinError]:
