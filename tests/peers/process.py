@@ -92,6 +92,10 @@ class PeerProcess(ABC):
     def _prepare(self) -> list[str]:
         """Writes what it reads at start; the command line to start it with."""
 
+    def make_archive(self) -> None:
+        """Downloads its jars and makes its archive of classes, unless they are there."""
+        self._archive(self._prepare())
+
     def _archive(self, command: Sequence[str]) -> str:
         if self._java_options is None:
             self._java_options = class_archive(f"{self.kind}-{self.version}", class_path(command), self._trial)

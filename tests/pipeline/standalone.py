@@ -20,7 +20,8 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from pipeline.spark.jars import session_jars
+from pipeline.spark.jar_folder import write_jars
+from pipeline.spark.jars import delta_set, session_jars
 from pipeline.spark.session import NEEDED
 from pipeline.system.processes import ending_with_us
 from tests.class_archives import spark_options
@@ -205,7 +206,10 @@ def submitted(
     to: Cluster, wheel: Path, job: Path, *, properties: Mapping[str, str] | None = None
 ) -> Iterator[Submission]:
     """``pipeline/submit.py --config JOB --available-now`` away from this project: what it imports is in the wheel."""
+    jars = to.folder / "jars"
+    write_jars(jars, delta_set().name, session_jars())
     command = [str(SPARK / "bin" / "spark-submit"), "--master", to.url, "--py-files", str(wheel)]
+    command += ["--jars", f"{jars}/delta-*/*.jar"]  # as docs/deploying.md says
     for key, value in {**_properties(to), **(properties or {})}.items():
         command += ["--conf", f"{key}={value}"]
     command += [str(PROJECT / "pipeline" / "submit.py"), "--config", str(job), "--available-now"]
@@ -232,6 +236,5 @@ def _properties(to: Cluster) -> dict[str, str]:
         "spark.driver.bindAddress": DRIVER,
         "spark.executor.memory": "512m",
         "spark.driver.memory": "512m",
-        "spark.jars": ",".join(str(jar) for jar in session_jars()),
         "spark.pyspark.python": str(to.python),
     }

@@ -107,6 +107,7 @@ class Connections:
         task.add_done_callback(self._forget)
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._serving.pop(task).transport.abort()  # nobody wants what is left in its buffer
+        writer = self._serving.pop(task)
+        writer.transport.abort()  # nobody wants what is left in its buffer
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("serving one of the %s ended in an error", self._whose, exc_info=error)
