@@ -125,7 +125,7 @@ def session_for(
             warehouse=warehouse,
             jars=config.jars,
             name=name,
-            log_file=cache_file(spark_log().name),
+            log_file=None if _is_submitted() else cache_file(spark_log().name),
             is_brief=is_brief,
             archive_to=archive_to,
         )
@@ -239,9 +239,14 @@ def _find_submitted_code(spark: SparkSession) -> None:
         context.environment["PYTHONPATH"] = os.pathsep.join([*places, before] if before else places)
 
 
+def _is_submitted() -> bool:
+    """By spark-submit, which has started the JVM: on a cluster perhaps where no folder of ours can be written."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def _submitted() -> set[str]:
     """The names of the properties given to spark-submit, which a builder's would override; none without it."""
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+    if not _is_submitted():
         return set()
     SparkContext._ensure_initialized()  # the JVM, which already runs, knows them
     return {name for name, _ in SparkConf().getAll()}
