@@ -14,7 +14,7 @@ from sinks.state.fence import state_at
 from sinks.state.log_state import LogState
 from sinks.tables import LOG
 from sinks.warehouse import absolute
-from sources.errors import LogError, MasterError
+from sources.errors import LogtwinError
 from sources.master import Master, MasterView
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.registry import open_log
@@ -72,7 +72,7 @@ def subject(master: Master, state: LogState | None) -> Subject:
 def _ask(master: Master) -> MasterAnswer:
     try:
         return answered(master.look(), master.acknowledged_by_master().get(master.id))
-    except (MasterError, LogError) as error:
+    except LogtwinError as error:  # also of its configuration: a folder that has no files yet
         return MasterAnswer(error=str(error))
 
 

@@ -151,6 +151,12 @@ def test_a_master_that_is_away_is_part_of_the_status() -> None:
     assert said.master_error == "no connection"
 
 
+def test_a_folder_without_files_hides_no_other_log(tmp_path: Path) -> None:
+    logs = [{"id": f"rocketmq/{name}", "path": str(tmp_path)} for name in ("a", "b")]
+    found = statuses(parse({"warehouse": str(tmp_path / "lake"), "logs": logs}, where="test"))
+    assert ["no segment file" in (one.master_error or "") for one in found] == [True, True]
+
+
 def is_waiting(one: socket.socket) -> bool:
     """Whether the other end is still connected, whatever it has sent."""
     one.setblocking(False)
