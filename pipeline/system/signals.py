@@ -163,7 +163,10 @@ def at_once() -> Iterator[None]:
         yield
         return
     with _met(_Now(_Way.AT_ONCE)):
-        yield
+        try:
+            yield
+        except KeyboardInterrupt:  # Spark's own handler came before the thread, which then no longer sees this block
+            _leave_now(signal.SIGINT)
 
 
 @contextmanager

@@ -42,6 +42,9 @@ def mute(*_, **__):
         stop.wait()
     say("asked")
     time.sleep(600)
+def sparks(*_, **__):
+    with signals.at_once():
+        raise KeyboardInterrupt  # before the thread has heard of it
 def verb(*_, **__):
     try:
         say("ready")
@@ -117,6 +120,10 @@ def test_a_second_signal_ends_it_at_once() -> None:
 def test_a_thread_that_ends_it_waits_for_the_one_that_says_so() -> None:
     ended = subprocess.run([sys.executable, "-c", TWO_END_IT], cwd=PROJECT, stdout=-1, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (143, "ended by SIGTERM\n")
+
+
+def test_an_interrupt_of_sparks_that_is_quicker_than_the_thread_is_said() -> None:
+    assert ended("sparks", 60) == (130, "", ["ended by SIGINT"])
 
 
 def test_whoever_does_not_read_its_output_does_not_keep_it() -> None:
