@@ -179,7 +179,7 @@ def java() -> str:
     found = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not found or not Path(found).exists():
         raise ConfigurationError(
-            "there is no Java", expected="Java 17", found=found, hint="Install a JDK 17 or set JAVA_HOME."
+            "there is no Java", expected="Java 17 or 21", found=found, hint="Install a JDK 17 or set JAVA_HOME."
         )
     return found
 
