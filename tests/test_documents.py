@@ -40,7 +40,7 @@ NOT_RUN: Final = {
     FIRST_JOB: ["logtwin replicate", "logtwin sql", "logtwin sql", "logtwin report", "make wheel", "logtwin master",
                 "logtwin --install-completion"],
     OPERATING: ["logtwin incidents close"],
-    "docs/deploying.md": ["logtwin jars", "<ivysettings>", "# useradd", "docker build"],
+    "docs/deploying.md": ["logtwin jars", "<ivysettings>", "# useradd", "docker build", "python3 -m venv env"],
     SQL: ["logtwin sql", "logtwin sql", "logtwin report", "mkdir -p tour", *["SELECT"] * 4],
     ENGINES: ["export AWS_ACCESS_KEY_ID", "CREATE SECRET"],
     TYPED: ["logtwin tables add", "logtwin replicate", "format ="],

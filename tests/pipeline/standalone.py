@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,7 @@ PROJECT = Path(__file__).parents[2]
 SPARK = Path(pyspark.__file__).parent
 DRIVER = "127.0.0.1"
 EXECUTOR = "CoarseGrainedExecutorBackend"
+Started = tuple[subprocess.Popen[bytes], Path]
 
 
 def build_wheel(folder: Path) -> Path:
@@ -75,9 +76,13 @@ class Daemon:
 @dataclass(frozen=True)
 class Worker(Daemon):
     def executors(self) -> list[psutil.Process]:
+        return self.jvms(EXECUTOR)
+
+    def jvms(self, name: str) -> list[psutil.Process]:
+        """Those below it with `name` in their command."""
         try:
-            children = psutil.Process(self.process.pid).children()
-            return [child for child in children if any(EXECUTOR in word for word in child.cmdline())]
+            below = psutil.Process(self.process.pid).children(recursive=True)
+            return [one for one in below if one.name() == "java" and any(name in word for word in one.cmdline())]
         except psutil.Error:  # one that ended meanwhile
             return []
 
@@ -143,22 +148,26 @@ def cluster(folder: Path, *, workers: int = 1, cores: int = 1) -> Iterator[Clust
         yield one
 
 
-@contextmanager
-def _daemon(folder: Path, name: str, host: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """In the foreground, in `folder`; whatever it started has ended when the `with` does."""
+def _daemon(folder: Path, name: str, host: str, *arguments: str) -> AbstractContextManager[Started]:
     local = folder / "local"
     local.mkdir(parents=True)
     # What Spark's own start scripts would set; a worker passes it on to its executors.
     environment = {
-        **os.environ, "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(local), "SPARK_HOME": str(SPARK),
+        "SPARK_LOCAL_IP": host, "SPARK_LOCAL_DIRS": str(local), "SPARK_HOME": str(SPARK),
         "SPARK_SCALA_VERSION": "2.13", "JDK_JAVA_OPTIONS": spark_options(),
     }  # fmt: skip
     command = ["java", "-Xmx256m", "-cp", f"{SPARK}/conf/:{SPARK}/jars/*", f"org.apache.spark.deploy.{name}"]
+    return daemon(folder, [*command, "--host", host, "--webui-port", "0", *arguments], environment)
+
+
+@contextmanager
+def daemon(folder: Path, command: list[str], environment: Mapping[str, str]) -> Iterator[Started]:
+    """In the foreground, in `folder`; whatever it started has ended when the `with` does."""
     log = folder / "said.log"
     with log.open("wb") as said:
         process = subprocess.Popen(
-            ending_with_us([*command, "--host", host, "--webui-port", "0", *arguments]),
-            cwd=folder, env=environment, stdout=said, stderr=subprocess.STDOUT,
+            ending_with_us(command), cwd=folder, env={**os.environ, **environment},
+            stdout=said, stderr=subprocess.STDOUT,
         )  # fmt: skip
     try:
         yield process, log
@@ -196,9 +205,10 @@ class Submission:
     def ended(self, within_s: float = 300) -> int:
         return self.process.wait(within_s)
 
-    @property
-    def is_running(self) -> bool:
-        return self.process.poll() is None
+    def goes_on(self, reached: bool) -> bool:
+        """`reached`. Raises AssertionError if it has ended."""
+        assert self.process.poll() is None, self.errors.read_text()[-3000:]
+        return reached
 
 
 @contextmanager
@@ -213,15 +223,22 @@ def submitted(
     for key, value in {**_properties(to), **(properties or {})}.items():
         command += ["--conf", f"{key}={value}"]
     command += [str(PROJECT / "pipeline" / "submit.py"), "--config", str(job), "--available-now"]
-    local = to.folder / "driver"
+    with submission(to.folder, command, {}) as submitted:
+        yield submitted
+
+
+@contextmanager
+def submission(folder: Path, command: list[str], environment: Mapping[str, str]) -> Iterator[Submission]:
+    """spark-submit in `folder`; it has ended when the `with` does."""
+    local = folder / "driver"
     local.mkdir(exist_ok=True)
     environment = {
         **os.environ, "SPARK_LOCAL_IP": DRIVER, "SPARK_LOCAL_DIRS": str(local), "PYTHONPATH": "",
-        "SPARK_HOME": str(SPARK), "SPARK_SUBMIT_OPTS": spark_options(),
+        "SPARK_HOME": str(SPARK), "SPARK_SUBMIT_OPTS": spark_options(), **environment,
     }  # fmt: skip
-    output, errors = to.folder / "submitted.out", to.folder / "submitted.err"
+    output, errors = folder / "submitted.out", folder / "submitted.err"
     with output.open("wb") as out, errors.open("wb") as err:
-        process = subprocess.Popen(ending_with_us(command), cwd=to.folder, env=environment, stdout=out, stderr=err)
+        process = subprocess.Popen(ending_with_us(command), cwd=folder, env=environment, stdout=out, stderr=err)
     try:
         yield Submission(process, output, errors)
     finally:

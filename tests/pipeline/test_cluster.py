@@ -59,6 +59,13 @@ def positions(folder: Path) -> list[int]:
     return [table.transaction_version(f"logtwin/rocketmq/broker-{number}@0") or 0 for number in range(LOGS)]
 
 
+def see_committed(folder: Path, job: Submission, committed: int) -> None:
+    """Until so many bytes are. Raises AssertionError where the job ends before."""
+    wait_until(
+        lambda: job.goes_on(sum(positions(folder)) >= committed), f"{committed} bytes committed", 400, look_every_s=0.01
+    )
+
+
 @contextmanager
 def at_work(folder: Path, job: Submission, worker: Worker, masters: list[Served], committed: int) -> Iterator[None]:
     """That much is committed, and a task of `worker` waits for bytes of a master while the `with` lasts.
@@ -67,17 +74,12 @@ def at_work(folder: Path, job: Submission, worker: Worker, masters: list[Served]
     Raises AssertionError where none ever is.
     """
     ports = {master.master.ha_address.port for master in masters}
-
-    def goes_on(reached: bool) -> bool:
-        assert job.is_running, job.errors.read_text()[-3000:]
-        return reached
-
-    wait_until(lambda: goes_on(sum(positions(folder)) >= committed), f"{committed} bytes committed", look_every_s=0.01)
+    see_committed(folder, job, committed)
     for _ in range(200):
         with ExitStack() as pauses:
             for master in masters:
                 pauses.enter_context(master.paused())
-            if eventually(lambda: goes_on(bool(worker.connected_to() & ports)), within_s=0.5):
+            if eventually(lambda: job.goes_on(bool(worker.connected_to() & ports)), within_s=0.5):
                 yield
                 return
         time.sleep(0.1)  # long enough for an answer, short enough that the job does not get far
@@ -101,9 +103,13 @@ def replicate_while_workers_die(folder: Path, wheel: Path, log_bytes: int, momen
             assert job.ended() == 0, job.errors.read_text()[-5000:]
         assert job.errors.read_text().count("Lost executor") == len(moments)
         assert "service 'SparkUI'" in job.errors.read_text()  # logtwin turns it off: what is submitted goes over that
-        for number, master in enumerate(masters):
-            assert f"rocketmq/broker-{number}: done at offset {master.end}" in job.output.read_text()
-            assert_whole(folder / "lake", master.log(), f"rocketmq/broker-{number}")
+        assert_all_whole(folder, masters, job.output.read_text())
+
+
+def assert_all_whole(folder: Path, masters: list[Served], said: str) -> None:
+    for number, master in enumerate(masters):
+        assert f"rocketmq/broker-{number}: done at offset {master.end}" in said
+        assert_whole(folder / "lake", master.log(), f"rocketmq/broker-{number}")
 
 
 @pytest.mark.nightly
