@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -36,6 +37,9 @@ settings.load_profile(os.environ.get("LOGTWIN_HYPOTHESIS", "gate"))
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m"
 _LONG_LIVED = "-XX:+UseSerialGC"
 os.environ.setdefault("JAVA_TOOL_OPTIONS", _SHORT_LIVED)
+
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda *_: None)  # nohup: the programs that tests start would ignore it, too
 
 _KINDS = ("airflow", "peer", "spark", "pure")
 _ROUND = {"airflow": 0, "peer": 1, "spark": 1, "pure": 2}

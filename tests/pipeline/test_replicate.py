@@ -118,9 +118,9 @@ class Held:
     def __init__(self, one: Replication, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may, claim = threading.Event(), one._logs.claim
 
-        def wait_and_claim() -> Offset | None:
+        def wait_and_claim(**named: bool) -> Offset | None:
             assert self.may.wait(PATIENCE_S)
-            return claim()
+            return claim(**named)
 
         monkeypatch.setattr(one._logs, "claim", wait_and_claim)
 
