@@ -71,7 +71,7 @@ def _ways_in(job: Path) -> Iterator[str]:
     """Commands to look at the warehouse. For a topic without ``verify``, because its broker has ended."""
     here = Path(sys.executable).with_name("logtwin")
     program = "logtwin" if not here.exists() else os.path.relpath(here)
-    for verb in ("sql", "status", "coverage", *(["verify"] if load(job).logs else [])):
+    for verb in ("sql", "report --serve", "status", "coverage", *(["verify"] if load(job).logs else [])):
         yield f"  {program} {verb} --config {os.path.relpath(job)}"
 
 

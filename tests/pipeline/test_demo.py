@@ -63,7 +63,7 @@ def test_it_ends_by_itself(tmp_path: Path, demo_here: DemoHere, monkeypatch: pyt
 def test_as_a_process_and_again_until_ctrl_c(tmp_path: Path, demo_here: DemoHere) -> None:
     out, err = finish(demo(tmp_path, "--duration-s", "4", "--rate-per-s", "500"))
     end = check_summary(tmp_path, out, err)
-    for verb in ("sql", "status", "coverage", "verify"):  # as pasted: `tests/test_documents.py`
+    for verb in ("sql", "report --serve", "status", "coverage", "verify"):  # as pasted: `tests/test_documents.py`
         assert re.search(rf"^  \S*logtwin {verb} --config \S*warehouse/demo.toml$", out, re.M), out
 
     with ctrl_c_beyond(end, tmp_path / "warehouse" / "log", "rocketmq/embedded"):
