@@ -178,6 +178,8 @@ def build_session(
         _start_jvm(settings, log_file)
     spark: SparkSession = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    # When the JVM dies, it would print a traceback, behind the line that says so.
+    spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     reach(spark, warehouse, str(process_folder()))
     _write_no_checksum_files(spark)
     _find_submitted_code(spark)
