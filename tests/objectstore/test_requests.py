@@ -50,6 +50,8 @@ def test_a_job_says_that_it_lives_in_one_request_whatever_it_replicates(
         mine.enter(f"rocketmq/{number}", lambda: PROGRESS, take_over=False)
     (first,) = runs_of(lake)
     assert eventually(lambda: runs_of(lake)[0].updated_at > first.updated_at)
+    with s3_link.counted() as before:  # the answer to the look may still be on its way
+        assert eventually(lambda: len(before) > 5)
     with s3_link.counted() as seen:
         assert eventually(lambda: len(seen) > 5)
     assert {one.request.method for one in seen} == {"PUT"}, seen.table()
