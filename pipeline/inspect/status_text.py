@@ -7,7 +7,16 @@ from datetime import datetime
 
 from rich.console import Group
 
-from pipeline.monitoring.display import duration, fact_blocks, held_back_by_transaction, in_unit, moment, number, size
+from pipeline.monitoring.display import (
+    age,
+    duration,
+    fact_blocks,
+    held_back_by_transaction,
+    in_unit,
+    moment,
+    number,
+    size,
+)
 from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
 
 
@@ -88,4 +97,4 @@ def moment_ago(iso: str | None, now: datetime) -> str:
     if iso is None:
         return "–"
     at = datetime.fromisoformat(iso)
-    return f"{moment(at)} ({duration(max(0.0, (now - at).total_seconds()))} ago)"
+    return f"{moment(at)} ({age(at, now)} ago)"

@@ -199,6 +199,11 @@ def held_back_by_transaction(offsets: int) -> str:
     return f"{in_unit(offsets, 'offsets')} wait for an open transaction to end"
 
 
+def age(at: datetime, now: datetime) -> str:
+    """How long ago `at` was; 0 s where the clock that said so is ahead of ours."""
+    return duration(max(0.0, (now - at).total_seconds()))
+
+
 def duration(seconds: float | None) -> str:
     """A span of time as text for a person, in its two largest units; a dash for None."""
     if seconds is None:

@@ -18,7 +18,7 @@ from hashlib import blake2b
 from typing import Annotated, Any, Final
 
 from pipeline.config.configuration import Config
-from pipeline.monitoring.display import duration, number
+from pipeline.monitoring.display import age, duration, number
 from pipeline.monitoring.facts import Fact, Metric, Readers, as_json, told_by
 from pipeline.monitoring.run_state import is_gone, process_space
 from sinks.state.fence import this_writer
@@ -209,7 +209,7 @@ def sentence(one: Upkeep | None, every_s: float, now: datetime) -> str:
     by_the_job = "" if every_s else "; a job does none ([maintain] every_s = 0)"
     if one is None or one.began_at is None:
         return f"none so far{by_the_job}"
-    ago = duration(max(0.0, (now - datetime.fromisoformat(one.ended_at or one.began_at)).total_seconds()))
+    ago = age(datetime.fromisoformat(one.ended_at or one.began_at), now)
     how = "ended" if one.ended_at else "under way, begun" if one.running else "killed, begun"
     did = f"{number(one.merged_files)} files merged into {number(one.merged_into)}, {number(one.deleted_files)} deleted"
     failed = f"{number(one.failures)} {'step' if one.failures == 1 else 'steps'} failed: " if one.failures else ""

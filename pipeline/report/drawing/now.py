@@ -10,7 +10,7 @@ from typing import Final
 
 from pipeline.inspect.overview import Overview
 from pipeline.inspect.status_text import moment_ago, status_facts
-from pipeline.monitoring.display import duration
+from pipeline.monitoring.display import age, duration
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.report.drawing.wording import STALE_AFTER_S, Headline, Level, count, kinds_in_words
 
@@ -36,17 +36,13 @@ class ReportState:
 
     def said(self, now: datetime) -> str:
         """In words, for a person."""
-        parts = [] if self.since is None else [f"What stands below was found {_age(self.since, now)} ago."]
+        parts = [] if self.since is None else [f"What stands below was found {age(self.since, now)} ago."]
         which = "A new report" if parts else "The report"
         if self.begun_at is not None:
-            parts.append(f"{which} is being made, for {_age(self.begun_at, now)} so far.")
+            parts.append(f"{which} is being made, for {age(self.begun_at, now)} so far.")
         elif self.error is not None:
             parts.append(f"{which} could not be made: {self.error}")
         return " ".join(parts) or "No report is made yet."
-
-
-def _age(at: datetime, now: datetime) -> str:
-    return duration(max(0.0, (now - at).total_seconds()))
 
 
 def headlines_now(seen: Overview) -> list[Headline]:

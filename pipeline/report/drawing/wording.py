@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Final
 
-from pipeline.monitoring.display import duration, extent, moment, number
+from pipeline.monitoring.display import age, duration, extent, moment, number
 from pipeline.monitoring.progress import Phase
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, RunFacts
 from pipeline.report.subjects import ReportSubject, subject_of, subjects
@@ -198,10 +198,10 @@ def _headline(log: LogFacts, flaws: list[FlawedRange], now: datetime) -> Headlin
 def _lag(log: LogFacts, now: datetime) -> str:
     if log.last_committed is None:
         return "No commit yet."
-    age = f"Last commit {duration(max(0.0, (now - log.last_committed).total_seconds()))} before this report"
+    committed = f"Last commit {age(log.last_committed, now)} before this report"
     if log.newest_waited_s is None:
-        return f"{age}."
-    return f"{age}; its newest record was then {span(log.newest_waited_s)} old."
+        return f"{committed}."
+    return f"{committed}; its newest record was then {span(log.newest_waited_s)} old."
 
 
 def _accepted(log: LogFacts, by_flaw: dict[Flaw, FlawedRange]) -> list[str]:
