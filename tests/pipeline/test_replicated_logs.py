@@ -132,12 +132,13 @@ def test_logs_that_may_be_more_begin_by_one_commit_and_stay_where_they_began(
 
 
 def test_all_logs_are_proven_by_one_question_and_told_by_one_call(opened: Opened) -> None:
-    begun(opened, topic((3, 9), (0, 7)))
-    master = topic((3, 9), (0, 7))
+    fresh, master = topic((3, 9), (0, 7)), topic((3, 9), (0, 7))
+    begun(opened, fresh)
     begun(opened, master)
     known = {part(0): Known(TOPIC_ID, Offset(3)), part(1): Known(TOPIC_ID, Offset(0))}
-    assert master.checked == [known]
-    assert master.session.calls == [{part(0): Committed(Offset(3)), part(1): Committed(Offset(0))}]
+    assert (fresh.checked, master.checked) == ([], [known])  # what has just begun has no history
+    told = {part(0): Committed(Offset(3)), part(1): Committed(Offset(0))}
+    assert (fresh.session.calls, master.session.calls) == ([told], [told])
 
 
 def test_a_log_that_comes_is_begun_at_its_first_record(opened: Opened) -> None:
