@@ -25,11 +25,12 @@ from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.group import Group, acknowledge
-from sinks.batch.opening import Opening, begin_together
+from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult
 from sinks.books.topic_states import take_apart, topics_held
 from sinks.state.log_state import LogState
+from sinks.state.positions import Beginning
 from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
@@ -203,7 +204,10 @@ class ReplicatedLogs:
             self._opening.open(*self.replicas.values())
         elif self._gains_logs:
             take_apart(self._spark, self._config.warehouse, self.master.id)
-            self.replicas = self._opened(one for one in begun if one not in self.elsewhere)
+            found = self._replicas(one for one in begun if one not in self.elsewhere)
+            if found:
+                self._opening.open(*found.values())
+            self.replicas = found
         for one in self.replicas.values():
             one.follow()
         identity = self._identity()
@@ -236,6 +240,7 @@ class ReplicatedLogs:
         Returns the errors of those for which only the others were proven and told. Raises LogtwinError.
         """
         errors: Mapping[LogId, LogtwinError] = {}
+        before = self.states.keys()
         if self.has_news:
             self._add(self._claimed)
         answered = {
@@ -245,7 +250,9 @@ class ReplicatedLogs:
         }
         if known := {log_id: state.known for log_id, state in answered.items() if state.offset is not None}:
             if self.master.traits.compares_history:
-                errors = self.master.check_history(known)
+                # where a log has just begun there is nothing to compare
+                old = {at: one for at, one in known.items() if at in before or one.offset != answered[at].first}
+                errors = self.master.check_history(old) if old else errors
             else:
                 with self.session.reading():
                     self._prove_in_turn()
@@ -293,9 +300,10 @@ class ReplicatedLogs:
         self._add(self._ask())
 
     def _add(self, held: Mapping[LogId, Holding]) -> None:
-        added = self._opened(log_id for log_id in held if str(log_id) not in self.replicas)
-        if fresh := [one for one in added.values() if one.position() is None]:
-            gained = begin_together(fresh, self._starts(held), next(iter(held.values())).identity)
+        added = self._replicas(log_id for log_id in held if str(log_id) not in self.replicas)
+        if added:
+            beginning = Beginning(self._starts(held), next(iter(held.values())).identity)
+            gained = self._opening.open(*added.values(), beginning=beginning)
             if gained:
                 log.warning(
                     "%s: there are more logs: %s came after the others. They are replicated from offset 0; the records "
@@ -312,7 +320,7 @@ class ReplicatedLogs:
         begun = {log_id: state.offset for log_id, state in self.states.items() if state.offset is not None}
         if self._shard is not None:
             found = open_master(self._options.model_copy(update={"shard": None})).held({}).items()
-            held = {at: one for at, one in found if isinstance(one, Holding)}
+            held = {**held, **{at: one for at, one in found if isinstance(one, Holding)}}
         is_last = self._options.starting_offset == LATEST
         return begun | {at: one.bounds.end if is_last else one.bounds.start for at, one in held.items()}
 
@@ -334,12 +342,6 @@ class ReplicatedLogs:
         self.replicas = left if self._gains_logs else self._replicas([self.master.id])
         self._renew_session()  # the old one would go on acknowledging what it has lost
         return True
-
-    def _opened(self, log_ids: Iterable[LogId]) -> dict[str, Replica]:
-        found = self._replicas(log_ids)
-        if found:
-            self._opening.open(*found.values())
-        return found
 
     def _replicas(self, log_ids: Iterable[LogId]) -> dict[str, Replica]:
         return {

@@ -1,31 +1,30 @@
-"""Open the replicas of a run's logs, many in one commit, and let those begin that are fresh."""
+"""Open the replicas of a run's logs, and let those begin that are fresh: many in one commit."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from itertools import groupby
 
 from sinks.batch.replica import Replica
 from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.group_commit import GroupCommit
-from sinks.delta.kernel import KernelConflict
-from sinks.delta.retries import retrying
 from sinks.state.fence import refuse_repair, this_writer
-from sinks.state.log_state import LogState
-from sinks.state.positions import Move, owned_by, refused
+from sinks.state.log_state import LogState, Writer
+from sinks.state.positions import Beginning, Claim, Positions
 from sinks.tables import log_table
 from sinks.warehouse import ensure_tables
-from sources.offsets import LogId, Offset
+from sources.errors import ReplicaError
+from sources.offsets import LogId
 
 _log = logging.getLogger(__name__)
 
 
-def open_together(replicas: Sequence[Replica]) -> None:
+def open_together(replicas: Sequence[Replica], beginnings: Sequence[Beginning] = ()) -> Sequence[LogId]:
     """Make the tables, take the logs, restore what their newest commits owe: in one commit for all of `replicas`, which
-    have one table, one writer and are all fresh or all opened before.
+    have one table, one writer and are all fresh or all opened before. Fresh logs begin with it, as `beginnings` say;
+    those that their masters have gained since are returned.
 
     Their maps may take long, and do not follow yet (`Replica.follow`). Opened again, they go on where they stand and
     take nothing back from a run that started later. Raises ConfigurationError (a table that is not ours), ReplicaError,
@@ -36,55 +35,41 @@ def open_together(replicas: Sequence[Replica]) -> None:
     positions, books = first.positions, Bookkeeping(first.spark, first.warehouse)
     logs = [one.log_id for one in replicas]
     on = positions.newest()
-    _refuse_repairs(positions.found(on, logs))
-    take = positions.held_by if first.is_open else positions.claim
-    states = take(on, logs, first.writer)
-    _refuse_repairs(states)
-    books.check(states)
-    restored = books.settle(states)
+    found = positions.found(on, logs)
+    _refuse_repairs(found)
+    if first.is_open:
+        claim = Claim(positions.held_by(on, logs, first.writer))
+    else:
+        if beginnings:
+            _refuse_what_has_begun(positions, books, found, first.writer)
+        claim = positions.claim(on, logs, first.writer, beginnings)
+    _refuse_repairs(claim.states)
+    books.check(claim.states)
+    restored = books.settle(claim.states)
     for one in replicas:
-        one.take(states)
+        one.take(claim.states)
     if restored:
         _log.info("%s: restored what the newest commit owes to other tables", ", ".join(map(str, restored)))
     positions.run_hooks(checkpoint_aside=True)
     books.run_hooks(checkpoint_aside=True)
+    return claim.gained
 
 
-def begin_together(fresh: Sequence[Replica], starts: Mapping[LogId, Offset], identity: str | None) -> list[LogId]:
-    """Let `fresh` replicas of one master's logs, which are open, begin with the logs that `identity` names (`Known`).
+def _refuse_what_has_begun(
+    positions: Positions, books: Bookkeeping, found: Mapping[LogId, LogState | None], writer: Writer
+) -> None:
+    """Raise ReplicaError if the ledger knows a log that is to begin: once it has begun elsewhere, nobody would see it.
 
-    If none of the master's logs has a position, all of them begin where `starts` says, in one commit: also those that
-    other jobs replicate, so that whichever comes first decides for all, and whatever happens, no later start begins
-    elsewhere. Otherwise the master has gained the `fresh` ones since: they begin at 0, and are returned.
-    Raises TakenOver, ReplicaError.
+    A log that another job has begun since it was `found` is none.
     """
-    if not fresh:
-        return []
-    ours = {one.log_id: one for one in fresh}
-    first = fresh[0]
-    positions, writer = first.positions, first.writer
-    gained: list[LogId] = []
-    for attempt in retrying(partial(refused, first.log_id)):
-        with attempt:
-            on = positions.newest()
-            found = positions.found(on, [*starts])
-            for log_id, one in ours.items():
-                one.take({log_id: owned_by(writer, log_id, found[log_id])})  # another job may have begun it
-            is_begun = any(state is not None and state.offset is not None for state in found.values())
-            moves = []
-            for log_id in ours if is_begun else starts:
-                mine = found[log_id] or LogState.fresh(writer)
-                if mine.offset is None:
-                    at = Offset(0) if is_begun else starts[log_id]
-                    to = replace(mine.moved_to(at, first=at, ledger=()), identity=identity)
-                    moves.append(Move(log_id, mine, to))
-            if moves and positions.commit(on, moves):
-                raise KernelConflict("another job has claimed or begun some of the logs")
-            for move in moves:
-                if move.log_id in ours:
-                    ours[move.log_id].moved(move)
-            gained = [move.log_id for move in moves] if is_begun else []
-    return gained
+    fresh = {
+        log: state or LogState.fresh(writer) for log, state in found.items() if state is None or state.offset is None
+    }
+    try:
+        books.check(fresh)
+    except ReplicaError:
+        if positions.found(positions.newest(), [*fresh]) == {log: found[log] for log in fresh}:
+            raise
 
 
 def _refuse_repairs(states: Mapping[LogId, LogState | None]) -> None:
@@ -97,6 +82,8 @@ class _Wish:
     """A request to open replicas, all or none."""
 
     replicas: Sequence[Replica]
+    beginning: Beginning | None = None
+    gained: Sequence[LogId] = ()
     failure: Exception | None = None
 
 
@@ -111,12 +98,15 @@ class Opening:
         self.writer = this_writer()
         self._wanted: GroupCommit[_Wish] = GroupCommit(_open_all)
 
-    def open(self, *replicas: Replica) -> None:
-        """Open `replicas`, all of one table, as `open_together` does. If it raises, none of them is opened."""
-        mine = _Wish(replicas)
+    def open(self, *replicas: Replica, beginning: Beginning | None = None) -> Sequence[LogId]:
+        """Open `replicas`, all of one table, as `open_together` does; those of one master may begin. Returns which logs
+        the master has gained. If it raises, none of them is opened.
+        """
+        mine = _Wish(replicas, beginning)
         self._wanted.take(mine)
         if mine.failure is not None:
             raise mine.failure
+        return mine.gained
 
 
 def _open_all(wishes: Sequence[_Wish]) -> None:
@@ -135,9 +125,12 @@ def _kind(wish: _Wish) -> tuple[str, bool]:
 
 def _open(wishes: Sequence[_Wish]) -> None:
     failure: Exception | None = None
+    gained: Sequence[LogId] = ()
     try:
-        open_together([one for wish in wishes for one in wish.replicas])
+        beginnings = [wish.beginning for wish in wishes if wish.beginning is not None]
+        gained = open_together([one for wish in wishes for one in wish.replicas], beginnings)
     except Exception as error:  # noqa: BLE001 - it is raised where it was asked for
         failure = error
     for wish in wishes:
         wish.failure = failure
+        wish.gained = [log for log in gained if wish.beginning is not None and log in wish.beginning.starts]

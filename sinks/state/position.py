@@ -75,7 +75,8 @@ class LogTable:
 
     def claim(self, writer: Writer) -> LogState:
         """Of this log alone, as `Positions.claim`."""
-        return Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)[self.log_id]
+        claim = Positions(self._table).claim(self._table.existing(self.log_id), [self.log_id], writer)
+        return claim.states[self.log_id]
 
     def mark(self, held: Held, state: LogState) -> None:
         """Say `state`, at the same position, instead of what `held` says.

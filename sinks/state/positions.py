@@ -9,7 +9,7 @@ unheard, another run may own a log, or only something else of the table has chan
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from sinks.delta.data_file import DataFile
@@ -20,7 +20,7 @@ from sinks.state.fence import checked, contradiction, ended_runs, holes_at, posi
 from sinks.state.holes import HOLES_DOMAIN, Holes
 from sinks.state.log_state import LogState, Writer
 from sources.errors import LogtwinError, ReplicaError
-from sources.offsets import LogId, OffsetRange, Position
+from sources.offsets import LogId, Offset, OffsetRange, Position
 
 _Said = LogState | None | ReplicaError
 
@@ -52,6 +52,27 @@ class Move:
             holes = holes_at(snapshot, self.log_id, self.mine) if begins is None else Holes.before(begins)
             domains[f"{HOLES_DOMAIN}{self.log_id}"] = holes.with_lost(self.lost).as_json()
         return domains
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """Where the logs of one master begin, all that it has, also those that other jobs replicate: at `starts`, unless
+    one of them has begun. Then the others have come since, and begin at 0. `identity` says which logs these are.
+    """
+
+    starts: Mapping[LogId, Offset]
+    identity: str | None
+
+    def has_begun(self, found: Mapping[LogId, LogState | None]) -> bool:
+        return any((state := found[log]) is not None and state.offset is not None for log in self.starts)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The states of claimed logs, and which of the logs their master has gained since others of it began."""
+
+    states: Mapping[LogId, LogState]
+    gained: Sequence[LogId] = ()
 
 
 class Positions:
@@ -91,29 +112,38 @@ class Positions:
         """The states at version `on`, all of which `writer` has to own. Raises TakenOver."""
         return {log: owned_by(writer, log, state) for log, state in self.found(on, logs).items()}
 
-    def claim(self, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
+    def claim(self, on: Snapshot, logs: Sequence[LogId], writer: Writer, beginnings: Sequence[Beginning] = ()) -> Claim:
         """Make `writer` the owner of these logs in one commit, first tried on `on`, whoever had them: the newest start
         owns them.
 
-        Moves no position. A run that no log names any more is forgotten. Raises ReplicaError.
+        Moves no position. But the same commit lets those begin that have none, as `beginnings` say, also where another
+        job has the log: so whichever comes first decides for all logs of a master, and whatever happens, no later start
+        begins elsewhere. A run that no log names any more is forgotten. Raises ReplicaError.
         """
-        claimed = dict[LogId, LogState]()
+        asked = [*dict.fromkeys([*logs, *(log for one in beginnings for log in one.starts)])]
+        claim, to = Claim({}), dict[LogId, LogState]()
         for attempt in retrying(partial(refused, logs[0])):
             with attempt:
-                found = self.found(on, logs)
-                claimed = {log: (state or LogState.fresh(writer)).claimed_by(writer) for log, state in found.items()}
+                found = self.found(on, asked)
+                to = {log: (found[log] or LogState.fresh(writer)).claimed_by(writer) for log in logs}
+                begun, gained = _begun(found, to, writer, beginnings)
+                to |= begun
+                claim = Claim({log: to[log] for log in logs}, gained)
                 said = writer.domain()
-                for log, state in claimed.items():
+                for log, state in to.items():
                     said |= state.domains(log, found[log])
                 ended = ended_runs({**on.domains(), **said})
+                transactions = dict(Move(log, state, state).transaction for log, state in begun.items())
                 try:
-                    version = self._table.commit(on, domains={**said, **dict.fromkeys(ended)})
-                    self._chain.claimed(version, claimed)
+                    version = self._table.commit(
+                        on, domains={**said, **dict.fromkeys(ended)}, transactions=transactions
+                    )
+                    self._chain.claimed(version, to)
                 except KernelConflict:
                     on = self.newest()
-                    if _states(on, logs) != claimed:  # else it has landed
+                    if _states(on, [*to]) != to:  # else it has landed
                         raise
-        return claimed
+        return claim
 
     def commit(self, on: Snapshot, moves: Sequence[Move]) -> dict[LogId, LogtwinError]:
         """Move logs in one commit built on `on`, where each has been found as its move says: all of them, or none.
@@ -146,6 +176,27 @@ class Positions:
             domains={name: text for move in moves for name, text in move.domains_on(on).items()},
         )
         self._chain.committed(on.version, version, {move.log_id: move.to for move in moves})
+
+
+def _begun(
+    found: Mapping[LogId, LogState | None],
+    claimed: Mapping[LogId, LogState],
+    writer: Writer,
+    beginnings: Sequence[Beginning],
+) -> tuple[dict[LogId, LogState], list[LogId]]:
+    """The states of the logs that begin where a version says what was `found`, and which of them were gained."""
+    begun, gained = dict[LogId, LogState](), list[LogId]()
+    for one in beginnings:
+        has_begun = one.has_begun(found)
+        for log, start in one.starts.items():
+            state = claimed.get(log) or (None if has_begun else found[log] or LogState.fresh(writer))
+            if state is None or state.offset is not None:
+                continue
+            at = Offset(0) if has_begun else start
+            begun[log] = replace(state.moved_to(at, first=at, ledger=()), identity=one.identity)
+            if has_begun:
+                gained.append(log)
+    return begun, gained
 
 
 def _said(on: Snapshot, logs: Sequence[LogId]) -> dict[LogId, _Said]:

@@ -50,7 +50,8 @@ class Topic:
         self._logs = [LogTable(spark, path, partition_log(ORDERS, number)) for number in (0, 1)]
         self._positions = Positions(KernelTable(spark, path))
         self._books = Bookkeeping(spark, str(lake))
-        self.states = self._positions.claim(self._positions.newest(), [one.log_id for one in self._logs], this_writer())
+        logs = [one.log_id for one in self._logs]
+        self.states = dict(self._positions.claim(self._positions.newest(), logs, this_writer()).states)
 
     def begins(self, *starts: int) -> None:
         for number, start in enumerate(starts):

@@ -15,8 +15,8 @@ from sinks.batch.opening import Opening, open_together
 from sinks.batch.replica import Replica
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
-from sinks.state.log_state import LogState, PendingRepair, Writer
-from sinks.state.positions import Positions
+from sinks.state.log_state import PendingRepair, Writer
+from sinks.state.positions import Beginning, Claim, Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import LogId, Offset
@@ -69,11 +69,11 @@ def job(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     waiting = found._opening._wanted._waiting
     counts: list[int] = []
 
-    def slow(replicas: list[Replica]) -> None:
+    def slow(replicas: list[Replica], beginnings: list[Beginning]) -> Sequence[LogId]:
         if not counts:
             wait_until(lambda: len(waiting) == len(NAMES), "all of them")
         counts.append(len(replicas))
-        open_together(replicas)
+        return open_together(replicas, beginnings)
 
     monkeypatch.setattr(module, "open_together", slow)
     return found
@@ -104,9 +104,11 @@ def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
 ) -> None:
     claim = Positions.claim
 
-    def repaired_first(self: Positions, on: Snapshot, logs: Sequence[LogId], writer: Writer) -> dict[LogId, LogState]:
+    def repaired_first(
+        self: Positions, on: Snapshot, logs: Sequence[LogId], writer: Writer, beginnings: Sequence[Beginning]
+    ) -> Claim:
         begin_repair(plain, tmp_path, "b")
-        return claim(self, on, logs, writer)
+        return claim(self, on, logs, writer, beginnings)
 
     open_together([replica_of(plain, tmp_path, "b")])
     monkeypatch.setattr(Positions, "claim", repaired_first)

@@ -314,7 +314,7 @@ def test_a_run_that_claims_again_while_it_is_forgotten_is_known(plain: SparkSess
     on = positions.newest()  # which has the run
     table.claim(theirs)
     assert f"logtwin.run.{mine.run}" not in positions.newest().domains()
-    assert positions.claim(on, [BROKER_B], mine)[BROKER_B].writer == mine
+    assert positions.claim(on, [BROKER_B], mine).states[BROKER_B].writer == mine
     held = OneLog(plain, path, BROKER_B).read().state
     assert held is not None
     assert held.writer == mine

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sinks.batch.opening import begin_together, open_together
+from sinks.batch.opening import open_together
 from sinks.batch.result import BatchResult, BatchStep
-from sinks.delta.kernel import KernelTable, Snapshot
+from sinks.books.bookkeeping import Bookkeeping
+from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
+from sinks.state.log_state import LogState
 from sinks.state.positions import Move, Positions
 from sinks.tables import KAFKA_LOG
-from sources.errors import CorruptRecord, CoverageError, Gap, LogtwinError, MasterSilent, Recreated, TakenOver
+from sources.errors import (
+    CorruptRecord,
+    CoverageError,
+    Gap,
+    LogtwinError,
+    MasterSilent,
+    Recreated,
+    ReplicaError,
+    TakenOver,
+)
 from sources.master import Committed
-from sources.offsets import Offset, partition_log
+from sources.offsets import LogId, Offset, partition_log
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_partition import (
     ORDERS,
-    TOPIC_ID,
     FailingPartition,
     MemoryPartition,
     ScriptedPartition,
@@ -150,23 +161,21 @@ def test_others_in_the_file_of_a_lost_partition_are_committed(
 # --- kills, and who owns them
 
 
-def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
+def test_partitions_are_claimed_and_begin_in_one_commit(
     plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that none begins elsewhere than the others, whenever a kill comes."""
 
     Twin(plain, tmp_path, {7: MemoryPartition(7, (), 40)}).opened()  # the table is there
     twin = Twin(plain, tmp_path, TOPIC)
-    before = Positions(KernelTable(plain, KAFKA_LOG.path(str(tmp_path)))).newest().version
+    before = twin.version()
     with monkeypatch.context() as patched:
-        patched.setattr(Positions, "commit", killed)
+        patched.setattr(Bookkeeping, "settle", killed)
         with pytest.raises(Killed):
-            twin.opened(begins_at=20)
+            twin.opened(begins_at=30, identity="the topic")
     assert twin.version() == before + 1
-    assert [twin.state(number).identity for number in TOPIC] == [None] * 3
-    later = Twin(plain, tmp_path, TOPIC).opened(begins_at=30, identity="the topic")
-    assert later.version() == before + 3
     again = Twin(plain, tmp_path, TOPIC).opened(begins_at=35, identity="not that")
+    assert again.version() == before + 2
     assert again.offsets == {0: 30, 1: 30, 2: 30}
     assert {(again.state(at).first, again.state(at).identity, again.state(at).mark) for at in TOPIC} == {
         (Offset(30), "the topic", None)
@@ -174,25 +183,22 @@ def test_partitions_are_claimed_in_one_commit_and_begin_in_one(
 
 
 def test_whichever_shard_comes_first_begins_the_whole_topic(plain: SparkSession, tmp_path: Path) -> None:
-    """Two shards claim their partitions of a new topic; the later one has other bounds, and a partition more."""
-    ours, theirs = ({number: TOPIC[number] for number in numbers} for numbers in ((0, 1), (2,)))
-    early, late = Twin(plain, tmp_path, ours), Twin(plain, tmp_path, theirs)
-    for one in (early, late):
-        open_together([*one.replicas.values()])
-    before = early.version()
+    """Of a new topic the later shard has claimed its partition. It has other bounds by then, and a partition more."""
+    early, late = (Twin(plain, tmp_path, {at: TOPIC[at] for at in numbers}) for numbers in ((0, 1), (2,)))
+    open_together([*late.replicas.values()])
+    before, writer = late.version(), late.state(2).writer
 
-    def begun(twin: Twin, at: int, *more: MemoryPartition) -> list[str]:
-        starts = {one.log_id: Offset(at) for one in (*TOPIC.values(), *more)}
-        fresh = [one for one in twin.replicas.values() if one.position() is None]
-        return [str(one) for one in begin_together(fresh, starts, TOPIC_ID)]
+    def starts(at: int, *more: MemoryPartition) -> dict[LogId, Offset]:
+        return {one.log_id: Offset(at) for one in (*TOPIC.values(), *more)}
 
-    assert begun(early, 20) == []
-    assert early.version() == before + 1
+    assert early.begin(starts(20)) == []
+    begun = OneLog(plain, KAFKA_LOG.path(str(tmp_path)), TOPIC[2].log_id).read().state
+    assert begun is not None
+    assert (early.version(), begun.offset, begun.writer) == (before + 1, 20, writer)
     came = MemoryPartition(3, (), 40)
-    grown = Twin(plain, tmp_path, {3: came})
-    open_together([*grown.replicas.values()])
-    assert begun(late, 30, came) == []  # it finds its partition begun
-    assert begun(grown, 30, came) == [str(came.log_id)]  # it was not there when the topic began
+    late, grown = Twin(plain, tmp_path, {2: TOPIC[2]}), Twin(plain, tmp_path, {3: came})
+    assert late.begin(starts(30, came)) == []  # it finds its partition begun
+    assert grown.begin(starts(30, came)) == [str(came.log_id)]  # it was not there when the topic began
     assert (early.offsets, late.offsets, grown.offsets) == ({0: 20, 1: 20}, {2: 20}, {3: 0})
     assert late.state(2).writer == late.replicas[2].opened().writer
     assert early.takes({0: (20, 30)})[0] is not None
@@ -200,10 +206,30 @@ def test_whichever_shard_comes_first_begins_the_whole_topic(plain: SparkSession,
     assert (early.offsets[0], late.offsets[2]) == (30, 30)
 
 
-def test_a_lost_partition_is_not_begun(plain: SparkSession, tmp_path: Path) -> None:
-    older = Twin(plain, tmp_path, TOPIC)
-    open_together(list(older.replicas.values()))
-    newer = Twin(plain, tmp_path, TOPIC).opened(begins_at=30)
-    with pytest.raises(TakenOver):
-        begin_together([*older.replicas.values()], {one.log_id: Offset(5) for one in older.replicas.values()}, "older")
-    assert Twin(plain, tmp_path, TOPIC).opened().offsets == newer.offsets == {0: 30, 1: 30, 2: 30}
+def test_of_two_jobs_that_begin_a_topic_at_once_the_first_decides(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one finds it fresh, and by then a ledger with rows of it, which is no contradiction."""
+    others: list[Twin] = []
+    check = Bookkeeping.check
+
+    def begun_first(self: Bookkeeping, states: Mapping[LogId, LogState]) -> None:
+        if not others:
+            others.append(Twin(plain, tmp_path, TOPIC))
+            others[0].opened(begins_at=20).takes({0: (20, 30)})
+        check(self, states)
+
+    monkeypatch.setattr(Bookkeeping, "check", begun_first)
+    twin = Twin(plain, tmp_path, TOPIC).opened(begins_at=40)
+    assert twin.offsets == {0: 30, 1: 20, 2: 20}
+    assert errors(others[0].takes({1: (20, 30)})) == {1: (TakenOver, "1", 20)}
+    assert brought(twin.takes({1: (20, 30)})) == {1: (20, 30)}
+
+
+def test_a_topic_whose_table_was_lost_does_not_begin_behind_its_ledger(plain: SparkSession, tmp_path: Path) -> None:
+    Twin(plain, tmp_path, TOPIC).opened(begins_at=20).takes({0: (20, 30)})
+    rmtree(tmp_path / KAFKA_LOG.name)
+    for _ in range(2):
+        with pytest.raises(ReplicaError, match="lost its newest commits") as caught:
+            Twin(plain, tmp_path, TOPIC).opened(begins_at=40)
+        assert caught.value.log == str(TOPIC[0].log_id)

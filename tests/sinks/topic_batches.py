@@ -9,11 +9,12 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from sinks.batch.group import Group, Outcome
-from sinks.batch.opening import begin_together, open_together
+from sinks.batch.opening import open_together
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchStep
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
+from sinks.state.positions import Beginning
 from sinks.tables import KAFKA_LOG
 from sources.master import Planned, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange, partition_log
@@ -57,10 +58,12 @@ class Twin:
 
     def opened(self, *, begins_at: int = 0, identity: str = TOPIC_ID) -> Twin:
         """Claimed; those that are fresh begin there."""
-        open_together(list(self.replicas.values()))
-        fresh = [one for one in self.replicas.values() if one.position() is None]
-        begin_together(fresh, {one.log_id: Offset(begins_at) for one in self.replicas.values()}, identity)
+        self.begin({one.log_id: Offset(begins_at) for one in self.replicas.values()}, identity)
         return self
+
+    def begin(self, starts: Mapping[LogId, Offset], identity: str = TOPIC_ID) -> list[str]:
+        """Claim them; which of them came after others of `starts` had begun."""
+        return [*map(str, open_together([*self.replicas.values()], [Beginning(starts, identity)]))]
 
     def takes(self, batch: Batch, split: int = 10**9) -> dict[int, Outcome]:
         """What a batch does, by partition."""
