@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +13,16 @@ import typer
 from pipeline.cli.options import SET_UP, ConfigFile
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
-from pipeline.system.console import show
+from pipeline.system.console import out, show
 from pipeline.system.folders import process_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 app = typer.Typer()
+
+_WIDEST = 120
+"""Columns of a page: longer lines are hard to read."""
 
 
 @app.command(rich_help_panel=SET_UP)
@@ -54,6 +58,45 @@ def jars(
         is_new = write_jars(to, one.name, found)
         size = sum(jar.stat().st_size for jar in found)
         show(f"{to / one.name}: {len(found)} jars, {size / 1e6:,.1f} MB{'' if is_new else ', already there'}")
+
+
+@app.command(rich_help_panel=SET_UP)
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(metavar="[PAGE]", help="which to show; without it they are listed")
+    ] = None,
+) -> None:
+    """Show a page of the documents, or list them; logtwin.toml is the one with every key.
+
+    On a terminal it comes through your pager, else as Markdown.
+    """
+    from pipeline.system.shipped import pages, text_of, title
+
+    if page is None:
+        found = {name: title(file) for name, file in pages().items() if "/" not in name}
+        widest = max(map(len, found))
+        show("\n".join(f"{name:<{widest}}  {words}" for name, words in found.items()))
+        return
+    text = text_of(page)
+    if not out.is_terminal:
+        show(text)
+        return
+    from rich.markdown import Markdown
+
+    os.environ.setdefault("LESS", "-FRX")  # as git does: colours pass, and what fits stays on the screen
+    with out.pager(styles=True, links=True):
+        out.print(Markdown(text), width=min(out.width, _WIDEST))
+
+
+@app.command(rich_help_panel=SET_UP)
+def files(
+    to: Annotated[Path, typer.Option(metavar="DIR", help="folder for them; it is made, and nothing is overwritten")],
+) -> None:
+    """Write what came with logtwin for hosts: dashboard, alerts, DAGs, systemd unit, Kubernetes, Dockerfile, all keys."""
+    from pipeline.system.shipped import write_files
+
+    for path in write_files(to):
+        show(str(path))
 
 
 @app.command(rich_help_panel=SET_UP)
