@@ -52,7 +52,7 @@ def jars(
     unknown = [name for name in names if name not in sets]
     if unknown:
         raise typer.BadParameter(f"{', '.join(map(repr, unknown))} is none of {', '.join(sets)}", param_hint="--for")
-    settings = Config() if config is None else configuration.load(config)
+    settings = configuration.load(config)
     for one in (one for name in names for one in sets[name]):
         found = one.downloaded(settings.jars)
         is_new = write_jars(to, one.name, found)
@@ -92,7 +92,7 @@ def docs(
 def files(
     to: Annotated[Path, typer.Option(metavar="DIR", help="folder for them; it is made, and nothing is overwritten")],
 ) -> None:
-    """Write what came with logtwin for hosts: dashboard, alerts, DAGs, systemd unit, Kubernetes, Dockerfile, all keys."""
+    """Write what came with logtwin for hosts: dashboard, alerts, DAGs, systemd unit, Kubernetes, Dockerfile."""
     from pipeline.system.shipped import write_files
 
     for path in write_files(to):
@@ -117,5 +117,5 @@ def warm(config: ConfigFile = None) -> None:
             reader = Reader.over(spark, Config(warehouse=lake), None, WARM_UP)
             run_text(reader, WARM_UP, "table", io.BytesIO(), None)
 
-    file = write_archive(Config() if config is None else configuration.load(config), ask)
+    file = write_archive(configuration.load(config), ask)
     show(f"{file}: {file.stat().st_size / 1e6:,.0f} MB")
