@@ -128,7 +128,7 @@ release-check: $(VENV)/.release ## dist/ with wheel and sdist, each installed in
 	rm -rf dist build && $(BIN)/python -m build --outdir dist . > $(VENV)/release.log && $(BIN)/twine check --strict dist/*
 	@for file in dist/*; do \
 	  rm -rf build/fresh && $(PYTHON) -m venv build/fresh && build/fresh/bin/pip install --quiet "$$file[all]" \
-	  && (cd build/fresh && bin/logtwin --version && bin/logtwin tables show messages > /dev/null && echo "$$file answers") || exit 1; \
+	  && (cd build/fresh && bin/logtwin --version && bin/logtwin tables show messages > /dev/null && bin/logtwin docs first-job > /dev/null && bin/logtwin files --to files > /dev/null && echo "$$file answers") || exit 1; \
 	done
 	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml); grep -q "^## $$version (20" CHANGELOG.md \
 	  || { echo "CHANGELOG.md has no date for $$version" >&2; exit 1; }

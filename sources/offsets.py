@@ -28,6 +28,11 @@ _UNIT_OF: Final[dict[str, Unit]] = {"rocketmq": "bytes", "kafka": "offsets", "di
 KINDS = tuple(_UNIT_OF)
 # A part never starts with a dot: log ids also name folders.
 _PART = r"[A-Za-z0-9%|_-][A-Za-z0-9%|_.-]*"
+LOG_ID_FORM = (
+    "rocketmq/<broker name>, kafka/<cluster>/<topic> or dister/<group>, of letters, digits, %, |, _, - and . "
+    "alone, no name with a . in front: rocketmq/broker-a"
+)
+"""What a log id looks like, for errors."""
 _LOG_ID = re.compile(rf"(?P<kind>[a-z]+)/(?P<name>{_PART}(/{_PART})*)")
 
 
@@ -89,8 +94,7 @@ class LogId:
         """Parse ``"rocketmq/broker-a"``. Raises ValueError saying what a log id looks like."""
         match = _LOG_ID.fullmatch(text)
         if match is None or match["kind"] not in KINDS:
-            kinds = ", ".join(f"{kind}/…" for kind in KINDS)
-            raise ValueError(f"{text!r} is no log id; one of {kinds} is, for example rocketmq/broker-a")
+            raise ValueError(f"{text!r} is no log id: {LOG_ID_FORM}")
         return cls(match["kind"], match["name"])
 
     def __str__(self) -> str:

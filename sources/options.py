@@ -1,7 +1,7 @@
 """How to reach and read a master: options of the data source, and keys of a ``[[logs]]`` table.
 
-Both have the same names, spelled Spark's way (``maxBytesPerTrigger``, in any case) or TOML's
-(``max_bytes_per_trigger``). An unknown name is an error that names the nearest known one.
+Both have the same names: an option is spelled Spark's way (``maxBytesPerTrigger``, in any case) or TOML's
+(``max_bytes_per_trigger``), a key only TOML's. An unknown name is an error that names the nearest known one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sources.access.address import Address
 from sources.access.secrets import Secret, place_of
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
-from sources.offsets import LogId
+from sources.offsets import LOG_ID_FORM, LogId
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -146,7 +146,10 @@ class MasterOptions(SecurityOptions):
     @field_validator("id")
     @classmethod
     def _is_log_id(cls, text: str) -> str:
-        return str(LogId.parse(text))
+        try:
+            return str(LogId.parse(text))
+        except ValueError as error:
+            raise ValueError(LOG_ID_FORM) from error
 
     @field_validator("master", "remoting")
     @classmethod
@@ -205,7 +208,7 @@ def offset_or_name(given: object) -> object:
 
 
 def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str, camel: bool = False) -> Model:
-    """Return `given`, with keys spelled either way, as a `model`; with `camel`, errors spell them Spark's way.
+    """Return `given` as a `model`; with `camel`, keys may be spelled Spark's way, too, as errors do.
 
     Raises ConfigurationError naming `where`, the key, what was expected and found, and the nearest key that exists.
     """
@@ -217,24 +220,23 @@ def parse_options(model: type[Model], given: Mapping[str, Any], *, where: str, c
 
 
 def known_keys(given: Mapping[str, Any], known: Iterable[str], *, where: str, camel: bool = False) -> dict[str, Any]:
-    """Return `given` with its keys, spelled either way, as they are in `known`. Raises as `parse_options`."""
-    names = list(known)
-    spelled = {_plain(name): name for name in names}
+    """Return `given` with its keys as they are in `known`. Raises as `parse_options`."""
+    read = _plain if camel else str
+    spelled = {read(_said(name)): name for name in known}
     for key in given:
-        if _plain(key) not in spelled:
-            said = (name.rstrip("_") for name in names)  # a Python keyword as a name ends with an underscore
+        if read(key) not in spelled:
+            said = map(_said, spelled.values())
             raise unknown_key(key, [to_camel(name) if camel else name for name in said], where=where)
-    return {spelled[_plain(key)]: value for key, value in given.items()}
+    return {spelled[read(key)]: value for key, value in given.items()}
 
 
 def unknown_key(key: str, known: list[str], *, where: str) -> ConfigurationError:
-    """Return the error for a key that does not exist; it names the nearest key that does."""
-    nearest = difflib.get_close_matches(_plain(key), [_plain(name) for name in known], n=1, cutoff=0.0)
+    """Return the error for a key that does not exist; it names the one that is meant, or all if none is near."""
+    nearest = difflib.get_close_matches(_plain(key), [_plain(name) for name in known], n=1)
     meant = next((name for name in known if nearest and _plain(name) == nearest[0]), None)
     return ConfigurationError(
         f"{where}: there is no key {key!r}",
-        expected=f"one of {', '.join(known)}",
-        found=key,
+        expected=None if meant else f"one of {', '.join(known)}",
         hint=f"Did you mean {meant!r}?" if meant else None,
     )
 
@@ -264,7 +266,7 @@ def _mistake(one: ErrorDetails) -> str:
 
 def _key(one: ErrorDetails) -> str:
     """Return the place in the file. pydantic adds which of several types it has tried, in brackets or as a name."""
-    parts = list(map(str, one["loc"]))
+    parts = [_said(str(part)) for part in one["loc"]]
     return ".".join(parts[:1] + [part for part in parts[1:] if part not in _TYPES and "[" not in part])
 
 
@@ -315,6 +317,11 @@ def _checked(address: str) -> None:
         Address.parse(address)
     except ConfigurationError as error:
         raise ValueError(error.expected) from error
+
+
+def _said(name: str) -> str:
+    """A field's name as a key: a word of Python's own ends with an underscore there."""
+    return name.rstrip("_")
 
 
 def _plain(name: str) -> str:

@@ -19,6 +19,7 @@ from pipeline.config.configuration import load
 from pipeline.spark.jars import delta_set, storage_sets
 from sources import errors
 from sources.errors import LogtwinError
+from tests.pipeline.standalone import WHEEL_PARTS
 from tests.test_commands_doc import unknown
 
 PROJECT = Path(__file__).parents[1]
@@ -63,11 +64,8 @@ def test_the_unit_is_a_unit(tmp_path: Path) -> None:
 
 
 def test_the_image_has_what_the_wheel_is_made_of() -> None:
-    """The folders of `packages.find` in pyproject.toml, and the files that it names."""
     copied = set(re.findall(r"^COPY (?!--from)(.*) \S+$", DOCKERFILE.read_text(), re.MULTILINE))
-    assert {name for line in copied for name in line.split()} == {
-        "pyproject.toml", "README.md", "LICENSE", "NOTICE", "logtwin", "sources", "sinks", "pipeline",
-    }  # fmt: skip
+    assert {name for line in copied for name in line.split()} == set(WHEEL_PARTS)
 
 
 def test_the_dockerfile_passes_its_linter() -> None:

@@ -266,7 +266,7 @@ def _known(offset: int | None) -> int | str:
 
 
 def _load(path: Path | None) -> Config:
-    return configuration.load(path) if path is not None else Config()
+    return configuration.load(path)
 
 
 def _given(values: Mapping[str, object]) -> dict[str, object]:

@@ -99,7 +99,9 @@ def set_service(
     folder: LeaderFolder,
     name: Annotated[str, typer.Argument(help="name of the service")],
     kind: Annotated[str, typer.Option("--type", help="how its health is checked: mysql, pgsql, web, tcp, custom")],
-    node: Annotated[list[str] | None, typer.Option(help="values of a node, a JSON object; once for each node")] = None,
+    node: Annotated[
+        list[str] | None, typer.Option(metavar="JSON", help="values of a node, a JSON object; once for each node")
+    ] = None,
     group: Group = None,
 ) -> None:
     """Replace all nodes of a service; without --node it is removed."""

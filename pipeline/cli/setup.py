@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +13,16 @@ import typer
 from pipeline.cli.options import SET_UP, ConfigFile
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
-from pipeline.system.console import show
+from pipeline.system.console import out, show
 from pipeline.system.folders import process_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 app = typer.Typer()
+
+_WIDEST = 120
+"""Columns of a page: longer lines are hard to read."""
 
 
 @app.command(rich_help_panel=SET_UP)
@@ -48,12 +52,51 @@ def jars(
     unknown = [name for name in names if name not in sets]
     if unknown:
         raise typer.BadParameter(f"{', '.join(map(repr, unknown))} is none of {', '.join(sets)}", param_hint="--for")
-    settings = Config() if config is None else configuration.load(config)
+    settings = configuration.load(config)
     for one in (one for name in names for one in sets[name]):
         found = one.downloaded(settings.jars)
         is_new = write_jars(to, one.name, found)
         size = sum(jar.stat().st_size for jar in found)
         show(f"{to / one.name}: {len(found)} jars, {size / 1e6:,.1f} MB{'' if is_new else ', already there'}")
+
+
+@app.command(rich_help_panel=SET_UP)
+def docs(
+    page: Annotated[
+        str | None, typer.Argument(metavar="[PAGE]", help="which to show; without it they are listed")
+    ] = None,
+) -> None:
+    """Show a page of the documents, or list them; logtwin.toml is the one with every key.
+
+    On a terminal it comes through your pager, else as Markdown.
+    """
+    from pipeline.system.shipped import pages, text_of, title
+
+    if page is None:
+        found = {name: title(file) for name, file in pages().items() if "/" not in name}
+        widest = max(map(len, found))
+        show("\n".join(f"{name:<{widest}}  {words}" for name, words in found.items()))
+        return
+    text = text_of(page)
+    if not out.is_terminal:
+        show(text)
+        return
+    from rich.markdown import Markdown
+
+    os.environ.setdefault("LESS", "-FRX")  # as git does: colours pass, and what fits stays on the screen
+    with out.pager(styles=True, links=True):
+        out.print(Markdown(text), width=min(out.width, _WIDEST))
+
+
+@app.command(rich_help_panel=SET_UP)
+def files(
+    to: Annotated[Path, typer.Option(metavar="DIR", help="folder for them; it is made, and nothing is overwritten")],
+) -> None:
+    """Write what came with logtwin for hosts: dashboard, alerts, DAGs, systemd unit, Kubernetes, Dockerfile."""
+    from pipeline.system.shipped import write_files
+
+    for path in write_files(to):
+        show(str(path))
 
 
 @app.command(rich_help_panel=SET_UP)
@@ -74,5 +117,5 @@ def warm(config: ConfigFile = None) -> None:
             reader = Reader.over(spark, Config(warehouse=lake), None, WARM_UP)
             run_text(reader, WARM_UP, "table", io.BytesIO(), None)
 
-    file = write_archive(Config() if config is None else configuration.load(config), ask)
+    file = write_archive(configuration.load(config), ask)
     show(f"{file}: {file.stat().st_size / 1e6:,.0f} MB")

@@ -62,7 +62,9 @@ def add(
     config: RequiredConfig,
     source: Annotated[
         list[str],
-        typer.Option("--from", help="a topic of RocketMQ, or kafka/<cluster>/<topic>; may be repeated"),
+        typer.Option(
+            "--from", metavar="TOPIC", help="a topic of RocketMQ, or kafka/<cluster>/<topic>; may be repeated"
+        ),
     ],
     name: Annotated[str | None, typer.Option(help="name of the table; by default that of its first topic")] = None,
     infer: Annotated[

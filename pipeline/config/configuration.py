@@ -1,4 +1,4 @@
-"""The configuration file: TOML, read once, every key known, every default with its reason.
+"""The configuration: a file of TOML and variables of the environment, every key known, every default with its reason.
 
 ``conf/logtwin.toml`` shows every key. The keys of a log (``[[logs]]``) and of Kafka's topics (``[[topics]]``) are those
 of the data source, in TOML's spelling.
@@ -6,9 +6,11 @@ of the data source, in TOML's spelling.
 
 from __future__ import annotations
 
+import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -24,7 +26,9 @@ from pydantic import (
 )
 
 from pipeline.config.clusters import parsed_cluster
+from pipeline.config.environment import taken
 from pipeline.config.jars import JarsConfig
+from pipeline.config.patterns import at
 from pipeline.config.topics import Topics, first_contact, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
@@ -33,7 +37,7 @@ from sources.discovery import Discovery, Named, chosen, matched
 from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
-from sources.options import KIB, MIB, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
+from sources.options import KIB, MIB, Model, ReadOptions, SecurityOptions, invalid_value, parse_options, unknown_key
 from sources.rocketmq.discovery import BrokerCluster
 from sources.rocketmq.producer.producer import DEFAULT_WINDOW
 from sources.shards import Shard
@@ -288,12 +292,21 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 }
 
 
-def load(path: Path) -> Config:
-    """Read and check a configuration file.
+_KEYS: Final[Mapping[str, Sequence[str]]] = {
+    "": ("warehouse", "trigger_interval_s", "retry_wait_max_s"),
+    **{name: [key.rstrip("_") for key in model.model_fields] for name, model in _SECTIONS.items()},
+}
+"""What the environment may set (`pipeline.config.environment`)."""
+
+
+def load(path: Path | None) -> Config:
+    """Read and check a configuration file, or without one the defaults, with the keys of the environment.
 
     Relative paths in it start at the folder in which logtwin is started. Raises ConfigurationError, which names the
-    file, the key, and what was expected and found.
+    file or the variable, the key, and what was expected and found.
     """
+    if path is None:
+        return parse({}, where="no file", environment=os.environ)
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -304,38 +317,51 @@ def load(path: Path) -> Config:
         given = tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # a TOMLDecodeError is one, and so is a number of 5,000 digits
         raise ConfigurationError(f"{path} is not TOML", found=str(error)) from error
-    return parse(given, where=str(path))
+    return parse(given, where=str(path), environment=os.environ)
 
 
-def parse(given: Mapping[str, Any], *, where: str) -> Config:
-    """Make a configuration from parsed TOML; `where` names it in errors. Raises ConfigurationError."""
+def parse(given: Mapping[str, Any], *, where: str, environment: Mapping[str, str] = MappingProxyType({})) -> Config:
+    """Make a configuration from parsed TOML, whose keys `environment` overrides; `where` names it in errors.
+
+    Raises ConfigurationError.
+    """
+    by_variable = taken(environment, _KEYS)
     known = [name for name in Config.model_fields if name not in NO_KEYS]
     for key in given:
         if key not in known:
             raise unknown_key(key, known, where=where)
     values = dict(given)
     tables = _numbered(given.get("logs", []), "logs", where)
-    values["logs"] = [_log(table, at) for table, at in tables if "cluster" not in table]
+    values["logs"] = [_log(table, named) for table, named in tables if "cluster" not in table]
     values["clusters"] = [parsed_cluster(table, where=at) for table, at in tables if "cluster" in table]
     values["topics"] = [
         parsed_topics(table, where=at) for table, at in _numbered(given.get("topics", []), "topics", where)
     ]
     values["tables"] = [
-        parse_options(TypedTableConfig, table, where=at)
-        for table, at in _numbered(given.get("tables", []), "tables", where)
+        _parsed(TypedTableConfig, table, at) for table, at in _numbered(given.get("tables", []), "tables", where)
     ]
     for name, model in _SECTIONS.items():
-        if name in given:
-            values[name] = parse_options(model, _table(given[name], name, where), where=f"{where} [{name}]")
+        table, by = _over(_table(given.get(name, {}), name, where), by_variable.get(name, {}), environment)
+        if table:
+            values[name] = _parsed(model, table, f"{where} [{name}]{by}")
     values["spark"] = {key: _as_property(value) for key, value in _flat(given.get("spark", {}), where)}
+    values, by = _over(values, by_variable.get("", {}), environment)
     try:
         config = Config.model_validate(values)
     except ValidationError as error:
-        raise invalid_value(error, where=where) from error
-    placed(config.warehouse, f"{where}: warehouse")
+        raise invalid_value(error, where=f"{where}{by}") from error
+    placed(config.warehouse, f"{where}{by}: warehouse")
     _check_ids(config, where)
     check_names(config.tables, where)
     return config
+
+
+def _over(
+    given: Mapping[str, Any], names: Mapping[str, str], environment: Mapping[str, str]
+) -> tuple[dict[str, Any], str]:
+    """`given` with the values of the variables `names`, by their keys; and what an error says of these."""
+    set_there = {key: environment[name] for key, name in names.items()}
+    return {**given, **set_there}, f" with {', '.join(names.values())} of the environment" if names else ""
 
 
 def _log(table: Mapping[str, Any], where: str) -> ReadOptions:
@@ -347,7 +373,12 @@ def _log(table: Mapping[str, Any], where: str) -> ReadOptions:
             found=one,
             hint='Make it a [[topics]] table, with id = "kafka/<cluster>/<topic>" and servers.',
         )
-    return parse_options(ReadOptions, table, where=where)
+    return _parsed(ReadOptions, table, where)
+
+
+def _parsed(model: type[Model], table: Mapping[str, Any], where: str) -> Model:
+    with at(where):  # an error of a secret's place knows of no file
+        return parse_options(model, table, where=where)
 
 
 def _tables(given: object, name: str, where: str) -> list[Mapping[str, Any]]:

@@ -61,8 +61,9 @@ def no_table(name: str, tables: Iterable[str], statement: Statement, line: int) 
 
 def _no_column(facts: dict[str, str], statement: Statement, text: str) -> QueryError:
     name, known = _bare(facts["objectName"]), [_bare(one) for one in facts.get("proposal", "").split(", ") if one]
-    near = get_close_matches(name.lower(), known, n=2, cutoff=0.6) or known
-    hint = f"Did you mean {' or '.join(near)}?" if near else _TABLES
+    near = get_close_matches(name.lower(), known, n=2, cutoff=0.6)
+    others = f"Among its columns are {', '.join(known)}; DESCRIBE lists all." if known else _TABLES
+    hint = f"Did you mean {' or '.join(near)}?" if near else others
     return _query_error(f"there is no column {name}", statement, _line_in(text), hint)
 
 

@@ -20,7 +20,7 @@ from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Protocol, S
 from sources.kafka.isolation import Isolation
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
-from sources.offsets import LogId
+from sources.offsets import LOG_ID_FORM, LogId
 from sources.options import EARLIEST, LATEST, MIB, parse_options
 from sources.shards import Shard
 
@@ -101,10 +101,13 @@ class TopicOptions(BaseModel):
     @field_validator("id")
     @classmethod
     def _names_a_topic(cls, text: str) -> str:
-        log_id = LogId.parse(text)
-        if log_id.kind != "kafka" or log_id.name.count("/") != 1:
+        kind, _, name = text.partition("/")
+        if kind != "kafka" or name.count("/") != 1:
             raise ValueError("kafka/<cluster>/<topic>, which is read with all its partitions")
-        return text
+        try:
+            return str(LogId.parse(text))
+        except ValueError as error:
+            raise ValueError(LOG_ID_FORM) from error
 
     @field_validator("starting_offset")
     @classmethod

@@ -10,7 +10,7 @@ from typing import Self
 from sources.access.address import Address
 from sources.discovery import NamePattern, Warn
 from sources.errors import ConfigurationError, LogtwinError, MasterError
-from sources.offsets import LogId
+from sources.offsets import LOG_ID_FORM, LogId
 from sources.options import ReadOptions
 from sources.rocketmq.cluster_info import QUESTION, clusters_in
 from sources.rocketmq.wire.client import RemotingClient
@@ -64,7 +64,7 @@ class BrokerCluster:
         except ValueError as error:
             raise ConfigurationError(
                 f"a broker of cluster {self.cluster} has a name that no log can have",
-                expected=error,
+                expected=LOG_ID_FORM,
                 found=repr(name),
                 hint="Leave it out with exclude.",
             ) from error

@@ -34,12 +34,19 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 Started = tuple[subprocess.Popen[bytes], Path]
 
 
+WHEEL_PARTS = (
+    "pyproject.toml", "LICENSE", "NOTICE", "*.md", "logtwin", "pipeline", "sources", "sinks", "docs", "conf",
+    "airflow_dags",
+)  # fmt: skip
+"""Of the project: what the wheel is made of."""
+
+
 def build_wheel(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir(parents=True)
-    for name in ("pyproject.toml", "README.md", "logtwin", "pipeline", "sources", "sinks"):
-        copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
-        copy(PROJECT / name, source / name)
+    for part in (one for pattern in WHEEL_PARTS for one in PROJECT.glob(pattern)):
+        copy = shutil.copytree if part.is_dir() else shutil.copy
+        copy(part, source / part.name)
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)],
         check=True,

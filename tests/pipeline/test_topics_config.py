@@ -62,7 +62,7 @@ def test_brokers_are_asked_which_topics_match(
         ({"id": "kafka/east/orders"}, ["'servers' is missing"]),
         ({**ONE, "servers": "b"}, ["host:port"]),
         ({**ONE, "emit": "records"}, ["no key 'emit'"]),
-        ({**ONE, "endingOffset": "latest"}, ["ending_offset cannot be given", "--available-now"]),
+        ({**ONE, "ending_offset": "latest"}, ["ending_offset cannot be given", "--available-now"]),
         ({**ONE, "starting_offset": '{"topic": "x", "next": {}}'}, ["starting_offset", "earliest or latest"]),
         ({**ONE, "starting_offset": 5}, ["starting_offset", "earliest or latest"]),
         ({**ONE, "on_los": "fail"}, ["'on_los'", "'on_loss'"]),

@@ -98,6 +98,8 @@ def table(**more: Any) -> TypedTableConfig:
         ({"mask": {"id": "rot13"}}, "'hash', 'null' or 'redact'"),
         ({"max_columns": 0}, "max_columns"),
         ({"schemas": "infer"}, "Did you mean 'schema'"),
+        ({"from": []}, ": from is not usable"),
+        ({"schema": 5}, ": schema is not usable"),
     ],
 )
 def test_what_is_refused(more: dict[str, Any], said: str) -> None:

@@ -131,7 +131,7 @@ def test_how_long_masters_may_take(
 ) -> None:
     logs = [{"id": A, "path": "x", "connect_attempts": attempts}]
     given = options_of(logs, tmp_path, triggerIntervalS=interval_s)
-    pace = parse_options(GroupOptions, given, where="test").pace(MastersFile(tmp_path / "masters").added())
+    pace = parse_options(GroupOptions, given, where="test", camel=True).pace(MastersFile(tmp_path / "masters").added())
     assert (pace.interval_s, pace.look_deadline_s, pace.last_look_deadline_s) == (interval_s, deadline_s, last_s)
 
 

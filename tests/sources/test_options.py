@@ -13,8 +13,13 @@ def parse(**given: Any) -> ReadOptions:
     return parse_options(ReadOptions, {"id": "rocketmq/a", **given}, where="x.toml [[logs]]")
 
 
-def test_both_spellings_name_the_same_option_and_a_missing_one_is_named() -> None:
-    assert parse(max_bytes_per_trigger=5) == parse(maxBytesPerTrigger="5") == parse(maxbytespertrigger="5")
+def test_an_option_has_two_spellings_a_key_has_one_and_a_missing_one_is_named() -> None:
+    """Spark ignores the case of options; what a file has is a key of the file's, or none."""
+    for spelled in ("max_bytes_per_trigger", "maxBytesPerTrigger", "maxbytespertrigger"):
+        given = {"id": "rocketmq/a", spelled: "5"}
+        assert parse_options(ReadOptions, given, where="x", camel=True).max_bytes_per_trigger == 5
+    with pytest.raises(ConfigurationError, match=r"^x\.toml \[\[logs\]\]: there is no key 'nameserver'\. Did you mean"):
+        parse(nameserver="h:1")
     with pytest.raises(ConfigurationError, match="'id' is missing"):
         parse_options(ReadOptions, {}, where="x.toml")
 
@@ -31,6 +36,8 @@ def test_a_starting_offset_is_a_name_or_a_number(given: object, expected: object
         ({"maxBytePerTrigger": "5"}, ["maxBytePerTrigger", "max_bytes_per_trigger"]),
         ({"max_bytes_per_trigger": "many"}, ["max_bytes_per_trigger", "many"]),
         ({"max_bytes_per_trigger": 0}, ["max_bytes_per_trigger", "greater than 0"]),
+        ({"zzz": 1}, ["there is no key 'zzz'; expected one of access_key", "parallel_reads"]),  # nothing is near: all
+        ({"id": "rocketmq/broker a"}, ["id is not usable; expected rocketmq/<broker name>", "'rocketmq/broker a'"]),
         ({"starting_offset": "-5"}, ["starting_offset", "0 or more"]),
         ({"starting_offset": "newest"}, ["starting_offset", "newest"]),
         ({"id": "broker-a"}, ["id", "rocketmq/broker-a"]),
