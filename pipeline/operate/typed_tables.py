@@ -11,20 +11,20 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
 
 from pipeline.config.configuration import Config
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.monitoring.display import number
-from sinks.delta.kernel import KernelTable, Snapshot
+from pipeline.inspect.typed_counts import TypedCounts, unfit_words
+from pipeline.monitoring.display import count, number
+from sinks.delta.kernel import Snapshot
 from sinks.delta.spark_jobs import JobFacts, job_failure
-from sinks.tables import KAFKA_LOG, LOG, UNFIT
-from sinks.typed.columns import column_name, with_found
-from sinks.typed.dead_letters import unfit_count
+from sinks.tables import KAFKA_LOG, LOG
+from sinks.typed.columns import DELETED, column_name, with_found
+from sinks.typed.dead_letters import UnfitCount, unfit_count
 from sinks.typed.definition import Definition, Reading, is_meant
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
-from sinks.typed.step.messages import in_ranges, messages_in, records_of, view_of
+from sinks.typed.step.messages import messages_in, records_of, view_of
 from sinks.typed.step.parsing import FieldSurvey
 from sinks.typed.step.plan import FollowedLogs
 from sinks.typed.step.report import REPORT_DDL, Report, reports
@@ -47,15 +47,6 @@ def one_of(config: Config, name: str) -> Definition:
             f"there is no typed table {name!r}", expected=f"one of [[tables]]: {listed}", found=name
         )
     return found[name].definition()
-
-
-def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
-    """The dead letters of the table's current generation; None if the table `unfit` does not exist."""
-    path = UNFIT.path(absolute(warehouse))
-    if KernelTable(spark, path).snapshot() is None:
-        return None
-    mine = (sql.col("table") == name) & (sql.col("generation") == state.generation)
-    return spark.read.format("delta").load(path).where(mine)
 
 
 def proposed(
@@ -151,8 +142,8 @@ class UnmatchedTopic:
             case Unmatched.NOT_IN_LOGS:
                 return f"no record of {self.source} is in the logs that it follows"
             case Unmatched.LEFT_OUT:
-                return f"{view} leaves out all {number(self.records)} records of {self.source}"
-        return f"tags and where leave out all messages of {self.source}, {number(self.records)} records"
+                return f"{view} leaves out all of {self.source}, {count(self.records, 'record')}"
+        return f"tags and where leave out all messages of {self.source}, {count(self.records, 'record')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +155,7 @@ class TypedVerdict:
 
     name: str
     messages: int
-    rows: int
-    unfit: int
+    counts: TypedCounts
     repeated: int
     is_by_key: bool
     view: str = "messages"
@@ -173,8 +163,9 @@ class TypedVerdict:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the table is right: with a key, no key repeats; without one, each message is a row or unfit."""
-        return not self.repeated and (self.is_by_key or self.messages == self.rows + self.unfit)
+        """Whether the table is right: with a key, no key repeats; else each message is a row, or unfit without one."""
+        told = self.counts.rows + self.counts.unfit.without_row
+        return not self.repeated and (self.is_by_key or self.messages == told)
 
     @property
     def impossible(self) -> list[str]:
@@ -182,7 +173,7 @@ class TypedVerdict:
         return [one.source for one in self.unmatched if one.why is Unmatched.LEFT_OUT]
 
     def as_json(self) -> dict[str, Any]:
-        counts = {"messages": self.messages, "rows": self.rows, "unfit": self.unfit, "repeated": self.repeated}
+        counts = {"messages": self.messages, **self.counts.as_json(), "repeated": self.repeated}
         unmatched = [one.as_json() for one in self.unmatched]
         return {
             "name": self.name, **counts, "is_by_key": self.is_by_key, "unmatched": unmatched, "is_equal": self.is_equal
@@ -208,19 +199,18 @@ def _verdict(
     ranges = {log_id: parts for log_id, parts in each if parts}
     rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
     key = wanted.key_columns or ("log_id", "offset", "batch_index")
-    count = _count(rows, wanted.name)
-    repeated = count - _count(rows.select(*key).distinct(), wanted.name)
-    messages = unfit = 0
+    every = _count(rows, wanted.name)
+    repeated = every - _count(rows.select(*key).distinct(), wanted.name)
+    deleted = _count(rows.where(DELETED.name), wanted.name) if DELETED.name in rows.columns else 0
+    messages = 0
     sources: frozenset[str] = frozenset()
     if ranges:
         report = _looking(spark, config, wanted, ranges)
         messages, sources = report.messages, report.sources
-        letters = _unfit_rows(spark, config.warehouse, wanted.name, state)
-        unfit = (
-            0 if letters is None else _count(letters.where(in_ranges(ranges) & sql.col("column").isNull()), wanted.name)
-        )
     unmatched = tuple(_unmatched(spark, config, wanted, ranges, wanted.unmatched(sources)))
-    return TypedVerdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert, view_of(wanted), unmatched)
+    unfit = unfit_count(config.warehouse, wanted.name, state.generation, ranges)
+    counts = TypedCounts(every - deleted, deleted, unfit)
+    return TypedVerdict(wanted.name, messages, counts, repeated, wanted.is_upsert, view_of(wanted), unmatched)
 
 
 def _unmatched(
@@ -240,7 +230,7 @@ def _unmatched(
         records = {row["source"]: row["records"] for row in found}
         visible = _looking(spark, config, replace(wanted, tags=(), where=None), ranges).sources
     for one in topics:
-        counts = [count for topic, count in records.items() if is_meant(topic, (one,))]
+        counts = [of for topic, of in records.items() if is_meant(topic, (one,))]
         why = Unmatched.CONDITION if any(is_meant(topic, (one,)) for topic in visible) else Unmatched.LEFT_OUT
         yield UnmatchedTopic(one, sum(counts), why if counts else Unmatched.NOT_IN_LOGS)
 
@@ -249,15 +239,15 @@ def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
     if not found:
         yield "no typed table exists yet"
     for one in found:
-        what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
+        what = f"{count(one.messages, 'message')}: {one.counts}"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
         verdict = "NOT EQUAL" if not one.is_equal else "equal" if one.messages else "NO MESSAGES"
         yield f"{one.name}: {verdict}, {what}{repeated}"
         yield from (f"  {topic.words(one.view)}" for topic in one.unmatched)
 
 
-def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, int]:
-    """Take the messages that did not fit once more. Returns how many they were, and how many dead letters are left.
+def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, UnfitCount]:
+    """Take the messages that did not fit once more. Returns how many they were, and what still does not fit.
 
     New messages are taken, too. Raises ConfigurationError, ReplicaError, UnfitMessage.
     """
@@ -267,12 +257,12 @@ def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[in
     follower.bring_to_end()
     view = TypedTable(spark, config.warehouse, wanted.name).look()
     if view is None or view.state is None:
-        return messages, 0
+        return messages, UnfitCount()
     return messages, unfit_count(config.warehouse, wanted.name, view.state.generation)
 
 
-def retried_line(name: str, messages: int, left: int) -> str:
-    return f"{name}: {number(messages)} messages tried again, {number(left)} dead letters are left"
+def retried_line(name: str, messages: int, left: UnfitCount) -> str:
+    return f"{name}: {count(messages, 'message')} tried again, {unfit_words(left)} now"
 
 
 def rebuilt_line(name: str, state: TypedState | None) -> str:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from pipeline.monitoring.display import number, size
+from pipeline.monitoring.display import count, number, size
 from pipeline.report.drawing import coverage_figures, figures, tables
 from pipeline.report.drawing.plotting import Drawn
 from pipeline.report.drawing.tables import Table
-from pipeline.report.drawing.wording import count, from_now, span
+from pipeline.report.drawing.wording import from_now, span
 from pipeline.report.facts import Facts, Pending
 from pipeline.report.subjects import subjects
 
@@ -123,11 +123,11 @@ def _typed(facts: Facts) -> tuple[PageSection, ...]:
     """Few replicas have them."""
     if not facts.tables:
         return ()
-    behind = [one.name for one in facts.tables if one.logs_behind or one.rows is None]
-    unfit = sum(one.unfit or 0 for one in facts.tables)
+    behind = [one.name for one in facts.tables if one.logs_behind or one.counts is None]
+    unfit = sum(one.counts.unfit.values for one in facts.tables if one.counts)
     said = [f"Behind their logs: {', '.join(behind)}." if behind else "All are where their logs are."]
     if unfit:
-        said.append(f"{count(unfit, 'value')} did not fit: the table unfit has them.")
+        said.append(f"{count(unfit, 'value')} unfit: the table unfit has them.")
     table = tables.typed(facts.tables)
     return (
         PageSection(name="typed", title="Typed tables", sentences=tuple(said), tables=(table,), is_table_open=True),
