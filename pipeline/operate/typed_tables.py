@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -37,6 +38,8 @@ from sources.options import parse_options
 _LOOKED_AT: Final = {LOG.name: 16 << 20, KAFKA_LOG.name: 10_000}
 """How many of the newest offsets of each log are looked at: bytes, or messages of Kafka."""
 
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
+
 
 def one_of(config: Config, name: str) -> Definition:
     """The definition of the typed table `name`. Raises ConfigurationError if there is none."""
@@ -54,33 +57,42 @@ def proposed(
     config: Config,
     source: Sequence[str],
     name: str | None,
-    how: Mapping[str, str] | None = None,
+    how: Mapping[str, str | Sequence[str]],
 ) -> str:
-    """The ``[[tables]]`` of a typed table as TOML; with a session, it has the columns of the newest messages.
+    """The ``[[tables]]`` of a typed table as TOML; with a session, it declares the columns of the newest messages.
 
-    `how` has the keys of a format with a schema. Raises ConfigurationError.
+    `how` has other keys of it. No line begins a table of its own: more keys can follow. Raises ConfigurationError.
     """
-    chosen = name or _name_of(source[0])
-    plain = {"name": chosen, "from": list(source), **(how or {})}
-    definition = parse_options(TypedTableConfig, plain, where="logtwin tables add").definition()
-    lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
-    if how:
-        lines += [f"{key} = {_toml(value)}" for key, value in how.items()]
+    said: dict[str, object] = {"name": name or _name_of(source[0]), "from": list(source), **how}
+    lines = ["[[tables]]", *(f"{key} = {_toml(value)}" for key, value in said.items())]
+    if spark is not None:
+        found, notes = _declared(spark, config, _definition(said))
+        said["schema"] = found or "infer"
+        lines += [*notes, *(f"schema.{_key(field)} = {_toml(kind)}" for field, kind in found.items())]
+    definition = _definition(said)
+    if "format" in said:
         return "\n".join([*lines, *(f"# {one.name}: {one.kind}" for one in definition.declared())])
-    if spark is None:
-        return "\n".join([*lines, 'schema = "infer"'])
-    report = _looked(spark, config, definition)
-    columns, _ = with_found((), report.seen.values(), renamed={}, masks={}, most=definition.max_columns)
+    return "\n".join(lines if said.get("schema", "infer") != "infer" else [*lines, 'schema = "infer"'])
+
+
+def _definition(said: Mapping[str, object]) -> Definition:
+    return parse_options(TypedTableConfig, said, where="logtwin tables add").definition()
+
+
+def _declared(spark: SparkSession, config: Config, wanted: Definition) -> tuple[dict[str, str], list[str]]:
+    """The fields of the newest messages with the types of their columns, and what else is worth a comment."""
+    report = _looked(spark, config, wanted)
+    seen = [one.of_all_texts for one in report.seen.values()]
+    columns, _ = with_found((), seen, renamed={}, masks={}, most=wanted.max_columns)
+    unread = report.messages - report.rows
+    notes = [f"# of the newest {count(report.messages, 'message')}"]
+    if unread:
+        notes[0] += f", {unread:,} of which {'is no JSON object' if unread == 1 else 'are no JSON objects'}"
     left_out = sorted({*report.seen} - {one.field for one in columns})
-    lines.append(
-        f"# of the newest {report.messages:,} messages, {report.messages - report.rows:,} of which are no JSON objects"
-    )
     if left_out:
-        lines.append(f"# without a column, in _rest: {', '.join(map(_toml, left_out))}")
-    lines += ["[tables.schema]", *(f"{_toml(one.field)} = {_toml(one.kind)}" for one in columns)]
-    renamed = [one for one in columns if column_name(one.field, {}) != one.field]
-    lines += [f"# {one.field} is called {one.name}" for one in renamed]
-    return "\n".join(lines)
+        notes.append(f"# without a column, in _rest: {', '.join(map(_toml, left_out))}")
+    notes += [f"# {one.field} is called {one.name}" for one in columns if column_name(one.field, {}) != one.field]
+    return {one.field: one.kind for one in columns}, notes
 
 
 def _name_of(topic: str) -> str:
@@ -88,8 +100,12 @@ def _name_of(topic: str) -> str:
     return name if name[:1].isalpha() else f"t_{name}"
 
 
-def _toml(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
 
 
 def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
@@ -99,7 +115,7 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
             f"there are no messages to look at in {absolute(config.warehouse)}",
             expected=f"a replica with {', '.join(wanted.topics or wanted.kafka_topics)}",
             found="none",
-            hint="Replicate first, or leave out --infer.",
+            hint="Replicate first, or leave out --declare.",
         )
     most = _LOOKED_AT[wanted.source.name]
     newest = {log_id: [OffsetRange(Offset(max(0, one.offset - most)), one.offset)] for log_id, one in held.items()}

@@ -144,15 +144,24 @@ def test_a_definition_written_for_what_there_is(
     assert says("add", "--from", "new-orders")[1].splitlines() == [
         "[[tables]]", 'name = "new_orders"', 'from = ["new-orders"]', 'schema = "infer"',
     ]  # fmt: skip
-    assert says("add", "--from", "orders", "--infer")[0] == 2
-    by_spark.send({"id": "a", "amount": 1, "bad name": 1}, {"amount": 2.5, "offset": 7}, [1])
+    assert says("add", "--from", "orders", "--declare")[0] == 2
+    by_spark.send({"id": "a", "amount": 1, "bad name": 1, "at": "2026-11-28T09:00:00Z", "by": "2026-11-28T09:00:00Z"})
+    by_spark.send({"amount": 2.5, "offset": 7, "at": "2026-11-28 09:00:00+02:00", "by": "noon"}, [1])
     by_spark.replicate()
-    code, text = says("add", "--from", "orders", "--infer")
+    code, text = says("add", "--from", "orders", "--declare", "--key", "id")
     assert code == 0
     with file.open("a") as opened:
-        opened.write(text)
+        opened.write(f'{text}mask = {{ amount = "redact" }}\n')
     (table,) = load(file).tables
-    assert table.schema_ == {"id": "string", "amount": "double", "offset": "bigint"}
+    assert table.schema_ == {
+        "id": "string",
+        "amount": "double",
+        "at": "timestamp",
+        "by": "string",
+        "offset": "bigint",
+    }
+    assert (table.mode, table.key, table.mask) == ("upsert", ("id",), {"amount": "redact"})
+    assert "# of the newest 3 messages, 1 of which is no JSON object\n" in text
     assert '# without a column, in _rest: "bad name"' in text
 
 
