@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from pipeline.inspect.unconfigured import unconfigured_words
 from pipeline.monitoring.display import count, number, size
 from pipeline.report.drawing import coverage_figures, figures, tables
 from pipeline.report.drawing.plotting import Drawn
@@ -72,6 +73,9 @@ def _coverage(facts: Facts) -> PageSection:
     of = len(subjects(facts.logs))
     if of > coverage_figures.ROWS:
         said.append(f"{coverage_figures.ROWS} of {of:,} logs are drawn; the table has all.")
+    if facts.unconfigured:
+        words = unconfigured_words(facts.unconfigured)
+        said.append(f"{words[0].upper()}{words[1:]}.")
     return PageSection(
         name="coverage",
         title="Coverage",

@@ -68,6 +68,8 @@ def test_elections() -> None:
     assert cells(table, 1)["master"] == ""
     coverage, *_ = sections(bare(log(), elections=(won,)))
     assert coverage.tables[-1] == tables.elections((won,))
+    (whole, *_) = sections(bare(log(), unconfigured=(SHOP,)))
+    assert whole.sentences == (f"The warehouse also holds {SHOP}, not configured here.",)
     assert "Elections of masters" not in {one.name for one in sections(bare(log()))[0].tables}
 
 
