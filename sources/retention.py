@@ -46,7 +46,8 @@ class MasterRetention:
         """Return what a replica at `position` has left before a master that holds `bounds` deletes it; None if no risk.
 
         `age_s`: how long ago the record at `position` was stored, at most. `growth_bytes_per_s`: how fast the master's
-        log grows. What already lies below the master's minimum is lost: 0 bytes, 0 s.
+        log grows. What already lies below the master's minimum is lost: 0 bytes, 0 s. Where age matters and is unknown,
+        as before the first commit, only a lack of space that comes before any record is too old tells.
         """
         if position >= bounds.end:
             return None
@@ -54,13 +55,12 @@ class MasterRetention:
             return UntilLoss(0, 0.0)
         file_start = position - position % self.file_size_bytes
         bytes_left = max(file_start - bounds.start, 0)
-        ends_s = [
-            at for at in (self._by_age_s(age_s), self._by_space_s(bytes_left, growth_bytes_per_s)) if at is not None
-        ]
+        by_age_s = None if self.keeps_s is None else self.keeps_s - (age_s or 0.0)
+        by_space_s = self._by_space_s(bytes_left, growth_bytes_per_s)
+        if age_s is None and by_age_s is not None and (by_space_s is None or by_space_s > by_age_s):
+            return UntilLoss(bytes_left, None)
+        ends_s = [at for at in (by_age_s, by_space_s) if at is not None]
         return UntilLoss(bytes_left, max(min(ends_s), 0.0) if ends_s else None)
-
-    def _by_age_s(self, age_s: float | None) -> float | None:
-        return None if self.keeps_s is None or age_s is None else self.keeps_s - age_s
 
     def _by_space_s(self, bytes_left: int, growth_bytes_per_s: float | None) -> float | None:
         if self.room_bytes is None or not growth_bytes_per_s:

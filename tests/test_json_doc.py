@@ -14,6 +14,7 @@ from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
 from pipeline.inspect.jobs import job_as_json
 from pipeline.inspect.tables import ColumnInfo, Relation
+from pipeline.inspect.typed_counts import TypedCounts
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.monitoring.facts import Readers, facts_of
 from pipeline.monitoring.progress import PartitionProgress, Progress
@@ -49,8 +50,7 @@ TYPED = TypedStatus(
     "orders",
     ("orders",),
     "append",
-    1,
-    0,
+    TypedCounts(1),
     (TypedColumn("id", "id", "string"),),
     (LogPlace("rocketmq/a", 1, 2, 1, None),),
 )
@@ -155,7 +155,7 @@ def test_keys_of_inner_objects_stand_in_the_row_of_theirs_and_no_others(verb: st
 
 
 def test_all_that_tables_check_says_is_explained_and_nothing_else() -> None:
-    said = set(TypedVerdict("orders", 3, 2, 1, 0, is_by_key=False).as_json())
+    said = set(TypedVerdict("orders", 3, TypedCounts(2), 0, is_by_key=False).as_json())
     of_a_topic, reasons = {"records", "why"}, {"not_in_logs", "left_out", "condition", "tags", "where"}
     assert words(section("tables check")) == said | of_a_topic | reasons | {"from"}
 

@@ -140,7 +140,15 @@ def status(
     seen = overview(without_session(configuration.load(config).with_logs(str(config))))
     if as_json:
         jobs = [job_as_json(one) for one in seen.jobs]
-        show_json({"logs": seen.logs, "tables": seen.tables, "jobs": jobs, "upkeep": seen.upkeep})
+        show_json(
+            {
+                "logs": seen.logs,
+                "tables": seen.tables,
+                "jobs": jobs,
+                "upkeep": seen.upkeep,
+                "unconfigured": seen.unconfigured,
+            }
+        )
     else:
         out.print(status_blocks(seen.logs, seen.at))
         for line in seen.lines():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_SLOW_S = 3.0
 _LITTLE_BYTES = 1 << 30
 """For less than this, starting the session and planning its queries take longer than reading the data."""
 
@@ -91,12 +93,18 @@ def sql(
 
         Shell(opened, form).run()
         return
+    began_s = time.monotonic()
     with err.status("opening the replica …"):
         reader = opened()
+    opened_s = time.monotonic() - began_s
     from pipeline.sql.reader import run_text
 
     with destination(output) as sink:
         run_text(reader, text, form, sink, width)
+    if err.is_terminal and opened_s >= _SLOW_S and not is_past:
+        show(
+            f"Spark took {opened_s:.0f} s to start: beside logtwin sql --serve in another terminal it need not", to=err
+        )
 
 
 def _serve(config: Path) -> None:

@@ -67,9 +67,16 @@ def add(
         ),
     ],
     name: Annotated[str | None, typer.Option(help="name of the table; by default that of its first topic")] = None,
-    infer: Annotated[
-        bool, typer.Option("--infer", help="look at the newest messages, and write the columns that they have")
+    declare: Annotated[
+        bool, typer.Option("--declare", help="look at the newest messages, and declare the columns that they have")
     ] = False,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="a row for the newest message of each value of this field; may be repeated: upsert"),
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option(help="append or upsert; by default upsert with --key, else append")
+    ] = None,
     form: Annotated[str | None, typer.Option("--format", help="text, avro or protobuf; by default JSON")] = None,
     schema: Annotated[
         str | None, typer.Option(help="with avro and protobuf: a schema file, or the URL of a schema registry")
@@ -80,13 +87,12 @@ def add(
     from pipeline.operate.typed_tables import proposed
     from pipeline.spark.session import session_for
 
-    given = {"format": form, "schema": schema, "message": message}
-    how = {key: value for key, value in given.items() if value is not None}
-    if infer and how:
-        raise typer.BadParameter("the schema gives the columns", param_hint="--infer")
+    if declare and (form or schema):
+        raise typer.BadParameter("the schema gives the columns", param_hint="--declare")
+    given = {"format": form, "schema": schema, "message": message, "mode": mode or (key and "upsert"), "key": key}
     settings = configuration.load(config)
-    spark = session_for(settings) if infer else None
-    show(proposed(spark, settings, source, name, how))
+    spark = session_for(settings) if declare else None
+    show(proposed(spark, settings, source, name, {name: value for name, value in given.items() if value}))
 
 
 @app.command()

@@ -171,7 +171,7 @@ def maintain(
     """
     from pipeline.config.found import found_now
     from pipeline.monitoring.upkeep import Telling, UpkeepFile
-    from pipeline.operate.maintain import Maintenance, check_horizon, step_table, told
+    from pipeline.operate.maintain import Maintenance, check_horizon, step_lines, told
     from pipeline.spark.session import session_for
 
     given = {"keep_days": keep_days, "keep_gb": keep_gb, "vacuum_hours": vacuum_hours}
@@ -181,10 +181,7 @@ def maintain(
     work = Maintenance(spark, found_now(settings), dry_run=dry_run).run()
     is_whole = log is None and not dry_run
     steps = list(told(work, Telling(UpkeepFile(settings))) if is_whole else work)
-    if as_json:
-        show_json({"dry_run": dry_run, "steps": steps})
-    else:
-        out.print(step_table(steps, dry_run=dry_run))
+    answer(as_json, {"dry_run": dry_run, "steps": steps}, step_lines(steps, dry_run=dry_run))
 
 
 @app.command(rich_help_panel=PROVE)

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
-from rich.table import Table
 
 from pipeline.config.configuration import Config
-from pipeline.monitoring.display import extent, fact_table, number
+from pipeline.monitoring.display import FactTable, extent, number
 from sinks.books.incidents import IncidentsTable, incidents_of, logs_with_incidents
 from sinks.books.quarantine import Quarantined, quarantined
 from sinks.delta.delta_log import newest
@@ -171,9 +170,9 @@ def _size(one: Listed) -> str:
     return number(offsets) if one.log_id.counts_bytes else extent(offsets, one.log_id)
 
 
-def explanation_block(explained: Explanation, where: str) -> Table:
+def explanation_block(explained: Explanation, where: str) -> FactTable:
     """One incident as text for a person: one fact on each line."""
-    return fact_table(_lines(explained, where))
+    return FactTable(_lines(explained, where))
 
 
 def _lines(explained: Explanation, where: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from pipeline.config.found import found_now
 from pipeline.inspect.jobs import job_lines, live
 from pipeline.inspect.status import statuses
 from pipeline.inspect.typed_status import TypedStatus, status_lines, typed_statuses
+from pipeline.inspect.unconfigured import unconfigured, unconfigured_words
 from pipeline.monitoring.progress import Progress
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.monitoring.run_state import Run
@@ -19,7 +20,7 @@ from pipeline.monitoring.upkeep import Upkeep, seen, sentence
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What there was at the time `at`. `jobs` are those that are alive."""
+    """What there was at the time `at`. `jobs` are those that are alive, `unconfigured` logs that nobody asked for."""
 
     at: datetime
     logs: Sequence[Progress]
@@ -27,12 +28,15 @@ class Overview:
     jobs: Sequence[Run]
     upkeep: Upkeep | None
     upkeep_every_s: float
+    unconfigured: Sequence[str] = ()
 
     def lines(self) -> Iterator[str]:
         """What is said beside the logs, for a person."""
         yield from job_lines(self.jobs)
         if self.tables:
             yield from status_lines(self.tables)
+        if self.unconfigured:
+            yield unconfigured_words(self.unconfigured)
         yield f"upkeep: {sentence(self.upkeep, self.upkeep_every_s, self.at)}"
 
 
@@ -53,4 +57,5 @@ def overview(given: Config) -> Overview:
         jobs=live(runs, now),
         upkeep=seen(given),
         upkeep_every_s=config.maintain.every_s,
+        unconfigured=unconfigured(config),
     )

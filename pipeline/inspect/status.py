@@ -76,7 +76,7 @@ def status_of(subject: Subject, run: RunState | None, answer: MasterAnswer, now:
     """Combine what the job, the table and the master say."""
     answer = _of_same_log(subject, answer)
     live = run if run is not None and run.is_live(now) else None
-    said = {} if live is None else dict(live.facts)
+    said = _said(run, is_live=live is not None)
     parts = _parts(subject.states, said.pop("partitions", ()), answer)
     job = told_by(said, Progress(log_id=str(subject.log_id), role=subject.role, master=subject.master))
     position = _known(sum, (one.position for one in parts.values()))
@@ -89,6 +89,7 @@ def status_of(subject: Subject, run: RunState | None, answer: MasterAnswer, now:
         first=only.first,
         received=_known(max, (job.received, position)),
         position=position,
+        acknowledged=_at_most(position, job.acknowledged),
         acknowledged_by_master=total(one.acknowledged_by_master for one in parts.values()),
         master_minimum=total(one.master_minimum for one in parts.values()),
         master_maximum=total(one.master_maximum for one in parts.values()),
@@ -119,16 +120,32 @@ def _parts(
 
 def _part(at: int, state: LogState | None, said: Mapping[str, Any], answer: MasterAnswer) -> PartitionProgress:
     held = answer.held.get(at)
+    told = told_by(said, PartitionProgress())
     return replace(
-        told_by(said, PartitionProgress()),
+        told,
         epoch=None if state is None else state.epoch,
         first=None if state is None else state.first,
         position=None if state is None else state.offset,
+        acknowledged=_at_most(None if state is None else state.offset, told.acknowledged),
         acknowledged_by_master=answer.acknowledged.get(at),
         master_minimum=None if held is None else held.start,
         master_maximum=None if held is None else held.end,
         held_back_offsets=None if held is None else answer.held_back.get(at, 0),
     )
+
+
+def _said(run: RunState | None, *, is_live: bool) -> dict[str, Any]:
+    """What the last job says of the log. Of one that has ended, what it acknowledged still holds."""
+    if run is None or is_live:
+        return {} if run is None else dict(run.facts)
+    kept = ("partition", "acknowledged")
+    parts = [{key: one.get(key) for key in kept} for one in run.facts.get("partitions", ())]
+    return {"acknowledged": run.facts.get("acknowledged"), "partitions": parts}
+
+
+def _at_most(position: Offset | None, acknowledged: Offset | None) -> Offset | None:
+    """`acknowledged`, unless a repair has taken the log back behind it since."""
+    return None if position is None or acknowledged is None or acknowledged > position else acknowledged
 
 
 def _known(combine: Callable[[Iterable[int]], int], offsets: Iterable[Offset | None]) -> Offset | None:

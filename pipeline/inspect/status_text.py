@@ -88,8 +88,11 @@ def _began(one: Progress) -> str:
 def _loss(one: Progress) -> str:
     if one.until_loss_bytes is None:
         return "–"
-    when = "" if one.until_loss_s is None else f", {duration(one.until_loss_s)} at the earliest"
-    return f"{size(one.until_loss_bytes)}{when}"
+    if one.until_loss_s is not None:
+        when = f", {duration(one.until_loss_s)} at the earliest"
+    else:
+        when = ", when is not known yet" if one.position is None else ""
+    return (size(one.until_loss_bytes) if one.until_loss_bytes else "in the file that goes next") + when
 
 
 def moment_ago(iso: str | None, now: datetime) -> str:

@@ -10,13 +10,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.config.configuration import Config
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.monitoring.display import number
+from pipeline.inspect.typed_counts import NO_COUNTS, TypedCounts
+from pipeline.monitoring.display import count, number
 from sinks.delta.delta_log import LoggedVersion, newest
+from sinks.delta.files import open_parquet
 from sinks.proof.whole_ledger import read_ledgers, stored_through_us
-from sinks.typed.columns import Column
+from sinks.storage.errors import reported_as
+from sinks.typed.columns import DELETED, Column
 from sinks.typed.dead_letters import unfit_count
 from sinks.typed.definition import Definition
 from sinks.typed.state import Followed, TypedState
@@ -56,15 +60,14 @@ class LogPlace:
 class TypedStatus:
     """The state of a typed table; docs/json.md documents every key.
 
-    `rows` and `unfit` are None if the table does not exist yet. `unmatched` are topics of `source` of which no message
+    `counts` are None if the table does not exist yet. `unmatched` are topics of `source` of which no message
     has come; if that is all of them, nothing is said to be complete.
     """
 
     name: str
     source: tuple[str, ...]
     mode: str
-    rows: int | None
-    unfit: int | None
+    counts: TypedCounts | None
     columns: tuple[Column, ...]
     logs: tuple[LogPlace, ...]
     unmatched: tuple[str, ...] = ()
@@ -80,13 +83,17 @@ class TypedStatus:
         known = [one for one in times if one is not None]
         return min(known) if known and len(known) == len(times) else None
 
+    @property
+    def figures(self) -> dict[str, int | None]:
+        """The counts by their keys."""
+        return NO_COUNTS if self.counts is None else self.counts.as_json()
+
     def as_json(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "from": list(self.source),
             "mode": self.mode,
-            "rows": self.rows,
-            "unfit": self.unfit,
+            **self.figures,
             "unmatched": list(self.unmatched),
             "columns": [
                 {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind} for one in self.columns
@@ -135,15 +142,28 @@ class _Standing:
         places = tuple(self._place(log_id, at, ledgers.get(log_id)) for log_id, at in sorted(held.items()))
         name, source, mode = self.of_config.name, self.of_config.from_, self.of_config.mode
         if self.version is None or self.state is None:
-            return TypedStatus(name, source, mode, None, None, self.wanted.declared(), places)
-        rows = sum(file.statistics()["numRecords"] for file in self.version.files.values())
-        unfit = unfit_count(config.warehouse, name, self.state.generation)
-        return TypedStatus(name, source, mode, rows, unfit, self.columns, places, unmatched)
+            return TypedStatus(name, source, mode, None, self.wanted.declared(), places)
+        deleted = self._deleted(path_of(config.warehouse, name), self.version)
+        rows = sum(file.statistics()["numRecords"] for file in self.version.files.values()) - deleted
+        counts = TypedCounts(rows, deleted, unfit_count(config.warehouse, name, self.state.generation))
+        return TypedStatus(name, source, mode, counts, self.columns, places, unmatched)
+
+    def _deleted(self, folder: str, version: LoggedVersion) -> int:
+        """How many keys are deleted: statistics do not say."""
+        if DELETED not in self.columns:
+            return 0
+        with reported_as(f"the typed table in {folder} cannot be read", hint="Restore the file from a copy."):
+            return sum(_true(folder, file.path) for file in version.files.values())
 
     def _place(self, log_id: LogId, log_position: Offset, ledger: pa.Table | None) -> LogPlace:
         followed = self.logs.get(log_id, Followed(0, Offset(0)))
         through_us = None if ledger is None else stored_through_us(ledger, followed.whole)
         return LogPlace(str(log_id), followed.offset, log_position, followed.whole.end, through_us)
+
+
+def _true(folder: str, file: str) -> int:
+    with open_parquet(folder, file) as opened:
+        return int(pc.sum(opened.read(columns=[DELETED.name])[DELETED.name]).as_py() or 0)
 
 
 def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
@@ -152,10 +172,10 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
         yield "no [[tables]] in the configuration; logtwin tables add --from TOPIC writes one"
     for one in found:
         yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
-        if one.rows is None:
+        if one.counts is None:
             yield "  not created yet: logtwin replicate creates it"
             continue
-        yield f"  {number(one.rows)} rows, {len(one.columns)} columns, {number(one.unfit or 0)} unfit"
+        yield f"  {one.counts}; {count(len(one.columns), 'column')}"
         if one.unmatched:
             yield f"  no message of {', '.join(one.unmatched)} so far: logtwin tables check {one.name} says why"
         for place in one.logs:

@@ -44,14 +44,16 @@ class _Table:
     anew: TypedRebuild | None = None
     there_at_s: float = field(default_factory=time.monotonic)
     rows: int = 0
-    unfit: int = 0
+    unfit_values: int = 0
     error: LogtwinError | None = None
     tries: int = 0
     again_at_s: float = 0.0
     unmatched: tuple[str, ...] = ()
 
     def progress(self) -> TableProgress:
-        return TableProgress(self.wanted.name, self.rows, self.unfit, time.monotonic() - self.there_at_s, self.error)
+        return TableProgress(
+            self.wanted.name, self.rows, self.unfit_values, time.monotonic() - self.there_at_s, self.error
+        )
 
 
 class TypedTables:
@@ -150,7 +152,7 @@ class TypedTables:
             return True
         if step is not None:
             one.rows += max(0, step.rows)  # the total of a run never falls, even if a log lost rows
-            one.unfit += step.unfit
+            one.unfit_values += step.unfit_values
         if step is not None and not step.is_last:
             return True
         if one.anew is not None:

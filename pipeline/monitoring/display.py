@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from types import TracebackType
 from typing import Any, Final, Self
 
-from rich.console import Console, Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -154,7 +155,7 @@ class Display:
         if self._is_due(now_s) or has_changed:
             self._states[""], self._last_s = phases, now_s
             records_s, bytes_s = sum(one.records_s for one in shown), sum(one.bytes_s for one in shown)
-            each = ", ".join(f"{count:,} {phase}" for phase, count in sorted(phases.items()))
+            each = ", ".join(f"{of:,} {phase}" for phase, of in sorted(phases.items()))
             facts = {"logs": dict(phases), "records_per_s": round(records_s, 1), "bytes_per_s": round(bytes_s)}
             line = f"{len(shown):,} logs: {each}, records/s {records_s:,.0f}, MB/s {bytes_s / 1e6:,.1f}"
             log.info("%s", line, extra={FACTS: facts})
@@ -168,6 +169,11 @@ def moment(at: datetime) -> str:
 def number(value: int | None) -> str:
     """An offset or a count as text for a person; a dash for None."""
     return "–" if value is None else f"{value:,}"
+
+
+def count(value: int, what: str, several: str | None = None) -> str:
+    """``1 gap``, ``2 gaps``."""
+    return f"{value:,} {what if value == 1 else several or what + 's'}"
 
 
 def size(value_bytes: int | None) -> str:
@@ -187,11 +193,11 @@ def extent(offsets: int | None, log_id: LogId) -> str:
     return in_unit(offsets, log_id.unit)
 
 
-def in_unit(count: int | None, unit: Unit) -> str:
-    """`count` as text for a person, in `unit`; a dash for None."""
-    if count is None or unit == "bytes":
-        return size(count)
-    return f"{count:,} {unit}"
+def in_unit(offsets: int | None, unit: Unit) -> str:
+    """So many `offsets` as text for a person, in `unit`; a dash for None."""
+    if offsets is None or unit == "bytes":
+        return size(offsets)
+    return f"{offsets:,} {unit}"
 
 
 def held_back_by_transaction(offsets: int) -> str:
@@ -210,8 +216,8 @@ def duration(seconds: float | None) -> str:
         return "–"
     left, parts = round(seconds), []
     for unit, length_s in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        count, left = divmod(left, length_s)
-        parts.append(f"{count} {unit}" if count else "")
+        whole, left = divmod(left, length_s)
+        parts.append(f"{whole} {unit}" if whole else "")
     first = next((at for at, part in enumerate(parts) if part), len(parts) - 1)
     return " ".join(part for part in parts[first : first + 2] if part) or "0 s"
 
@@ -249,15 +255,21 @@ def _line(row: dict[str, str]) -> str:
 
 def fact_blocks(blocks: Iterable[tuple[object, Iterable[tuple[str, str]]]]) -> Group:
     """What is said of each log: a heading, and a fact a line."""
-    made = ((Text(str(name), style="bold"), fact_table(facts, "  "), Text()) for name, facts in blocks)
+    made = ((Text(str(name), style="bold"), FactTable([*facts], "  "), Text()) for name, facts in blocks)
     return Group(*(part for block in made for part in block))
 
 
-def fact_table(facts: Iterable[tuple[str, str]], indent: str = "") -> Table:
-    """A fact a line: its name and its words, which are folded where the line ends."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, words in facts:
-        table.add_row(f"{indent}{name}", Text(visible(words)))
-    return table
+@dataclass(frozen=True, slots=True)
+class FactTable:
+    """A fact a line: its name and its words, which are folded where the line ends. No blanks follow them."""
+
+    facts: Sequence[tuple[str, str]]
+    indent: str = ""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        begin = len(self.indent) + max((len(name) for name, _ in self.facts), default=0) + 2
+        for name, words in self.facts:
+            lines = Text(visible(words)).wrap(console, max(options.max_width - begin, 1), overflow="fold")
+            for first, line in zip(chain([name], repeat("")), lines):  # noqa: B905 - as many names as lines
+                line.rstrip()
+                yield Text(f"{self.indent}{first}".ljust(begin)).append_text(line)

@@ -312,8 +312,10 @@ class TableProgress:
     """The progress of a typed table in this run."""
 
     table: str
-    rows: Annotated[int, Metric("table_rows_total", "rows that messages became in a typed table")]
-    unfit: Annotated[int, Metric("table_unfit_total", "what a typed table could not take, in unfit")]
+    rows: Annotated[int, Metric("table_rows_total", "messages that became rows of a typed table, or deleted one")]
+    unfit_values: Annotated[
+        int, Metric("table_unfit_values_total", "values that a typed table could not take, and bodies without a row")
+    ]
     lag_s: Annotated[
         float,
         Metric("table_lag_seconds", "how long ago a typed table last stood where its logs stood, or the run began"),

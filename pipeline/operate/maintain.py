@@ -24,11 +24,10 @@ from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
-from rich.table import Table
 
 from pipeline.config.configuration import Config, MaintainConfig
 from pipeline.inspect.selection import held_topics, subjects
-from pipeline.monitoring.display import duration, number, size
+from pipeline.monitoring.display import count, duration, number, size
 from pipeline.monitoring.run_file import tidy
 from pipeline.monitoring.upkeep import Done, Telling
 from pipeline.verify.summary import describe, incident_of
@@ -94,6 +93,20 @@ class MaintenanceStep:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def and_also(self, other: MaintenanceStep) -> MaintenanceStep:
+        """The same step of another log of the table, added."""
+        known = self.bytes_after is not None and other.bytes_after is not None
+        return replace(
+            self,
+            log=None,
+            files_before=self.files_before + other.files_before,
+            files_after=self.files_after + other.files_after,
+            bytes_before=self.bytes_before + other.bytes_before,
+            bytes_after=(self.bytes_after or 0) + (other.bytes_after or 0) if known else None,
+            records=self.records + other.records,
+            seconds=self.seconds + other.seconds,
+        )
 
     @property
     def done(self) -> Done:
@@ -313,55 +326,54 @@ def told(steps: Iterator[MaintenanceStep], telling: Telling) -> Iterator[Mainten
     telling.ended()
 
 
-def step_table(steps: Sequence[MaintenanceStep], *, dry_run: bool) -> Table:
-    """The steps as a table for a person: what was done, or with `dry_run` would be."""
-    table = Table("table", "step", "log", "would be done" if dry_run else "done", "time", box=None, pad_edge=False)
+def step_lines(steps: Sequence[MaintenanceStep], *, dry_run: bool) -> Iterator[str]:
+    """What changed, or with `dry_run` would change: a line a table, and a summary."""
+    sums: dict[tuple[str, str], MaintenanceStep] = {}
     for one in steps:
-        table.add_row(one.table, one.step, one.log or "", _DONE[one.step](one), duration(one.seconds))
-    return table
+        before = sums.get((one.table, one.step))
+        sums[one.table, one.step] = one if before is None else before.and_also(one)
+    changes: dict[str, list[str]] = {}
+    for one in sums.values():
+        words = _CHANGES[one.step](one)
+        changes.setdefault(one.table, []).extend([words] if words else [])
+    changed = {table: words for table, words in changes.items() if words}
+    yield from (f"{table}: {'; '.join(words)}" for table, words in changed.items())
+    would = " would change" if dry_run else " changed"
+    took = duration(sum(one.seconds for one in steps))
+    yield f"{len(changed):,} of {count(len(changes), 'table')}{would}; {count(len(steps), 'step')} in {took}"
 
 
 def _merged(one: MaintenanceStep) -> str:
     if not one.files_before:
-        return "nothing to merge"
+        return ""
     into = "" if one.bytes_after is None else f", {size(one.bytes_after)}"
-    return f"{_files(one.files_before)}, {size(one.bytes_before)}, into {number(one.files_after)}{into}"
+    return f"{count(one.files_before, 'file')}, {size(one.bytes_before)}, merged into {number(one.files_after)}{into}"
 
 
 def _retained(one: MaintenanceStep) -> str:
     out = one.bytes_before - (one.bytes_after or 0)
-    if not out:
-        return f"all of {size(one.bytes_before)} stays"
-    records = f", {number(one.records)} {'record' if one.records == 1 else 'records'}" if one.records else ""
-    return f"{size(out)} of {size(one.bytes_before)}{records} deleted"
+    records = f", {count(one.records, 'record')}," if one.records else ""
+    return f"{size(out)} of {size(one.bytes_before)}{records} of the log deleted" if out else ""
 
 
 def _joined(one: MaintenanceStep) -> str:
-    left = f"; {number(one.records)} damaged, see logtwin incidents" if one.records else ""
-    if not one.files_before:
-        return f"nothing to join{left}"
-    rows = f"{number(one.files_before)} rows into {number(one.files_after)}"
-    return f"{rows}, {size(one.bytes_before)} of the log compared{left}"
+    rows = f"{count(one.files_before, 'row')} joined into {number(one.files_after)}, {size(one.bytes_before)} compared"
+    damaged = f"{count(one.records, 'range')} damaged, see logtwin incidents list" if one.records else ""
+    return "; ".join(words for words in (rows if one.files_before else "", damaged) if words)
 
 
-def _cleaned(one: MaintenanceStep) -> str:
+def _deleted(one: MaintenanceStep, what: str, several: str) -> str:
     """How many files were deleted, of how many."""
-    gone = one.files_before - one.files_after
-    if not gone:
-        return f"nothing to delete among {_files(one.files_before)}"
-    return f"{number(gone)} of {_files(one.files_before)}, {size(one.bytes_before - (one.bytes_after or 0))}, deleted"
+    gone, size_bytes = one.files_before - one.files_after, one.bytes_before - (one.bytes_after or 0)
+    return f"{number(gone)} of {count(one.files_before, what, several)}, {size(size_bytes)}, deleted" if gone else ""
 
 
-def _files(count: int) -> str:
-    return f"{number(count)} {'file' if count == 1 else 'files'}"
-
-
-_DONE: Mapping[str, Callable[[MaintenanceStep], str]] = {
+_CHANGES: Mapping[str, Callable[[MaintenanceStep], str]] = {
     "merge": _merged,
     "retain": _retained,
-    "checkpoint": lambda one: "a checkpoint of the Delta log",
+    "checkpoint": lambda one: "",
     "join": _joined,
-    "vacuum": _cleaned,
-    "log": _cleaned,
+    "vacuum": partial(_deleted, what="file", several="files"),
+    "log": partial(_deleted, what="entry of the Delta log", several="entries of the Delta log"),
 }
-"""Each kind of step in words."""
+"""What each kind of step changed, in words; nothing if it changed nothing, as a checkpoint does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -11,20 +12,20 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
 
 from pipeline.config.configuration import Config
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.monitoring.display import number
-from sinks.delta.kernel import KernelTable, Snapshot
+from pipeline.inspect.typed_counts import TypedCounts, unfit_words
+from pipeline.monitoring.display import count, number
+from sinks.delta.kernel import Snapshot
 from sinks.delta.spark_jobs import JobFacts, job_failure
-from sinks.tables import KAFKA_LOG, LOG, UNFIT
-from sinks.typed.columns import column_name, with_found
-from sinks.typed.dead_letters import unfit_count
+from sinks.tables import KAFKA_LOG, LOG
+from sinks.typed.columns import DELETED, column_name, with_found
+from sinks.typed.dead_letters import UnfitCount, unfit_count
 from sinks.typed.definition import Definition, Reading, is_meant
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
-from sinks.typed.step.messages import in_ranges, messages_in, records_of, view_of
+from sinks.typed.step.messages import messages_in, records_of, view_of
 from sinks.typed.step.parsing import FieldSurvey
 from sinks.typed.step.plan import FollowedLogs
 from sinks.typed.step.report import REPORT_DDL, Report, reports
@@ -36,6 +37,8 @@ from sources.options import parse_options
 
 _LOOKED_AT: Final = {LOG.name: 16 << 20, KAFKA_LOG.name: 10_000}
 """How many of the newest offsets of each log are looked at: bytes, or messages of Kafka."""
+
+_BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def one_of(config: Config, name: str) -> Definition:
@@ -49,47 +52,47 @@ def one_of(config: Config, name: str) -> Definition:
     return found[name].definition()
 
 
-def _unfit_rows(spark: SparkSession, warehouse: str, name: str, state: TypedState) -> DataFrame | None:
-    """The dead letters of the table's current generation; None if the table `unfit` does not exist."""
-    path = UNFIT.path(absolute(warehouse))
-    if KernelTable(spark, path).snapshot() is None:
-        return None
-    mine = (sql.col("table") == name) & (sql.col("generation") == state.generation)
-    return spark.read.format("delta").load(path).where(mine)
-
-
 def proposed(
     spark: SparkSession | None,
     config: Config,
     source: Sequence[str],
     name: str | None,
-    how: Mapping[str, str] | None = None,
+    how: Mapping[str, str | Sequence[str]],
 ) -> str:
-    """The ``[[tables]]`` of a typed table as TOML; with a session, it has the columns of the newest messages.
+    """The ``[[tables]]`` of a typed table as TOML; with a session, it declares the columns of the newest messages.
 
-    `how` has the keys of a format with a schema. Raises ConfigurationError.
+    `how` has other keys of it. No line begins a table of its own: more keys can follow. Raises ConfigurationError.
     """
-    chosen = name or _name_of(source[0])
-    plain = {"name": chosen, "from": list(source), **(how or {})}
-    definition = parse_options(TypedTableConfig, plain, where="logtwin tables add").definition()
-    lines = ["[[tables]]", f"name = {_toml(chosen)}", f"from = [{', '.join(map(_toml, source))}]"]
-    if how:
-        lines += [f"{key} = {_toml(value)}" for key, value in how.items()]
+    said: dict[str, object] = {"name": name or _name_of(source[0]), "from": list(source), **how}
+    lines = ["[[tables]]", *(f"{key} = {_toml(value)}" for key, value in said.items())]
+    if spark is not None:
+        found, notes = _declared(spark, config, _definition(said))
+        said["schema"] = found or "infer"
+        lines += [*notes, *(f"schema.{_key(field)} = {_toml(kind)}" for field, kind in found.items())]
+    definition = _definition(said)
+    if "format" in said:
         return "\n".join([*lines, *(f"# {one.name}: {one.kind}" for one in definition.declared())])
-    if spark is None:
-        return "\n".join([*lines, 'schema = "infer"'])
-    report = _looked(spark, config, definition)
-    columns, _ = with_found((), report.seen.values(), renamed={}, masks={}, most=definition.max_columns)
+    return "\n".join(lines if said.get("schema", "infer") != "infer" else [*lines, 'schema = "infer"'])
+
+
+def _definition(said: Mapping[str, object]) -> Definition:
+    return parse_options(TypedTableConfig, said, where="logtwin tables add").definition()
+
+
+def _declared(spark: SparkSession, config: Config, wanted: Definition) -> tuple[dict[str, str], list[str]]:
+    """The fields of the newest messages with the types of their columns, and what else is worth a comment."""
+    report = _looked(spark, config, wanted)
+    seen = [one.of_all_texts for one in report.seen.values()]
+    columns, _ = with_found((), seen, renamed={}, masks={}, most=wanted.max_columns)
+    unread = report.messages - report.rows
+    notes = [f"# of the newest {count(report.messages, 'message')}"]
+    if unread:
+        notes[0] += f", {unread:,} of which {'is no JSON object' if unread == 1 else 'are no JSON objects'}"
     left_out = sorted({*report.seen} - {one.field for one in columns})
-    lines.append(
-        f"# of the newest {report.messages:,} messages, {report.messages - report.rows:,} of which are no JSON objects"
-    )
     if left_out:
-        lines.append(f"# without a column, in _rest: {', '.join(map(_toml, left_out))}")
-    lines += ["[tables.schema]", *(f"{_toml(one.field)} = {_toml(one.kind)}" for one in columns)]
-    renamed = [one for one in columns if column_name(one.field, {}) != one.field]
-    lines += [f"# {one.field} is called {one.name}" for one in renamed]
-    return "\n".join(lines)
+        notes.append(f"# without a column, in _rest: {', '.join(map(_toml, left_out))}")
+    notes += [f"# {one.field} is called {one.name}" for one in columns if column_name(one.field, {}) != one.field]
+    return {one.field: one.kind for one in columns}, notes
 
 
 def _name_of(topic: str) -> str:
@@ -97,8 +100,12 @@ def _name_of(topic: str) -> str:
     return name if name[:1].isalpha() else f"t_{name}"
 
 
-def _toml(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _toml(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else _toml(name)
 
 
 def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
@@ -108,7 +115,7 @@ def _looked(spark: SparkSession, config: Config, wanted: Definition) -> Report:
             f"there are no messages to look at in {absolute(config.warehouse)}",
             expected=f"a replica with {', '.join(wanted.topics or wanted.kafka_topics)}",
             found="none",
-            hint="Replicate first, or leave out --infer.",
+            hint="Replicate first, or leave out --declare.",
         )
     most = _LOOKED_AT[wanted.source.name]
     newest = {log_id: [OffsetRange(Offset(max(0, one.offset - most)), one.offset)] for log_id, one in held.items()}
@@ -151,8 +158,8 @@ class UnmatchedTopic:
             case Unmatched.NOT_IN_LOGS:
                 return f"no record of {self.source} is in the logs that it follows"
             case Unmatched.LEFT_OUT:
-                return f"{view} leaves out all {number(self.records)} records of {self.source}"
-        return f"tags and where leave out all messages of {self.source}, {number(self.records)} records"
+                return f"{view} leaves out all of {self.source}, {count(self.records, 'record')}"
+        return f"tags and where leave out all messages of {self.source}, {count(self.records, 'record')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +171,7 @@ class TypedVerdict:
 
     name: str
     messages: int
-    rows: int
-    unfit: int
+    counts: TypedCounts
     repeated: int
     is_by_key: bool
     view: str = "messages"
@@ -173,8 +179,9 @@ class TypedVerdict:
 
     @property
     def is_equal(self) -> bool:
-        """Whether the table is right: with a key, no key repeats; without one, each message is a row or unfit."""
-        return not self.repeated and (self.is_by_key or self.messages == self.rows + self.unfit)
+        """Whether the table is right: with a key, no key repeats; else each message is a row, or unfit without one."""
+        told = self.counts.rows + self.counts.unfit.without_row
+        return not self.repeated and (self.is_by_key or self.messages == told)
 
     @property
     def impossible(self) -> list[str]:
@@ -182,7 +189,7 @@ class TypedVerdict:
         return [one.source for one in self.unmatched if one.why is Unmatched.LEFT_OUT]
 
     def as_json(self) -> dict[str, Any]:
-        counts = {"messages": self.messages, "rows": self.rows, "unfit": self.unfit, "repeated": self.repeated}
+        counts = {"messages": self.messages, **self.counts.as_json(), "repeated": self.repeated}
         unmatched = [one.as_json() for one in self.unmatched]
         return {
             "name": self.name, **counts, "is_by_key": self.is_by_key, "unmatched": unmatched, "is_equal": self.is_equal
@@ -208,19 +215,18 @@ def _verdict(
     ranges = {log_id: parts for log_id, parts in each if parts}
     rows = spark.read.option("versionAsOf", on.version).format("delta").load(table.path)
     key = wanted.key_columns or ("log_id", "offset", "batch_index")
-    count = _count(rows, wanted.name)
-    repeated = count - _count(rows.select(*key).distinct(), wanted.name)
-    messages = unfit = 0
+    every = _count(rows, wanted.name)
+    repeated = every - _count(rows.select(*key).distinct(), wanted.name)
+    deleted = _count(rows.where(DELETED.name), wanted.name) if DELETED.name in rows.columns else 0
+    messages = 0
     sources: frozenset[str] = frozenset()
     if ranges:
         report = _looking(spark, config, wanted, ranges)
         messages, sources = report.messages, report.sources
-        letters = _unfit_rows(spark, config.warehouse, wanted.name, state)
-        unfit = (
-            0 if letters is None else _count(letters.where(in_ranges(ranges) & sql.col("column").isNull()), wanted.name)
-        )
     unmatched = tuple(_unmatched(spark, config, wanted, ranges, wanted.unmatched(sources)))
-    return TypedVerdict(wanted.name, messages, count, unfit, repeated, wanted.is_upsert, view_of(wanted), unmatched)
+    unfit = unfit_count(config.warehouse, wanted.name, state.generation, ranges)
+    counts = TypedCounts(every - deleted, deleted, unfit)
+    return TypedVerdict(wanted.name, messages, counts, repeated, wanted.is_upsert, view_of(wanted), unmatched)
 
 
 def _unmatched(
@@ -240,7 +246,7 @@ def _unmatched(
         records = {row["source"]: row["records"] for row in found}
         visible = _looking(spark, config, replace(wanted, tags=(), where=None), ranges).sources
     for one in topics:
-        counts = [count for topic, count in records.items() if is_meant(topic, (one,))]
+        counts = [of for topic, of in records.items() if is_meant(topic, (one,))]
         why = Unmatched.CONDITION if any(is_meant(topic, (one,)) for topic in visible) else Unmatched.LEFT_OUT
         yield UnmatchedTopic(one, sum(counts), why if counts else Unmatched.NOT_IN_LOGS)
 
@@ -249,15 +255,15 @@ def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
     if not found:
         yield "no typed table exists yet"
     for one in found:
-        what = f"{number(one.messages)} messages: {number(one.rows)} rows, {number(one.unfit)} unfit"
+        what = f"{count(one.messages, 'message')}: {one.counts}"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""
         verdict = "NOT EQUAL" if not one.is_equal else "equal" if one.messages else "NO MESSAGES"
         yield f"{one.name}: {verdict}, {what}{repeated}"
         yield from (f"  {topic.words(one.view)}" for topic in one.unmatched)
 
 
-def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, int]:
-    """Take the messages that did not fit once more. Returns how many they were, and how many dead letters are left.
+def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[int, UnfitCount]:
+    """Take the messages that did not fit once more. Returns how many they were, and what still does not fit.
 
     New messages are taken, too. Raises ConfigurationError, ReplicaError, UnfitMessage.
     """
@@ -267,12 +273,12 @@ def retried(spark: SparkSession, config: Config, wanted: Definition) -> tuple[in
     follower.bring_to_end()
     view = TypedTable(spark, config.warehouse, wanted.name).look()
     if view is None or view.state is None:
-        return messages, 0
+        return messages, UnfitCount()
     return messages, unfit_count(config.warehouse, wanted.name, view.state.generation)
 
 
-def retried_line(name: str, messages: int, left: int) -> str:
-    return f"{name}: {number(messages)} messages tried again, {number(left)} dead letters are left"
+def retried_line(name: str, messages: int, left: UnfitCount) -> str:
+    return f"{name}: {count(messages, 'message')} tried again, {unfit_words(left)} now"
 
 
 def rebuilt_line(name: str, state: TypedState | None) -> str:

@@ -221,7 +221,8 @@ class Election:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The facts of a replica at one moment. `unseen` are logs of the configuration with nothing replicated.
+    """The facts of a replica at one moment. `unseen` are logs of the configuration with nothing replicated,
+    `unconfigured` those that are replicated and not in it.
 
     `runs` has the last job of each log or topic, if one is known. `upkeep` says in words when the tables were last
     looked after. `has_metadata`: whether consumer offsets were ever fetched.
@@ -244,3 +245,4 @@ class Facts:
     runs: tuple[RunFacts, ...] = ()
     upkeep: str | None = None
     has_metadata: bool = False
+    unconfigured: tuple[str, ...] = ()

@@ -12,6 +12,7 @@ from pipeline.config.configuration import Config
 from pipeline.config.found import found_now
 from pipeline.inspect.selection import held_topics
 from pipeline.inspect.typed_status import typed_statuses
+from pipeline.inspect.unconfigured import unconfigured
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.monitoring.run_state import Run, told_together
 from pipeline.monitoring.upkeep import seen, sentence
@@ -32,7 +33,7 @@ def made_report(
     jobs = runs_seen(config.warehouse)
     found = (_run_facts(jobs, one.name, facts.made_at) for one in subjects(facts.logs))
     runs = tuple(one for one in found if one is not None)
-    return page(replace(facts, tables=tables, runs=runs, upkeep=upkeep)).encode()
+    return page(replace(facts, tables=tables, runs=runs, upkeep=upkeep, unconfigured=unconfigured(config))).encode()
 
 
 def _run_facts(jobs: Iterable[Run], subject: str, now: datetime) -> RunFacts | None:

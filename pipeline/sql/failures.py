@@ -22,6 +22,10 @@ _UNREADABLE: Final = ("FAILED_READ_FILE", "DELTA_FILE_NOT_FOUND", "DELTA_TRUNCAT
 _TABLES: Final = "logtwin tables all says what there is."
 _LINE: Final = re.compile(r"\(?line (\d+),? pos")
 _NOISE: Final = re.compile(r"^\[[A-Z0-9_.]+\] | ?SQLSTATE: \w+.*", re.S)
+_VARIANT: Final = (
+    "A VARIANT, such as the column json, can be neither compared nor sorted nor grouped: "
+    "try_variant_get(json, '$.field', 'string') is a value of it, to_json(json) its text."
+)
 _SNIPPET: Final = 80
 """Characters of the statement in an error."""
 
@@ -39,7 +43,13 @@ def failure(
         return no_table(_bare(facts["relationName"]), tables(), statement, _line_in(str(error)))
     if condition.startswith(_NO_COLUMN):
         return _no_column(facts, statement, str(error))
-    hint = "help names what can be asked." if condition == _SYNTAX else None
+    hint = (
+        "help names what can be asked."
+        if condition == _SYNTAX
+        else _VARIANT
+        if re.search(r"\bVARIANT\b", str(facts))
+        else None
+    )
     return _query_error(_sentence(error.getMessage() or str(error)), statement, _line_in(str(error)), hint)
 
 

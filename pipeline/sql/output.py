@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal
+
+from rich.pager import SystemPager
 
 from sources.errors import ConfigurationError
 
@@ -33,6 +36,20 @@ def destination(output: Path | None) -> Iterator[BinaryIO]:
         raise  # of Spark's sockets
     except OSError as error:
         raise ConfigurationError(f"cannot write {output}", found=error.strerror, hint="See --output.") from error
+
+
+@contextmanager
+def paged(height: int) -> Iterator[BinaryIO]:
+    """What comes is shown once all of it is there: by the user's pager, if it has more lines than `height`."""
+    sink = io.BytesIO()
+    try:
+        yield sink
+    finally:
+        text = sink.getvalue().decode()
+        if text.count("\n") < height:
+            sys.stdout.write(text)
+        else:
+            SystemPager().show(text)
 
 
 @contextmanager

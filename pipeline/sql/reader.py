@@ -229,4 +229,6 @@ def run_one(
     sink.flush()
     if written.is_cut:
         tell(f"the first {written.rows:,} rows of more: --format csv, json and parquet write all")
+    if written.is_narrowed:
+        tell("cut to the width of the terminal: LIMIT 1 shows a row whole, and --format csv or json all of them")
     return written

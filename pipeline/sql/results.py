@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO, Final, NamedTuple
 
@@ -39,11 +38,10 @@ from pyspark.sql.types import (
     StructType,
     VariantType,
 )
-from rich.cells import cell_len, chop_cells
 
 from pipeline.sql.output import Format
+from pipeline.sql.text_table import TextTable
 from sources.errors import QueryError
-from sources.visible import visible
 
 _OPTIONS: Final = {
     "timeZone": "UTC",
@@ -58,9 +56,6 @@ Cells = list[str | None]
 TABLE_ROWS: Final = 1000
 TABLE_CHARACTERS: Final = 1000
 """Of a value in a table. A body may have megabytes, and nobody reads them on a terminal."""
-
-_GAP: Final = "  "
-_NULL: Final = "NULL"
 
 
 def arrow_batches(frame: DataFrame) -> Iterator[pa.RecordBatch]:
@@ -122,10 +117,11 @@ def _cells(line: str) -> Cells:
 
 
 class WrittenRows(NamedTuple):
-    """How many rows, and whether there are more that were left out."""
+    """How many rows, whether there are more that were left out, and whether these are shown in part."""
 
     rows: int
     is_cut: bool = False
+    is_narrowed: bool = False
 
 
 Writer = Callable[[DataFrame, BinaryIO], WrittenRows]
@@ -142,9 +138,11 @@ def _table(frame: DataFrame, sink: BinaryIO, *, width: int | None, most: int | N
     found = first_cells(frame, TABLE_ROWS + 1, most)
     rows = found[:TABLE_ROWS]
     numeric = [isinstance(field.dataType, NumericType) for field in frame.schema]
-    for line in TextTable(frame.columns, numeric, rows, most).lines(width):
+    table = TextTable(frame.columns, numeric, rows, most)
+    lines, is_narrowed = table.shown(width)
+    for line in lines:
         sink.write(f"{line}\n".encode())
-    return WrittenRows(len(rows), is_cut=len(found) > TABLE_ROWS)
+    return WrittenRows(len(rows), is_cut=len(found) > TABLE_ROWS, is_narrowed=is_narrowed)
 
 
 def _csv(frame: DataFrame, sink: BinaryIO) -> WrittenRows:
@@ -210,66 +208,3 @@ def _plain(frame: DataFrame) -> DataFrame:
     numbered = frame.toDF(*(str(at) for at in range(len(frame.columns))))
     variants = (field.name for field in numbered.schema if isinstance(field.dataType, VariantType))
     return numbered.withColumns({name: F.to_json(F.col(name)) for name in variants})
-
-
-@dataclass(frozen=True, slots=True)
-class TextTable:
-    """A result for a person: columns side by side where they fit, else a block a row.
-
-    What others put into a message, or call a field, cannot command the terminal (`sources.visible`). A Table of rich
-    would take seconds for a thousand rows, and break values between words, where it drops a blank.
-
-    `rows` are texts, None for null; of a value no more than `most` characters are shown.
-
-    `numeric` says of each column whether it is set to the right.
-    """
-
-    names: Sequence[str]
-    numeric: Sequence[bool]
-    rows: Sequence[Sequence[str | None]]
-    most: int | None = None
-
-    def lines(self, width: int | None) -> Iterator[str]:
-        """For a terminal `width` characters wide; None: as wide as need be."""
-        names = [visible(name) for name in self.names]
-        rows = [[self._shown(value) for value in row] for row in self.rows]
-        widths = [max(map(cell_len, column)) for column in zip(names, *rows, strict=True)]
-        fits = width is None or sum(widths) + len(_GAP) * (len(widths) - 1) <= width
-        if fits and not any("\n" in value for row in rows for value in row):
-            return self._side_by_side(names, rows, widths)
-        return _blocks(names, rows, width)
-
-    def _side_by_side(self, names: list[str], rows: list[list[str]], widths: list[int]) -> Iterator[str]:
-        yield self._line(names, widths)
-        yield _GAP.join("─" * width for width in widths)
-        for row in rows:
-            yield self._line(row, widths)
-
-    def _line(self, values: list[str], widths: list[int]) -> str:
-        padded = (
-            " " * (width - cell_len(value)) + value if right else value + " " * (width - cell_len(value))
-            for value, width, right in zip(values, widths, self.numeric, strict=True)
-        )
-        return _GAP.join(padded).rstrip()
-
-    def _shown(self, value: str | None) -> str:
-        if value is None:
-            return _NULL
-        cut = value if self.most is None or len(value) <= self.most else value[: self.most] + "…"
-        return visible(cut, lines=True)
-
-
-def _blocks(names: list[str], rows: list[list[str]], width: int | None) -> Iterator[str]:
-    margin = max(map(cell_len, names)) + len(_GAP)
-    for number, row in enumerate(rows, 1):
-        yield f"── row {number} ".ljust(width or margin, "─")
-        for name, value in zip(names, row, strict=True):
-            head = name + " " * (margin - cell_len(name))
-            for line in _folded(value, None if width is None else max(1, width - margin)):
-                yield (head + line).rstrip()
-                head = " " * margin
-
-
-def _folded(value: str, width: int | None) -> Iterator[str]:
-    for line in value.split("\n"):
-        yield from [line] if width is None or not line else chop_cells(line, width)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,7 +28,7 @@ from prompt_toolkit.lexers import PygmentsLexer
 from prompt_toolkit.patch_stdout import patch_stdout
 from pygments.lexers.sql import SqlLexer
 
-from pipeline.sql.output import Format
+from pipeline.sql.output import Format, paged
 from pipeline.sql.statements import is_open, split
 from pipeline.system.console import err, out, report
 from pipeline.system.folders import cache_folder
@@ -224,7 +225,9 @@ class Shell:
 
         for one in self._reader.check(text):
             began_s = time.monotonic()
-            written = run_one(self._reader, one, self._form, sys.stdout.buffer, out.width)
+            is_paged = self._form == "table" and out.is_terminal
+            with paged(out.height) if is_paged else nullcontext(sys.stdout.buffer) as sink:
+                written = run_one(self._reader, one, self._form, sink, out.width)
             rows = "1 row" if written.rows == 1 else f"{written.rows:,} rows"
             err.print(f"{rows}, {time.monotonic() - began_s:,.1f} s", highlight=False)
             if one.kind is StatementKind.SETTING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from pipeline.monitoring.display import extent, number, size
 from pipeline.verify.queues import JUMPS_LISTED, Jump
@@ -154,10 +154,15 @@ class Tally:
                 self.without_master_bytes += 0 if one.with_master else one.claim.bytes
 
 
+_TELLS_RATE_BYTES: Final = 10_000_000
+"""Less takes as long as Spark takes to begin: no rate of anything."""
+
+
 def lines(one: VerifySummary) -> Iterator[tuple[str, str]]:
     """The result as lines of text for a person, each with its style."""
     compared = f"{size(one.bytes)} in {one.claims:,} ranges compared with {one.master}"
-    yield f"{one.log_id}: {compared} in {one.seconds:,.1f} s, {_mb_per_s(one):,.0f} MB/s", "bold"
+    rate = f", {_mb_per_s(one):,.0f} MB/s" if one.bytes >= _TELLS_RATE_BYTES else ""
+    yield f"{one.log_id}: {compared} in {one.seconds:,.1f} s{rate}", "bold"
     if one.seed is not None:
         yield f"  a sample, chosen by the seed {one.seed}", ""
     if one.earlier_bytes:

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
+
+from sinks.storage.errors import told
+
 # Kernel's names.
 _CHECKPOINT: Final = "CHECKPOINT"
 _CHECKSUM: Final = "CHECKSUM_SIMPLE"
@@ -110,8 +114,9 @@ class Hooks:
 
 
 def _text(error: Exception) -> str:
+    """What happened: of a call of Java its innermost cause, not the name that Py4J gave the call."""
     try:
-        return str(error)
+        return told(error).splitlines()[-1] if isinstance(error, Py4JJavaError) else str(error)
     except Exception:  # noqa: BLE001 - the text of a Java exception is a question to a JVM that may be gone
         return repr(error)
 

@@ -181,6 +181,14 @@ class SeenValues:
         return SeenValues(self.field, places)
 
     @property
+    def of_all_texts(self) -> SeenValues:
+        """The same, where texts are times only if all are; that depends on where one stops to look."""
+        if not {"timestamp", "string"} <= self.first.keys():
+            return self
+        others = {kind: place for kind, place in self.first.items() if kind != "timestamp"}
+        return SeenValues(self.field, others).and_also(SeenValues(self.field, {"string": self.first["timestamp"]}))
+
+    @property
     def kind(self) -> str:
         """The kind of the first value; for numbers double if any has a fraction."""
         found = min(self.first, key=lambda kind: self.first[kind])

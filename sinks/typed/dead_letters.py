@@ -8,6 +8,7 @@ between: the next one goes to the very same positions, and finds its dead letter
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import Final
@@ -31,13 +32,39 @@ from sources.errors import ReplicaError
 from sources.offsets import END, LogId, Offset, OffsetRange
 
 _NEVER: Final = 1 << 31
+_MESSAGE: Final = (LOG_ID.name, "offset", "batch_index")
 _PLACE: Final = (LOG_ID.name, "offset", "column")
 _NONE: Final = pa.schema([UNFIT.schema.field(name) for name in _PLACE]).remove_metadata().empty_table()
 
 
-def unfit_count(warehouse: str, name: str, generation: int) -> int:
-    """The number of dead letters of a typed table's `generation`; 0 if there is no table. Raises ReplicaError."""
-    return sum(found.num_rows for found in _letters(warehouse, name, generation))
+@dataclass(frozen=True, slots=True)
+class UnfitCount:
+    """How many `values` a typed table could not take, of how many `messages`, `without_row` of which made no row.
+
+    A body that makes no row is one value.
+    """
+
+    values: int = 0
+    messages: int = 0
+    without_row: int = 0
+
+
+def unfit_count(
+    warehouse: str, name: str, generation: int, ranges: Mapping[LogId, Sequence[OffsetRange]] | None = None
+) -> UnfitCount:
+    """Count the dead letters of a typed table's `generation`, all or those in `ranges`. Raises ReplicaError."""
+    columns = (*_PLACE, "batch_index")
+    letters = [one.select(columns) for one in _letters(warehouse, name, generation, columns)]
+    if ranges is not None and not ranges:
+        return UnfitCount()
+    if ranges:
+        within = _within([(log_id, one) for log_id, several in ranges.items() for one in several])
+        letters = [one.filter(within) for one in letters]
+    if not letters:
+        return UnfitCount()
+    found = pa.concat_tables(letters)
+    bodies = found.filter(pc.field("column").is_null())
+    return UnfitCount(found.num_rows, *(len(one.group_by(_MESSAGE).aggregate([])) for one in (found, bodies)))
 
 
 def unfit_offsets(warehouse: str, name: str, generation: int, *, of_no_row: bool) -> dict[LogId, list[Offset]]:
@@ -65,6 +92,12 @@ def _letters(warehouse: str, name: str, generation: int, columns: Sequence[str] 
             if may_hold(file.statistics(), "table", name):
                 with open_parquet(folder, file.path) as opened:
                     yield opened.read(columns=["table", "generation", *columns]).filter(wanted)
+
+
+def _within(ranges: Sequence[tuple[LogId, OffsetRange]]) -> pc.Expression:
+    """Letters of messages in `ranges`, at least one."""
+    log, offset = pc.field(LOG_ID.name), pc.field("offset")
+    return reduce(or_, ((log == str(log_id)) & (offset >= one.start) & (offset < one.end) for log_id, one in ranges))
 
 
 class DeadLetters:
@@ -142,16 +175,12 @@ class DeadLetters:
         return TakingOut(self._table, UNFIT, self._rows(ranges, since, before)) if ranges else None
 
     def _rows(self, ranges: Sequence[tuple[LogId, OffsetRange]], since: int, before: int) -> RowSelection:
-        generation, offset = pc.field("generation"), pc.field("offset")
+        generation = pc.field("generation")
         mine = (pc.field("table") == self._name) & (generation >= since) & (generation < before)
-        there = (
-            (pc.field(LOG_ID.name) == str(log_id)) & (offset >= one.start) & (offset < one.end)
-            for log_id, one in ranges
-        )
         return RowSelection(
             places=tuple((log_id, Overlap(one, "offset")) for log_id, one in ranges),
             columns=("table", "generation", LOG_ID.name, "offset"),
-            condition=mine & reduce(or_, there),
+            condition=mine & _within(ranges),
             holds_all=lambda file: False,
             owns=lambda file, on: False,
         )

@@ -33,7 +33,7 @@ KNOWN = replace(
 IN_IDS = replace(KNOWN, log_id="dister/c", master_epoch=None, confirmed=None)
 """The same of a log whose offsets are ids."""
 UNKNOWN = Progress(log_id="rocketmq/b", phase=Phase.STARTING, role="slave", master="10.0.0.6:10912", reconnects=0)
-TABLE = TableProgress("orders", rows=30, unfit=2, lag_s=1.5, error=None)
+TABLE = TableProgress("orders", rows=30, unfit_values=2, lag_s=1.5, error=None)
 
 
 class Endpoint:

@@ -13,7 +13,9 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from pipeline.cli import query
 from pipeline.sql.reader import Reader
+from pipeline.system.console import err as console
 from sinks.tables import LEDGER, TABLES
 from sinks.views.definition import VIEWS, view
 from tests.pipeline.operator_at_work import Said, run
@@ -48,6 +50,16 @@ def test_a_statement(said: Callable[..., Said], job: Path) -> None:
         'offset  text\n──────  ───────────────\n     0  first\n   100  {"order": 4711}\n',
         "",
     )
+
+
+@pytest.mark.usefixtures("opened")
+def test_who_waits_for_spark_is_offered_a_server(
+    said: Callable[..., Said], job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(query, "_SLOW_S", 0)
+    assert "--serve" not in said("sql", "--config", job, "-e", "SELECT 1")[2]  # a script does not read it
+    monkeypatch.setattr(console, "_force_terminal", True)
+    assert "logtwin sql --serve" in said("sql", "--config", job, "-e", "SELECT 1")[2]
 
 
 @pytest.mark.usefixtures("opened")

@@ -13,6 +13,7 @@ import pytest
 from pipeline.config.configuration import Config, parse
 from pipeline.config.found import found_for_job, found_now
 from pipeline.inspect.selection import ConfiguredLog
+from pipeline.inspect.unconfigured import unconfigured, unconfigured_words
 from pipeline.verify.run import Scope, verify_logs
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
@@ -64,6 +65,16 @@ def test_without_patterns_nothing_is_asked_or_read(tmp_path: Path) -> None:
     plain = config(tmp_path, {"id": "rocketmq/a", "path": "x"})
     assert found_now(plain) is plain
     assert found_for_job(plain, available_now=True) is plain
+
+
+def test_what_a_warehouse_holds_beyond_its_configuration_is_told(tmp_path: Path) -> None:
+    holding(tmp_path, LOG, "rocketmq/a", "rocketmq/b", "dister/begun", at={"rocketmq/a": 100, "rocketmq/b": 100})
+    holding(tmp_path, KAFKA_LOG, "kafka/east/t/0", "kafka/east/t/1", at={"kafka/east/t/1": 7})
+    found = unconfigured(config(tmp_path, {"id": "rocketmq/a", "master": "h:1", "remoting": "h:2"}))
+    assert found == ("kafka/east/t", "rocketmq/b")
+    assert unconfigured_words(found) == "the warehouse also holds kafka/east/t, rocketmq/b, not configured here"
+    assert "rocketmq/4 and 2 more, not" in unconfigured_words([f"rocketmq/{number}" for number in range(7)])
+    assert unconfigured(config(tmp_path / "none")) == ()
 
 
 def test_what_is_listed_and_what_the_tables_hold(tmp_path: Path, name_server: ScriptedNameServer) -> None:

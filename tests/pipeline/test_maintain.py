@@ -15,7 +15,7 @@ import pytest
 from pipeline.config.configuration import MaintainConfig
 from pipeline.monitoring.upkeep import Done
 from pipeline.operate import maintain as verb
-from pipeline.operate.maintain import check_horizon, step_table
+from pipeline.operate.maintain import check_horizon, step_lines
 from sinks.delta.kernel import KernelTable
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
@@ -39,12 +39,6 @@ class HoursLater(datetime):
         return cls.fromtimestamp(time.time() + 3 * 3600, tz)
 
 
-def shown(*steps: verb.MaintenanceStep, dry_run: bool = False) -> list[str]:
-    table = step_table(steps, dry_run=dry_run)
-    name, cells = next((str(one.header), one.cells) for one in table.columns if "done" in str(one.header))
-    return [name, *map(str, cells)]
-
-
 def test_what_is_deleted_is_told_from_what_stays() -> None:
     """And of what a merge would give no number is made up."""
     vacuum = verb.MaintenanceStep(
@@ -54,23 +48,25 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
     join = verb.MaintenanceStep(table="ledger", step="join", files_before=9, files_after=1, records=3)  # rows; damaged
     counted = [one.done for one in (vacuum, merge, join)]
     assert counted == [Done(deleted_files=2), Done(merged_files=9, merged_into=1), Done()]
-    assert shown(vacuum, replace(vacuum, files_after=40), replace(merge, bytes_after=21_000_000)) == [
-        "done",
-        "2 of 40 files, 100 B, deleted",
-        "nothing to delete among 40 files",
-        "9 files, 23.0 MB, into 1, 21.0 MB",
+    log = replace(vacuum, step="log", bytes_after=900, files_before=1)
+    steps = [merge, replace(merge, bytes_after=21_000_000, log="dister/a"), vacuum, replace(log, files_after=1)]
+    steps += [
+        replace(one, table="removed", files_after=one.files_before, bytes_after=one.bytes_before)
+        for one in (vacuum, log)
     ]
-    assert shown(replace(merge, bytes_after=None), replace(merge, files_before=0), dry_run=True) == [
-        "would be done",
-        "9 files, 23.0 MB, into 1",
-        "nothing to merge",
+    assert [*step_lines([*steps, join], dry_run=False)] == [
+        "log: 18 files, 46.0 MB, merged into 2, 21.0 MB; 2 of 40 files, 100 B, deleted",
+        "ledger: 9 rows joined into 1, 0 B compared; 3 ranges damaged, see logtwin incidents list",
+        "2 of 3 tables changed; 7 steps in 0 s",
+    ]
+    assert [*step_lines([replace(merge, bytes_after=None)], dry_run=True)] == [
+        "log: 9 files, 23.0 MB, merged into 1",
+        "1 of 1 table would change; 1 step in 0 s",
     ]
     retain = verb.MaintenanceStep(table="log", step="retain", bytes_before=5000, bytes_after=3000, records=7)
-    assert shown(retain, replace(retain, bytes_after=5000, records=0)) == [
-        "done",
-        "2.0 kB of 5.0 kB, 7 records deleted",
-        "all of 5.0 kB stays",
-    ]
+    assert next(step_lines([retain], dry_run=False)) == "log: 2.0 kB of 5.0 kB, 7 records, of the log deleted"
+    kept = replace(retain, bytes_after=5000, records=0)
+    assert [*step_lines([kept], dry_run=False)] == ["0 of 1 table changed; 1 step in 0 s"]
 
 
 @pytest.mark.spark

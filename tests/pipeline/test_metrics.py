@@ -121,7 +121,12 @@ def test_a_typed_table_says_what_it_has_made_and_what_keeps_it(endpoint: Endpoin
     assert {key[:1] + key[2:]: value for key, value in found.items() if key[0].startswith("logtwin_table_")} == {
         (f"logtwin_table_{name}", table): value
         for table, is_failing in (("orders", 0), ("strict", 1))
-        for name, value in (("rows_total", 30), ("unfit_total", 2), ("lag_seconds", 1.5), ("failing", is_failing))
+        for name, value in (
+            ("rows_total", 30),
+            ("unfit_values_total", 2),
+            ("lag_seconds", 1.5),
+            ("failing", is_failing),
+        )
     }
 
 

@@ -19,6 +19,7 @@ from pipeline.inspect.asked import MasterAnswer, answered, subject
 from pipeline.inspect.asked_topics import subject as topic_subject
 from pipeline.inspect.status import status_of, statuses, troubles
 from pipeline.inspect.status_text import status_blocks
+from pipeline.inspect.typed_counts import TypedCounts
 from pipeline.inspect.typed_status import LogPlace, TypedStatus, status_lines
 from pipeline.monitoring.facts import Readers
 from pipeline.monitoring.progress import Phase, Progress
@@ -128,13 +129,20 @@ def test_a_master_that_was_elected() -> None:
 def test_a_log_that_no_job_replicates(last: RunState | None) -> None:
     said = status(last, table(4000), ANSWER).as_json()
     assert said["running"] is False
-    assert (said["received"], said["position"], said["acknowledged"]) == (4000, 4000, None)
+    assert (said["received"], said["position"], said["acknowledged"]) == (4000, 4000, None if last is None else 400)
     assert (said["connected_since"], said["reconnects"]) == (None, None)
     assert (said["lag_bytes"], said["lag_s"]) == (1000, None)  # nobody saw when they came
     # the file of 1000 that holds the position is the fourth that goes, an hour and 50 minutes from now at the earliest
     assert said["until_loss_bytes"] == 3000
     assert said["until_loss_s"] == pytest.approx(7200 - 600, abs=60)
     assert said["last_error"] == (None if last is None else "it broke")
+
+
+def test_what_was_acknowledged_outlives_the_job_but_not_a_repair() -> None:
+    done = run(phase=Phase.DONE, progress=TOPIC_PROGRESS)
+    ended, repaired = of_topic(done, BROKERS), of_topic(done, BROKERS, {0: 249, 2: 150})
+    assert (ended.acknowledged, ended.partitions[0].acknowledged) == (400, 250)
+    assert (repaired.acknowledged, repaired.partitions[0].acknowledged) == (None, None)
 
 
 def test_a_replica_that_moved_since_the_job_spoke_and_a_complete_one() -> None:
@@ -210,6 +218,10 @@ def test_people_read_a_block_a_log() -> None:
     assert "2 reconnects" in text
     assert text.count("no server lists it any more") == 1
     assert lines.count("rocketmq/broker-a") == 2
+    assert text.splitlines() == lines  # no blank ends a line
+    assert "until loss          in the file that goes next, when is not known yet" in shown(
+        replace(one, position=None, until_loss_bytes=0, until_loss_s=None)
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,5 +324,5 @@ def test_a_partition_that_waits_for_an_open_transaction_says_so() -> None:
 
 def test_topics_without_messages_for_a_typed_table_are_told() -> None:
     place = LogPlace("rocketmq/a", 7, 7, 7, None)
-    found = TypedStatus("orders", ("shop", "typo"), "append", 3, 0, (), (place,), unmatched=("typo",))
+    found = TypedStatus("orders", ("shop", "typo"), "append", TypedCounts(3), (), (place,), unmatched=("typo",))
     assert "  no message of typo so far: logtwin tables check orders says why" in list(status_lines([found]))

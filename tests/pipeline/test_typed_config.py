@@ -7,16 +7,19 @@ import pickle
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import parse
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.operate.typed_tables import proposed
+from sinks.typed.columns import MessagePlace, SeenValues
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import reader
+from sinks.typed.step.report import Report
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
 from tests.sinks.typed.formats.test_protobuf import FILE
@@ -190,6 +193,22 @@ def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
     (made,) = parse(tomllib.loads(text), where="test").tables
     assert made == table(name="orders_new", **{"from": ["kafka/prod/orders-new"], **how})
     assert text.splitlines()[-3:] == ["# id: string", "# at: timestamp", "# offset_: int"]
+
+
+def test_what_add_declares_takes_keys_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever appends to it, and adds a key at the end, makes no column of it."""
+    place = MessagePlace("rocketmq/a", 0, 0)
+    kinds = {"id": ["bigint"], "due date": ["string"], "at": ["timestamp"], "by": ["timestamp", "string"]}
+    seen = {name: SeenValues(name, dict.fromkeys(several, place)) for name, several in kinds.items()}
+    monkeypatch.setattr("pipeline.operate.typed_tables._looked", lambda *_: Report(messages=2, rows=2, seen=seen))
+    text = proposed(
+        cast("SparkSession", object()), parse({}, where="test"), ["orders"], None, {"mode": "upsert", "key": ["id"]}
+    )
+    (made,) = parse(tomllib.loads(f'{text}\nmask = {{ at = "hash" }}\n'), where="test").tables
+    assert (made.mode, made.key, made.mask) == ("upsert", ("id",), {"at": "hash"})
+    assert made.schema_ == {"id": "bigint", "at": "timestamp", "by": "string"}
+    assert '# without a column, in _rest: "due date"' in text
+    assert "JSON" not in text
 
 
 def test_a_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from sinks.delta import hooks
 from sinks.delta.hooks import Hooks, wait_for_checkpoints
@@ -67,8 +67,15 @@ class OfAJvmThatIsGone(Exception):
         return "no space left"
 
 
+CAUSE = SimpleNamespace(toString=lambda: "no space left", getCause=lambda: None)
+OF_JAVA = Py4JJavaError(
+    "An error occurred while calling o1186.threadSafeInvoke.\n",
+    SimpleNamespace(_target_id="o1", _gateway_client=None, toString=lambda: "KernelException", getCause=lambda: CAUSE),
+)
+
+
 @pytest.mark.parametrize(
-    "failure", [Py4JError("no space left\n\tat java"), RuntimeError("no space left"), OfAJvmThatIsGone()]
+    "failure", [Py4JError("no space left\n\tat java"), OF_JAVA, RuntimeError("no space left"), OfAJvmThatIsGone()]
 )
 def test_a_checkpoint_that_fails_is_told_and_the_next_is_written(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, failure: Exception

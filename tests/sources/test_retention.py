@@ -45,6 +45,9 @@ def test_what_lies_in_a_file_goes_with_the_file(position: int, bytes_left: int |
         (TIGHT, None, None, None),
         (replace(TIGHT, keeps_s=1000.0), 900.0, 10.0, 100.0),  # the earlier of the two counts
         (replace(TIGHT, keeps_s=1000.0), 100.0, 10.0, 270.0),
+        (replace(TIGHT, keeps_s=1000.0), None, 10.0, 270.0),
+        (replace(TIGHT, keeps_s=200.0), None, 10.0, None),  # its age counts, and may be anything
+        (THREE_DAYS, None, 10.0, None),
     ],
 )
 def test_a_file_goes_when_its_time_is_up_or_its_room_is_needed(

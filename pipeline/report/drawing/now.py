@@ -10,9 +10,9 @@ from typing import Final
 
 from pipeline.inspect.overview import Overview
 from pipeline.inspect.status_text import moment_ago, status_facts
-from pipeline.monitoring.display import age, duration
+from pipeline.monitoring.display import age, count, duration
 from pipeline.monitoring.progress import Phase, Progress
-from pipeline.report.drawing.wording import STALE_AFTER_S, Headline, Level, count, kinds_in_words
+from pipeline.report.drawing.wording import STALE_AFTER_S, Headline, Level, kinds_in_words
 
 _TOLD: Final = (
     *("committed", "acknowledged", "master holds", "lag", "until loss", "connected", "process", "unlisted"),

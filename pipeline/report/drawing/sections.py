@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from pipeline.monitoring.display import number, size
+from pipeline.inspect.unconfigured import unconfigured_words
+from pipeline.monitoring.display import count, number, size
 from pipeline.report.drawing import coverage_figures, figures, tables
 from pipeline.report.drawing.plotting import Drawn
 from pipeline.report.drawing.tables import Table
-from pipeline.report.drawing.wording import count, from_now, span
+from pipeline.report.drawing.wording import from_now, span
 from pipeline.report.facts import Facts, Pending
 from pipeline.report.subjects import subjects
 
@@ -72,6 +73,9 @@ def _coverage(facts: Facts) -> PageSection:
     of = len(subjects(facts.logs))
     if of > coverage_figures.ROWS:
         said.append(f"{coverage_figures.ROWS} of {of:,} logs are drawn; the table has all.")
+    if facts.unconfigured:
+        words = unconfigured_words(facts.unconfigured)
+        said.append(f"{words[0].upper()}{words[1:]}.")
     return PageSection(
         name="coverage",
         title="Coverage",
@@ -123,11 +127,11 @@ def _typed(facts: Facts) -> tuple[PageSection, ...]:
     """Few replicas have them."""
     if not facts.tables:
         return ()
-    behind = [one.name for one in facts.tables if one.logs_behind or one.rows is None]
-    unfit = sum(one.unfit or 0 for one in facts.tables)
+    behind = [one.name for one in facts.tables if one.logs_behind or one.counts is None]
+    unfit = sum(one.counts.unfit.values for one in facts.tables if one.counts)
     said = [f"Behind their logs: {', '.join(behind)}." if behind else "All are where their logs are."]
     if unfit:
-        said.append(f"{count(unfit, 'value')} did not fit: the table unfit has them.")
+        said.append(f"{count(unfit, 'value')} unfit: the table unfit has them.")
     table = tables.typed(facts.tables)
     return (
         PageSection(name="typed", title="Typed tables", sentences=tuple(said), tables=(table,), is_table_open=True),

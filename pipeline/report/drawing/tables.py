@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from pipeline.inspect.typed_status import TypedStatus
-from pipeline.monitoring.display import number, size
+from pipeline.monitoring.display import count, number, size
 from pipeline.report.drawing.coverage_figures import range_words
-from pipeline.report.drawing.wording import count, span, time
+from pipeline.report.drawing.wording import span, time
 from pipeline.report.facts import (
     Election,
     Facts,
@@ -185,8 +185,11 @@ def typed(found: Sequence[TypedStatus]) -> Table:
         found,
         {
             "table": lambda one: one.name,
-            "rows": lambda one: number(one.rows),
-            "did not fit": lambda one: number(one.unfit),
+            "rows": lambda one: number(one.figures["rows"]),
+            "deleted since": lambda one: number(one.figures["deleted"]),
+            "values unfit": lambda one: number(one.figures["unfit_values"]),
+            "in messages": lambda one: number(one.figures["unfit_messages"]),
+            "without a row": lambda one: number(one.figures["without_row"]),
             "columns": lambda one: number(len(one.columns)),
             "complete through": lambda one: _through(one.complete_through_us),
             "logs": lambda one: number(len(one.logs)),

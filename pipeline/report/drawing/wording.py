@@ -9,7 +9,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Final
 
-from pipeline.monitoring.display import age, duration, extent, moment, number
+from pipeline.monitoring.display import age, count, duration, extent, moment, number
 from pipeline.monitoring.progress import Phase
 from pipeline.report.facts import Facts, Flaw, FlawedRange, LogFacts, RunFacts
 from pipeline.report.subjects import ReportSubject, subject_of, subjects
@@ -38,11 +38,6 @@ class Headline:
     sentence: str
     details: tuple[str, ...] = ()
     parts: tuple[Headline, ...] = ()
-
-
-def count(value: int, what: str, several: str | None = None) -> str:
-    """``1 gap``, ``2 gaps``."""
-    return f"{value:,} {what if value == 1 else several or what + 's'}"
 
 
 def span(seconds: float | None) -> str:

@@ -182,6 +182,12 @@ def kind_of(raw: msgspec.Raw) -> str | None:
     return None if double_of(text) is None else "double"
 
 
+def kind_with_times(raw: msgspec.Raw) -> str | None:
+    """As `kind_of`, and ``timestamp`` for a text that such a column takes."""
+    kind = kind_of(raw)
+    return "timestamp" if kind == "string" and _VALUES["timestamp"](bytes(raw)) is not None else kind
+
+
 def column_values(column: Column, raws: Sequence[msgspec.Raw]) -> tuple[pa.Array, list[Misfit]]:
     """The values of a column, one for each of `raws`, null for misfits; and the misfits."""
     if column.mask is not None:
@@ -323,7 +329,9 @@ def texts_of(objects: Sequence[Fields], column: Column) -> list[msgspec.Raw]:
     return [one.pop(name, _NULL) for one in objects]
 
 
-def each_left(objects: Sequence[Fields]) -> Iterator[tuple[int, str, str]]:
+def each_left(
+    objects: Sequence[Fields], kind_of: Callable[[msgspec.Raw], str | None] = kind_of
+) -> Iterator[tuple[int, str, str]]:
     """Every field that is still there and not null: its row, its name, and the kind of column for its value."""
     for row, one in enumerate(objects):
         said = one.kinds if isinstance(one, DescribedFields) else {}

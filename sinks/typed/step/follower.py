@@ -57,7 +57,7 @@ class StepResult:
     """What one step did. `is_last` says that it has reached the positions of the logs."""
 
     rows: int = 0
-    unfit: int = 0
+    unfit_values: int = 0
     is_last: bool = True
 
 
@@ -277,8 +277,8 @@ class TypedFollower:
             removed, added, files = files_by_key(self._spark, self._table, view, columns, key, files, rewritten)
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
         self._bring_changes(view, to)
-        unfit = sum(one.records for one in report.unfit)
-        return StepResult(report.rows, unfit, plan.is_last)
+        unfit_values = sum(one.records for one in report.unfit)
+        return StepResult(report.rows, unfit_values, plan.is_last)
 
     def _suspect(self, error: WorkerLost, plan: StepPlan, on: Snapshot) -> None:
         """See `Suspects`. Raises `error` if no message is at fault, or that of a look at the messages."""

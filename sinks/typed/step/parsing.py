@@ -27,6 +27,7 @@ from sinks.typed.formats.json_fields import (
     column_values,
     concealed,
     kind_of,
+    kind_with_times,
     rest_of,
     taken_apart,
     texts_of,
@@ -340,7 +341,7 @@ class FieldSurvey:
         told, rows = Told(FoundFields(_short)), 0
         if self.reading is not None:
             objects, numbers, _ = taken_apart(messages["body"].to_pylist(), reader(self.reading))
-            told.see_left(objects, numbers, MessagePlaces(messages))
+            told.see_left(objects, numbers, MessagePlaces(messages), kind_with_times)
             rows = len(objects)
         told.see_messages(messages, rows)
         return told

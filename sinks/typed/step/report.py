@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Any, Final, TypeAlias
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sinks.delta.data_file import DataFile
 from sinks.typed.columns import PLACE, REST, Column, MessagePlace, SeenValues, column_name
-from sinks.typed.formats.json_fields import Fields, Misfit, each_left
+from sinks.typed.formats.json_fields import Fields, Misfit, each_left, kind_of
 
 MOST: Final = 1_000
 """How many fields a task tells of, unless a table says less."""
@@ -204,9 +205,15 @@ class Told:
         """Note messages, of which so many `rows` were made."""
         self.add(Report(messages.num_rows, rows, sources=frozenset(pc.unique(messages["source"]).to_pylist())))
 
-    def see_left(self, objects: Sequence[Fields], numbers: Sequence[int], places: MessagePlaces) -> None:
+    def see_left(
+        self,
+        objects: Sequence[Fields],
+        numbers: Sequence[int],
+        places: MessagePlaces,
+        kind_of: Callable[[msgspec.Raw], str | None] = kind_of,
+    ) -> None:
         """Note the fields of `objects` that have no column; `numbers` are the objects' rows in the batch."""
-        for row, name, kind in each_left(objects):
+        for row, name, kind in each_left(objects, kind_of):
             # a later schema may have longer integers, so a column that is found has room for them
             self._found.see(name, "bigint" if kind == "int" else kind, places[numbers[row]])
 

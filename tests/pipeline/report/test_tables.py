@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pipeline.inspect.typed_counts import TypedCounts
 from pipeline.inspect.typed_status import LogPlace, TypedStatus
 from pipeline.report.drawing import tables
 from pipeline.report.drawing.sections import PageSection, sections
 from pipeline.report.facts import Election, Facts, Flaw, Timeline
 from sinks.typed.columns import Column
+from sinks.typed.dead_letters import UnfitCount
 from tests.pipeline.report.samples import BROKER, SHOP, bare, before, commits, flawed, log
 
 
@@ -66,6 +68,8 @@ def test_elections() -> None:
     assert cells(table, 1)["master"] == ""
     coverage, *_ = sections(bare(log(), elections=(won,)))
     assert coverage.tables[-1] == tables.elections((won,))
+    (whole, *_) = sections(bare(log(), unconfigured=(SHOP,)))
+    assert whole.sentences == (f"The warehouse also holds {SHOP}, not configured here.",)
     assert "Elections of masters" not in {one.name for one in sections(bare(log()))[0].tables}
 
 
@@ -78,24 +82,28 @@ def test_typed_tables() -> None:
     place = LogPlace(BROKER, 9, 9, 9, int(before(minutes=1).timestamp()) * 1_000_000)
     logs = (*(place,) * 5, replace(place, log_position=10))
     columns = tuple(Column(name, name, "string") for name in "abcdefghi")
-    orders = TypedStatus("orders", ("orders",), "append", 5000, 2, columns, logs)
-    late = replace(orders, name="late", rows=None, unfit=None, columns=(), logs=())
+    orders = TypedStatus("orders", ("orders",), "upsert", TypedCounts(5000, 4, UnfitCount(7, 3, 2)), columns, logs)
+    late = replace(orders, name="late", counts=None, columns=(), logs=())
     table = tables.typed((orders, late))
     assert cells(table) == {
         "table": "orders",
         "rows": "5,000",
-        "did not fit": "2",
+        "deleted since": "4",
+        "values unfit": "7",
+        "in messages": "3",
+        "without a row": "2",
         "columns": "9",
         "complete through": "2026-11-22 11:59:00 UTC",
         "logs": "6",
         "of these behind": "1",
     }
-    assert cells(table, 1)["complete through"] == "–"
+    late_cells = cells(table, 1)
+    assert (late_cells["rows"], late_cells["values unfit"], late_cells["complete through"]) == ("–", "–", "–")
     assert "typed" not in {one.name for one in sections(bare(log()))}
     section = typed_section(bare(log(), tables=(orders, late)))
     assert section.tables == (table,)
-    assert section.sentences == ("Behind their logs: orders, late.", "2 values did not fit: the table unfit has them.")
-    section = typed_section(bare(log(), tables=(replace(orders, logs=(place,), unfit=0),)))
+    assert section.sentences == ("Behind their logs: orders, late.", "7 values unfit: the table unfit has them.")
+    section = typed_section(bare(log(), tables=(replace(orders, logs=(place,), counts=TypedCounts(5000)),)))
     assert section.sentences == ("All are where their logs are.",)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
-from pipeline.sql.output import destination
-from pipeline.sql.results import TextTable
-from sources.errors import ConfigurationError
+from pipeline.sql.output import destination, paged
+from pipeline.sql.text_table import TextTable
+from sources.errors import ConfigurationError, QueryError
 
 
 def test_a_file_is_replaced_once_all_is_written(tmp_path: Path) -> None:
@@ -48,7 +49,7 @@ def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path, place: s
 
 
 def lines(table: TextTable, width: int | None = None) -> list[str]:
-    return list(table.lines(width))
+    return list(table.shown(width)[0])
 
 
 def test_columns_stand_side_by_side_numbers_to_the_right() -> None:
@@ -62,7 +63,58 @@ def test_columns_stand_side_by_side_numbers_to_the_right() -> None:
     ]
 
 
-def test_what_is_too_wide_is_a_block_a_row() -> None:
+WIDE = TextTable(
+    ["offset", "topic", "body", "note"],
+    [True, False, False, False],
+    [["1234567890", "orders", "消息" * 30, "a\nb"], ["7", "x" * 20, "y" * 20, None]],
+    most=1000,
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (
+            50,
+            [
+                "    offset  topic            body             note",
+                "──────────  ───────────────  ───────────────  ────",
+                "1234567890  orders           消息消息消息消…  a\\nb",
+                "         7  xxxxxxxxxxxxxx…  yyyyyyyyyyyyyy…  NULL",
+            ],
+        ),
+        (
+            35,
+            [
+                "    offset  topic      body       …",
+                "──────────  ─────────  ─────────  …",
+                "1234567890  orders     消息消息…  …",
+                "         7  xxxxxxxx…  yyyyyyyy…  …",
+            ],
+        ),
+        (5, ["    offset  …", "──────────  …", "1234567890  …", "         7  …"]),  # a number is never cut
+    ],
+)
+def test_rows_that_are_too_wide_are_cut(width: int, shown: list[str]) -> None:
+    found, is_narrowed = WIDE.shown(width)
+    assert (list(found), is_narrowed) == (shown, True)
+    assert not replace(WIDE, rows=WIDE.rows[:1]).shown(width)[1]  # one row is a block, with all of it
+    assert not WIDE.shown(200)[1]
+
+
+def test_what_is_long_goes_to_the_pager(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    paged_texts: list[str] = []
+    monkeypatch.setattr("rich.pager.SystemPager.show", lambda _, text: paged_texts.append(text))
+    for several in (2, 3):
+        with paged(3) as sink:
+            sink.write(b"line\n" * several)
+    with pytest.raises(QueryError), paged(3) as sink:
+        sink.write(b"before it failed\n")
+        raise QueryError("it fails")
+    assert (capsys.readouterr().out, paged_texts) == ("line\n" * 2 + "before it failed\n", ["line\n" * 3])
+
+
+def test_what_is_whole_and_too_wide_is_a_block_a_row() -> None:
     table = TextTable(["offset", "body"], [True, False], [["0", "x" * 30], ["100", None]])
     assert lines(table, 20) == [
         "── row 1 ───────────",
@@ -100,7 +152,7 @@ def test_wide_characters_keep_the_columns_straight() -> None:
 
 def test_a_column_name_cannot_command_the_terminal() -> None:
     name = "wei\x1b]0;owned\x07\nnext"
-    side_by_side = list(TextTable([name], [False], [["1"]]).lines(None))
-    blocks = list(TextTable([name, "b"], [False, False], [["1", "2"]]).lines(20))
+    side_by_side = lines(TextTable([name], [False], [["1"]]))
+    blocks = lines(TextTable([name, "b"], [False, False], [["1", "2"]]), 20)
     assert side_by_side[0] == r"wei\x1b]0;owned\x07\nnext"
     assert blocks[1].startswith(r"wei\x1b]0;owned\x07\nnext  1")

@@ -124,6 +124,7 @@ def test_plans_and_descriptions_are_whole(reader: Reader) -> None:
         ("SELECT 1 / (offset - offset) FROM log", ["line 1: Division by zero"]),
         ("SELECT CAST(topic AS INT) FROM log", ["'orders'", "cannot be cast"]),
         ("SELECT * FROM delta.`/no/such/table`", ["/no/such/table"]),
+        ("SELECT count(*) FROM messages GROUP BY json", ["line 1", "try_variant_get(json, '$.field', 'string')"]),
         (" -- nothing\n;", ["there is no statement"]),
         ("SELECT 'open", ["line 1"]),
     ],

@@ -35,6 +35,7 @@ name = "orders"
 from = ["orders"]
 mode = "upsert"
 key = ["id"]
+deletes = { op = ["d"] }
 
 [[tables]]
 name = "strict"
@@ -75,16 +76,16 @@ def test_beside_its_log_and_by_its_verbs(
     says = Verbs(file)
     not_yet = "  not created yet: logtwin replicate creates it\n"
     assert says("list") == (0, f"orders: upsert, from orders\n{not_yet}strict: append, from orders\n{not_yet}")
-    served.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2})
+    served.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2}, {"id": "d", "n": 4})
     replicate_now(spark, load(file))
-    assert fields(served.rows()) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}]
-    served.send(b"broken", {"id": "c", "n": 1.5})
+    assert living(served) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}, {"id": "d", "n": 4}]
+    served.send(b"broken", {"id": "c", "n": 1.5}, {"id": "d", "op": "d"})
     with pytest.raises(LogtwinError, match="typed table strict"):
         replicate_now(spark, load(file))
-    assert fields(served.rows()) == [{"id": "b", "n": 1.0}, {"id": "a", "n": 2.0}, {"id": "c", "n": 1.5}]
+    assert living(served) == [{"id": "b", "n": 1.0}, {"id": "a", "n": 2.0}, {"id": "c", "n": 1.5}]
     code, text = says("list", "--json")
     orders, strict = json.loads(text)["tables"]
-    assert (code, orders["rows"], orders["unfit"], strict["rows"]) == (0, 3, 1, 3)
+    assert (code, orders["rows"], orders["deleted"], orders["unfit_values"], strict["rows"]) == (0, 3, 1, 1, 4)
     assert [one["behind"] for one in orders["logs"]] == [0]
     assert strict["logs"][0]["behind"] > 0
     log = DeltaTable(f"{served.lake}/log").to_pyarrow_table(columns=["store_timestamp"])
@@ -98,7 +99,10 @@ def test_beside_its_log_and_by_its_verbs(
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
     rows_before = served.rows()
-    assert says("retry", "orders") == (0, "orders: 1 messages tried again, 1 dead letters are left\n")
+    assert says("retry", "orders") == (
+        0,
+        "orders: 1 message tried again, 1 value unfit in 1 message, 1 of these without a row now\n",
+    )
     assert served.rows() == rows_before
     register_tables(spark, served.lake, views=(), tables=["orders"])
     assert spark.sql("SELECT sum(n) FROM orders").collect()[0][0] == 4.5
@@ -106,11 +110,18 @@ def test_beside_its_log_and_by_its_verbs(
     add_a_copy_of_its_file(TypedTable(spark, served.lake, "strict"))
     code, text = says("check")
     assert (code, "typed tables that are not what their logs make: strict" in text) == (5, True)
-    assert text.startswith(
-        "orders: equal, 5 messages: 3 rows, 1 unfit\nstrict: NOT EQUAL, 3 messages: 6 rows, 0 unfit, 3 repeated\n"
-    )
+    counted = "3 rows (1 deleted since), 1 value unfit in 1 message, 1 of these without a row"
+    assert text.splitlines()[:2] == [
+        f"orders: equal, 7 messages: {counted}",
+        "strict: NOT EQUAL, 4 messages: 8 rows, no value unfit, 4 repeated",
+    ]
+    assert f"  {counted}; 3 columns\n" in says("list")[1]
     assert says("drop", "strict", "--yes") == (0, "strict: deleted\n")
     assert says("drop", "strict", "--yes") == (0, "strict: there is none\n")
+
+
+def living(world: World) -> list[dict[str, Any]]:
+    return fields([{**row, "_deleted": None} for row in world.rows() if not row["_deleted"]])
 
 
 def add_a_copy_of_its_file(table: TypedTable) -> None:
@@ -133,15 +144,24 @@ def test_a_definition_written_for_what_there_is(
     assert says("add", "--from", "new-orders")[1].splitlines() == [
         "[[tables]]", 'name = "new_orders"', 'from = ["new-orders"]', 'schema = "infer"',
     ]  # fmt: skip
-    assert says("add", "--from", "orders", "--infer")[0] == 2
-    by_spark.send({"id": "a", "amount": 1, "bad name": 1}, {"amount": 2.5, "offset": 7}, [1])
+    assert says("add", "--from", "orders", "--declare")[0] == 2
+    by_spark.send({"id": "a", "amount": 1, "bad name": 1, "at": "2026-11-28T09:00:00Z", "by": "2026-11-28T09:00:00Z"})
+    by_spark.send({"amount": 2.5, "offset": 7, "at": "2026-11-28 09:00:00+02:00", "by": "noon"}, [1])
     by_spark.replicate()
-    code, text = says("add", "--from", "orders", "--infer")
+    code, text = says("add", "--from", "orders", "--declare", "--key", "id")
     assert code == 0
     with file.open("a") as opened:
-        opened.write(text)
+        opened.write(f'{text}mask = {{ amount = "redact" }}\n')
     (table,) = load(file).tables
-    assert table.schema_ == {"id": "string", "amount": "double", "offset": "bigint"}
+    assert table.schema_ == {
+        "id": "string",
+        "amount": "double",
+        "at": "timestamp",
+        "by": "string",
+        "offset": "bigint",
+    }
+    assert (table.mode, table.key, table.mask) == ("upsert", ("id",), {"amount": "redact"})
+    assert "# of the newest 3 messages, 1 of which is no JSON object\n" in text
     assert '# without a column, in _rest: "bad name"' in text
 
 
@@ -230,8 +250,8 @@ def test_topics_without_messages_are_told(
     assert (code, tagged["logs"][0]["complete_through"]) == (0, None)
     code, text = says("check", "orders")
     assert (code, "SELF_TEST_TOPIC in orders" in text) == (2, True)
-    verdict = "tagged: NO MESSAGES, 0 messages: 0 rows, 0 unfit"
-    assert says("check", "tagged") == (0, f"{verdict}\n  tags and where leave out all messages of test, 1 records\n")
+    verdict = "tagged: NO MESSAGES, 0 messages: 0 rows, no value unfit"
+    assert says("check", "tagged") == (0, f"{verdict}\n  tags and where leave out all messages of test, 1 record\n")
     (found,) = checked(spark, load(file), "orders")
     assert found.as_json()["unmatched"] == [
         {"from": "SELF_TEST_TOPIC", "records": 2, "why": "left_out"},

@@ -13,10 +13,15 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from sinks.typed.dead_letters import DeadLetters
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.inspect.typed_counts import TypedCounts
+from pipeline.inspect.typed_status import typed_statuses
+from sinks.typed.dead_letters import DeadLetters, UnfitCount, unfit_count
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.table import SchemaChanges, TypedTable
 from sources.errors import ConfigurationError
+from sources.offsets import LogId, Offset, OffsetRange
+from tests.pipeline.running import job_config
 from tests.pipeline.typed.world import World, bring, definition, fields
 from tests.sinks.unheard import lose_answers, missing_files
 
@@ -150,6 +155,21 @@ def test_by_key_there_is_one_row_the_newest(world: World) -> None:
     assert sorted(found, key=lambda row: row["id"]) == sorted(expected.values(), key=lambda row: str(row["id"]))
     assert {(row["column"], row["reason"]) for row in world.unfit()} == {(None, "no_key")}
     assert len(world.unfit()) == 6
+    wanted = TypedTableConfig.model_validate(
+        {"name": "by_key", "from": ["orders"], "mode": "upsert", "key": ["id"], "deletes": {"op": ["d"]}}
+    )
+    (status,) = typed_statuses(job_config(world.lake, **world.options).model_copy(update={"tables": (wanted,)}))
+    assert status.counts == TypedCounts(len(found), len(rows) - len(found), UnfitCount(6, 6, 6))
+
+
+def test_what_does_not_fit_is_counted_by_value_and_by_message(world: World) -> None:
+    world.send({"a": "x", "b": "y"}, b"broken", {"a": "x", "b": 1}, {"a": 1})
+    world.follow(schema={"a": "int", "b": "int"})
+    counted = partial(unfit_count, world.lake, "orders", 1)
+    assert counted() == UnfitCount(values=4, messages=3, without_row=1)
+    first = OffsetRange(Offset(0), Offset(world.rows()[1]["offset"]))
+    assert counted({LogId("rocketmq", "test"): [first]}) == UnfitCount(values=3, messages=2, without_row=1)
+    assert counted({}) == unfit_count(world.lake, "other", 1) == UnfitCount()
 
 
 def test_a_rebuilt_table_equals_the_streamed_one_and_takes_another_definition(world: World) -> None:

@@ -50,6 +50,11 @@ def test_what_compaction_took_is_counted_and_no_difference() -> None:
     assert not [line for line, _ in lines(SUMMARY) if "compaction" in line]
 
 
+def test_few_bytes_have_no_rate() -> None:
+    for size_bytes, said in ((9_999_999, "in 2.0 s"), (10_000_000, "in 2.0 s, 5 MB/s")):
+        assert next(lines(replace(SUMMARY, bytes=size_bytes)))[0].endswith(said)
+
+
 def test_holes_are_told_in_what_offsets_count() -> None:
     in_ids = replace(SUMMARY, log_id=LogId("dister", "a"), holes=5000)
     assert "  5.0 kB in holes: nothing to compare" in [line for line, _ in lines(replace(SUMMARY, holes=5000))]

@@ -20,6 +20,7 @@ from sinks.typed.formats.json_fields import (
     column_values,
     fields_of,
     kind_of,
+    kind_with_times,
     rest_of,
     taken_apart,
     text_of,
@@ -73,6 +74,12 @@ def test_a_kind_takes_the_value_that_asks_for_it(value: Any) -> None:
     made = found[0].as_py()
     assert not misfits
     assert (json.loads(made) if kind == "json" else made) == value
+
+
+def test_a_text_that_a_column_of_times_takes_may_be_one() -> None:
+    values = {"2026-11-28T09:00:00.5+01:00": "timestamp", "2026-11-28": "string", "": "string", 1: "bigint", None: None}
+    for value, kind in values.items():
+        assert kind_with_times(msgspec.Raw(json.dumps(value).encode())) == kind
 
 
 NO_OBJECTS: dict[str, list[bytes | None]] = {
