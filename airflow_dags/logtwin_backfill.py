@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.providers.common.compat.sdk import DAG, Param
 from logtwin_submit import COMMON, WHERE, AnsweringVerb, Verb, log_param
 
 FILLS_PER_RUN = 100

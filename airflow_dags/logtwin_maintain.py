@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.providers.common.compat.sdk import DAG, Param
 from logtwin_submit import COMMON, WHERE, Verb, log_param
 
 

@@ -11,7 +11,7 @@ then. And a master must hold what came between two runs: its retention has to be
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param
+from airflow.providers.common.compat.sdk import DAG, Param
 from logtwin_submit import COMMON, WHERE, Verb
 
 with DAG(

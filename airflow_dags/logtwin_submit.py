@@ -15,8 +15,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, Context, Param, Variable
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+from airflow.providers.common.compat.sdk import (  # which knows where each Airflow has them
+    AirflowException,
+    AirflowFailException,
+    AirflowNotFoundException,
+    BaseHook,
+    Context,
+    Param,
+    Variable,
+)
 
 DEFAULTS: Mapping[str, Any] = {
     "config": "/etc/logtwin/logtwin.toml",

@@ -7,7 +7,7 @@ repair` heals it. An interrupted try is resumed by the next one.
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param
+from airflow.providers.common.compat.sdk import DAG, Param
 from logtwin_submit import COMMON, WHERE, Verb, log_param
 
 SAMPLE = {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 PROJECT: Final = Path(__file__).parents[1]
 PAGES: Final = (
     "README.md",
+    "README.zh-CN.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",

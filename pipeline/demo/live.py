@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,26 +56,31 @@ def run_beside(
     arguments: list[str],
     is_done: Callable[[list[Progress]], bool],
     meanwhile: Callable[[float], None] = lambda seconds: None,
+    may_begin: Callable[[], bool] = lambda: True,
 ) -> DemoOutcome:
     """Run `job` beside ``python -m …`` with these arguments, the `writer`; until that has ended and all is done.
 
-    Or until Ctrl-C. `meanwhile` is called now and then with the seconds since the start. Raises LogtwinError.
+    Or until Ctrl-C. The writer starts once it `may_begin`. `meanwhile` is called now and then with the seconds since
+    then. Raises LogtwinError.
     """
     interrupted = threading.Event()
     started_s = time.monotonic()
     display = Display(err, is_live=shows_live())
     command = [sys.executable, "-m", *arguments]
-    with (
-        child_process(command, stdout=subprocess.PIPE, text=True) as process,
-        stop_by_signal(interrupted.set),
-        display,
-    ):
+    process: subprocess.Popen[str] | None = None
+    with ExitStack() as running, stop_by_signal(interrupted.set), display:
 
         def go_on(logs: list[Progress]) -> bool:
+            nonlocal process, started_s
             display(logs)
             if interrupted.is_set():
                 is_done(logs)  # the summary shows what it has found
                 return False
+            if process is None:
+                if may_begin():
+                    process = running.enter_context(child_process(command, stdout=subprocess.PIPE, text=True))
+                    started_s = time.monotonic()
+                return True
             meanwhile(time.monotonic() - started_s)
             if process.poll() is None:
                 return True
@@ -83,7 +89,8 @@ def run_beside(
             return not is_done(logs)
 
         job.run(go_on)
-        said = process.stdout.read().strip() if process.poll() == 0 and process.stdout else None
+        has_ended = process is not None and process.poll() == 0
+        said = process.stdout.read().strip() if has_ended and process and process.stdout else None
     return DemoOutcome(time.monotonic() - started_s, said)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,12 +29,19 @@ from pipeline.demo.warehouse import demo_job, leave_job
 from pipeline.monitoring.display import duration, number, size
 from pipeline.monitoring.progress import Progress
 from pipeline.system.processes import child_process
+from sources.access.address import Address
 from sources.errors import MasterError
+from sources.master import SoleMaster
 from sources.registry import open_log
+from sources.rocketmq.format.properties import WAIT
+from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 
 LOG_ID = "rocketmq/embedded"
 SLAVE_TIMEOUT_S = 30.0
 """Long enough for Spark's first batch, which takes seconds, so that the demo's producers get the replica's answer."""
+FIRST = OutgoingMessage("user-events", b'{"event": "login", "page": "/"}', {WAIT: "false"})
+"""Nobody waits for it. A replica of an empty log has nothing to acknowledge, and so is none to its master."""
+FIRST_WITHIN_S = 60.0
 WINDOW = 8192
 """How many requests may be in flight: producers wait about a second for a commit, and send these meanwhile."""
 
@@ -73,7 +81,13 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
             return acknowledged[0] == log.bounds().end
 
         sender = ["pipeline", "send", "--to", remoting, "--window", str(WINDOW)]
-        outcome = run_beside(job, "producer", [*sender, *as_arguments(settings.workload, keep=keep)], is_done)
+        outcome = run_beside(
+            job,
+            "producer",
+            [*sender, *as_arguments(settings.workload, keep=keep)],
+            is_done,
+            may_begin=_first_is_acknowledged(log, remoting, console),
+        )
         for error in job.tables.bring(lambda: True):  # the first is enough
             raise error
         _summary(console, job.progress()[0], outcome, acknowledged[0] if acknowledged else None)
@@ -86,10 +100,34 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
     say_start(console, complete_to, "the master's oldest record")
     console.print(f"a producer sends {pace(workload, 'messages', keep)}")
     console.print(
-        "the master is a SYNC_MASTER: it answers SEND_OK once Delta has a message; before a new replica's first "
-        "commit,\nSLAVE_NOT_AVAILABLE\n",
+        "the master is a SYNC_MASTER: it answers SEND_OK once Delta has a message; so the producer begins when a "
+        "first one\nis acknowledged\n",
         soft_wrap=True,
     )
+
+
+def _first_is_acknowledged(log: SoleMaster, remoting: str, console: Console) -> Callable[[], bool]:
+    """Send the first message. Returns what tells whether the master counts it as acknowledged by the replica.
+
+    If that takes too long, it says so, and that the producer may begin all the same.
+    """
+    with Producer(Address.parse(remoting)) as producer:
+        producer.send(FIRST)
+    end, until_s = log.bounds().end, time.monotonic() + FIRST_WITHIN_S
+
+    def may_begin() -> bool:
+        if log.acknowledged_by_master().get(log.log_id, 0) >= end:
+            return True
+        if time.monotonic() < until_s:
+            return False
+        console.print(
+            f"the replica has acknowledged nothing within {FIRST_WITHIN_S:.0f} s; the producer begins, and is told "
+            "SLAVE_NOT_AVAILABLE until it has",
+            soft_wrap=True,
+        )
+        return True
+
+    return may_begin
 
 
 def _summary(console: Console, progress: Progress, outcome: DemoOutcome, acknowledged: int | None) -> None:
