@@ -51,7 +51,9 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         table="log", step="vacuum", files_before=40, files_after=38, bytes_before=900, bytes_after=800
     )
     merge = verb.MaintenanceStep(table="log", step="merge", files_before=9, files_after=1, bytes_before=23_000_000)
-    join = verb.MaintenanceStep(table="ledger", step="join", files_before=9, files_after=1, records=3)  # rows; damaged
+    join = verb.MaintenanceStep(  # rows, and the log's bytes; what is damaged
+        table="ledger", step="join", files_before=9, files_after=1, bytes_before=5000, records=3
+    )
     counted = [one.done for one in (vacuum, merge, join)]
     assert counted == [Done(deleted_files=2), Done(merged_files=9, merged_into=1), Done()]
     assert shown(vacuum, replace(vacuum, files_after=40), replace(merge, bytes_after=21_000_000)) == [
@@ -66,10 +68,14 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         "nothing to merge",
     ]
     retain = verb.MaintenanceStep(table="log", step="retain", bytes_before=5000, bytes_after=3000, records=7)
-    assert shown(retain, replace(retain, bytes_after=5000, records=0)) == [
+    unjoined = replace(join, files_before=0, files_after=0, records=0)
+    assert shown(retain, replace(retain, records=1), replace(retain, bytes_after=5000, records=0), join, unjoined) == [
         "done",
         "2.0 kB of 5.0 kB, 7 records deleted",
+        "2.0 kB of 5.0 kB, 1 record deleted",
         "all of 5.0 kB stays",
+        "9 rows into 1, 5.0 kB of the log compared; 3 damaged, see logtwin incidents",
+        "nothing to join",
     ]
 
 
