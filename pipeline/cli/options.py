@@ -1,9 +1,9 @@
 """Options that several verbs of the command line share, the groups of verbs in ``logtwin --help``, and shell
 completion.
 
-Completion offers the names in the configuration file that stands earlier on the same command line. It reads only that
-file and, for incidents, their table. It reads and imports them only when a shell asks. It ignores errors in them: the
-verb itself reports those.
+Completion offers the names in the configuration file that the verb would take. It reads only that file and, for
+incidents, their table. It reads and imports them only when a shell asks. It ignores errors in them: the verb itself
+reports those.
 """
 
 from __future__ import annotations
@@ -119,9 +119,7 @@ def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, st
 
 def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     """The rows of the incidents table; none if the table does not exist or cannot be read."""
-    file, log = ctx.params.get("config"), ctx.params.get("log")
-    if file is None:
-        return []
+    file, log = ctx.params["config"], ctx.params.get("log")
     from pipeline.report.finding.rows import rows_of
     from sinks.storage.place import placed
     from sinks.storage.settings import Storage, use
@@ -138,13 +136,10 @@ def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
 
 
 def _config(ctx: typer.Context) -> Config | None:
-    file = ctx.params.get("config")
-    if file is None:
-        return None
     from pipeline.config import configuration
 
     try:
-        return configuration.load(file)
+        return configuration.load(ctx.params["config"])
     except LogtwinError:
         return None
 

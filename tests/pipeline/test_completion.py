@@ -126,6 +126,16 @@ def test_the_table_of_incidents_is_found_without_pyspark(lossy: Path) -> None:
     assert found.stdout == "['ab20'] False\n"
 
 
+def test_without_the_option_the_names_are_those_of_the_file_that_the_verb_would_take(
+    job: Path, lossy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(job.parent)
+    job.rename("logtwin.toml")
+    assert offered("logtwin verify --log rocketmq/broker-b") == ["rocketmq/broker-b"]
+    monkeypatch.setenv("LOGTWIN_CONFIG", str(lossy))
+    assert offered("logtwin incidents explain ab") == ["ab20"]
+
+
 @pytest.mark.parametrize("config", ["", "--config nowhere.toml ", "--config BAD "])
 def test_no_configuration_offers_nothing_silently(tmp_path: Path, config: str) -> None:
     bad = tmp_path / "bad.toml"

@@ -45,7 +45,9 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
         table="log", step="vacuum", files_before=40, files_after=38, bytes_before=900, bytes_after=800
     )
     merge = verb.MaintenanceStep(table="log", step="merge", files_before=9, files_after=1, bytes_before=23_000_000)
-    join = verb.MaintenanceStep(table="ledger", step="join", files_before=9, files_after=1, records=3)  # rows; damaged
+    join = verb.MaintenanceStep(  # rows, and the log's bytes; what is damaged
+        table="ledger", step="join", files_before=9, files_after=1, bytes_before=5000, records=3
+    )
     counted = [one.done for one in (vacuum, merge, join)]
     assert counted == [Done(deleted_files=2), Done(merged_files=9, merged_into=1), Done()]
     log = replace(vacuum, step="log", bytes_after=900, files_before=1)
@@ -56,7 +58,7 @@ def test_what_is_deleted_is_told_from_what_stays() -> None:
     ]
     assert [*step_lines([*steps, join], dry_run=False)] == [
         "log: 18 files, 46.0 MB, merged into 2, 21.0 MB; 2 of 40 files, 100 B, deleted",
-        "ledger: 9 rows joined into 1, 0 B compared; 3 ranges damaged, see logtwin incidents list",
+        "ledger: 9 rows joined into 1, 5.0 kB compared; 3 ranges damaged, see logtwin incidents list",
         "2 of 3 tables changed; 7 steps in 0 s",
     ]
     assert [*step_lines([replace(merge, bytes_after=None)], dry_run=True)] == [

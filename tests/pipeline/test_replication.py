@@ -21,6 +21,7 @@ from pipeline.job.replication import Replication
 from pipeline.monitoring import publisher as publishing
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.run_state import FRESH_S
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult
@@ -34,6 +35,7 @@ from sources.errors import (
     MasterSilent,
     NoSuchTopic,
     ReplicaError,
+    StorageUnreachable,
     TakenOver,
 )
 from sources.offsets import LogId
@@ -173,6 +175,60 @@ def test_a_master_that_is_away_is_asked_again_with_longer_waits(one: Replicated)
     assert one.turn == 2
 
 
+def test_a_session_that_meets_another_log_ends_it_once_no_batch_is_under_way(one: Replicated) -> None:
+    """For good, whatever the error is, and from then on nobody is asked."""
+    one.start()
+    one._logs.session.failure = MasterRefused("another record")  # type: ignore[assignment]
+    with one.in_use:
+        assert (one.is_due(0.0), one.poll(0.0)) == (True, Phase.RUNNING)
+    assert (one.poll(0.0), one._logs.closed) == (Phase.FAILED, 1)
+    assert (one.is_due(0.0), one.poll(0.0), one._logs.closed) == (False, Phase.FAILED, 1)
+    assert one.error is not None and one.error.problem == "another record"
+
+
+def test_a_loss_that_was_passed_is_read_past_at_once_and_one_that_cannot_be_is_the_error(
+    one: Replicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one.start()
+    monkeypatch.setattr(one._logs, "meet", lambda _: True)
+    one.note(BelowMinimum("lost"))
+    assert one.poll(0.0) is Phase.WAITING
+    assert one.poll(time.monotonic()) is Phase.RUNNING
+
+    def cannot(_: object) -> bool:
+        raise ReplicaError("it cannot be recorded")
+
+    monkeypatch.setattr(one._logs, "meet", cannot)
+    one.note(BelowMinimum("lost"))
+    assert one.poll(0.0) is Phase.FAILED
+    assert one.error is not None and one.error.problem == "it cannot be recorded"
+    assert one._failures == {"BelowMinimum": 2, "ReplicaError": 1}
+
+
+def test_an_error_of_partitions_that_came_is_the_topics(one: Replicated, monkeypatch: pytest.MonkeyPatch) -> None:
+    def add() -> None:
+        raise MasterSilent("away")
+
+    one.start()
+    monkeypatch.setattr(one._logs, "has_news", True)
+    monkeypatch.setattr(one._logs, "add", add, raising=False)
+    assert one.poll(0.0) is Phase.RUNNING
+    assert not one.is_read
+    assert one.poll(0.0) is Phase.WAITING
+
+
+@pytest.mark.parametrize(("ends_well", "called"), [(True, "finish"), (False, "stop")])
+def test_metadata_is_fetched_once_more_where_all_is_well(one: Replicated, ends_well: bool, called: str) -> None:
+    calls = list[str]()
+    one.start()
+    ways = {name: lambda *_, name=name: calls.append(name) for name in ("finish", "stop")}
+    one._metadata = cast(Any, SimpleNamespace(**ways))
+    if not ends_well:
+        one.fail(MasterSilent("away"), for_good=False)
+    one.stop(0.0)
+    assert (one.phase, calls) == (Phase.STOPPED, [called])
+
+
 @pytest.mark.parametrize(
     ("may_leave", "kind", "phase"),
     [
@@ -257,6 +313,42 @@ def test_an_error_of_a_partition_keeps_no_other_from_being_read(
     one._available_now = True
     one.end()
     assert one.phase is phase
+
+
+def test_a_partition_whose_error_cannot_be_met_has_the_whole_topic_begin_again(
+    one: Replicated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(_: object) -> bool:
+        raise StorageUnreachable("no room for its incident")
+
+    first = "kafka/c/t/0"
+    one._logs.replicas = {first: cast(Any, None), "kafka/c/t/1": cast(Any, None)}
+    monkeypatch.setattr(one._logs, "meet_alone", cannot)
+    one.start()
+    monkeypatch.setattr(one._logs, "master", SimpleNamespace(traits=SimpleNamespace(gains_logs=True)))
+    one.note(BelowMinimum("lost", log=first))
+    assert one.poll(0.0) is Phase.RUNNING
+    assert not one.is_read
+    assert one.poll(0.0) is Phase.WAITING
+    assert one.error is not None and one.error.problem == "no room for its incident"
+
+
+@pytest.mark.parametrize(
+    ("gains_logs", "lets_go", "phase", "wait_s"),
+    [(True, True, Phase.WAITING, 0.0), (False, True, Phase.WAITING, FRESH_S), (False, False, Phase.FAILED, 0.0)],
+)
+def test_what_another_shard_has_taken_is_waited_for_and_other_partitions_go_on_at_once(
+    one: Replicated, monkeypatch: pytest.MonkeyPatch, gains_logs: bool, lets_go: bool, phase: Phase, wait_s: float
+) -> None:
+    one.start()
+    monkeypatch.setattr(one, "_is_shard", True)
+    monkeypatch.setattr(one._logs, "master", SimpleNamespace(traits=SimpleNamespace(gains_logs=gains_logs)))
+    monkeypatch.setattr(one._logs, "let_go", lambda: lets_go)
+    before_s = time.monotonic()
+    one.fail(TakenOver("another"), for_good=False)
+    assert one.phase is phase
+    if phase is Phase.WAITING:
+        assert before_s + wait_s <= one._retry_at_s <= time.monotonic() + wait_s
 
 
 def test_errors_of_all_partitions_are_the_topics(one: Replicated) -> None:

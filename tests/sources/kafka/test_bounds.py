@@ -14,7 +14,7 @@ from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.isolation import Isolation
-from sources.kafka.metadata import fetched, held_back
+from sources.kafka.metadata import held_back
 from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata
 from sources.offsets import LogId, Offset
@@ -75,17 +75,19 @@ def test_an_epoch_that_the_leader_does_not_tell_names_its_partition() -> None:
 
 
 def test_the_error_of_one_partition_is_a_value_and_the_others_have_their_bounds() -> None:
-    starts, ends = offsets(0, 5, 7), offsets(10, 9)
-    starts.topics[0].partitions[0].error_code = scripted.NOT_LEADER
+    """Whichever of the two requests is refused for it."""
+    starts, ends = offsets(0, 5, 7, 1), offsets(10, 9, 8)
+    starts.topics[0].partitions[0].error_code = ends.topics[0].partitions[2].error_code = scripted.NOT_LEADER
     for number, one in enumerate(ends.topics[0].partitions, start=1):
         one.partition_index = number
     cluster = ScriptedCluster(starts, ends)
-    leading = {TopicPartition("t", number): 3 for number in range(3)}
-    refused, held, other = bounds_of(cluster, 1, leading, Isolation.READ_COMMITTED).values()
+    leading = {TopicPartition("t", number): 3 for number in range(4)}
+    refused, held, other, refused_later = bounds_of(cluster, 1, leading, Isolation.READ_COMMITTED).values()
     assert isinstance(refused, MasterRefused)
+    assert isinstance(refused_later, MasterRefused)
     assert held == span(5, 10)
     assert other == span(7, 9)
-    assert [len(request.topics[0].partitions) for request, _ in cluster.asked] == [3, 2]
+    assert [len(request.topics[0].partitions) for request, _ in cluster.asked] == [4, 3]
 
 
 # histories
@@ -150,7 +152,7 @@ def asked(
     """What is fetched of topic "t" where the cluster gives these answers, and which questions it was asked."""
     cluster = play(*answers)
     settings = KafkaSettings(servers=("h:1",))
-    (found,) = fetched(KafkaTopic(settings=settings, cluster="c", topic="t", group=group, patience_ms=patience_ms))
+    (found,) = KafkaTopic(settings=settings, cluster="c", topic="t", group=group, patience_ms=patience_ms).metadata()
     assert found.kind is KAFKA_PARTITIONS
     assert cluster.is_done
     return found, cluster
@@ -182,9 +184,13 @@ def test_a_partition_without_a_leader_has_no_bounds(play: Play) -> None:
     assert rows(found) == [(0, None, None, None, None, None, None, None)]
 
 
-def test_offsets_behind_the_last_stable_one_are_held_back(play: Play) -> None:
+def test_offsets_behind_the_last_stable_one_are_held_back_and_the_log_says_so(
+    play: Play, caplog: pytest.LogCaptureFixture
+) -> None:
     leaders = metadata(topic(leaders=[(1, 3), (1, 4), (-1, 5)]))
-    found, _ = asked(play, leaders, offsets(2, 0), offsets(8, 1), offsets(5, 0), offsets(8, 5))
+    with caplog.at_level("INFO"):
+        found, _ = asked(play, leaders, offsets(2, 0), offsets(8, 1), offsets(5, 0), offsets(8, 5))
+    assert caplog.messages == ["kafka/c/t/1: 4 offsets wait for an open transaction to end"]
     assert isinstance(found.items, pa.Table)
     assert held_back(found.items, Isolation.READ_COMMITTED) == {1: 4}
     assert held_back(found.items, Isolation.READ_UNCOMMITTED) == {}

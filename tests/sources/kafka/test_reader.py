@@ -190,9 +190,9 @@ def test_the_topic_that_there_is_stays_the_one_that_is_read(play: Play) -> None:
 def test_an_error_of_one_partition_is_its_own(play: Play) -> None:
     bad = batch(0, 4)[:-1] + b"\x01"
     cluster = play(
-        led_by(1, 1, 1, 1, -1),
+        led_by(1, 1, 1, 1, -1, 1),
         fetched_of(
-            {
+            {  # and nothing of 5
                 0: fetched_part(error=OUT_OF_RANGE),
                 1: fetched_part(bad + batch(4, 1)),
                 2: fetched_part(batch(0, 4)),
@@ -201,11 +201,11 @@ def test_an_error_of_one_partition_is_its_own(play: Play) -> None:
         ),
         offsets(7), offsets(9),  # what 0 holds
     )  # fmt: skip
-    found = read(*(wanted(number, 0, 4) for number in range(6)))
+    found = read(*(wanted(number, 0, 4) for number in range(7)))
     assert found.pop(2) == [span(0, 4), None]
     kinds = {number: type(error) for number, (error,) in found.items()}
     assert kinds.pop(1) in CorruptRecord.__subclasses__()
-    assert kinds == {0: BelowMinimum, 3: BelowMinimum, 4: MasterRefused, 5: ConfigurationError}
+    assert kinds == {0: BelowMinimum, 3: BelowMinimum, 4: MasterRefused, 5: MasterRefused, 6: ConfigurationError}
     assert {number: error.log for number, (error,) in found.items()} == {at: f"kafka/c/t/{at}" for at in found}
     assert cluster.is_done
 
@@ -235,6 +235,16 @@ def test_the_unproven_end_of_one_is_not_asked_for_again(play: Play) -> None:
     )
     found = read(wanted(0, 0, 4), wanted(1, 0, 4), patience_ms=LONG_MS)
     assert (type(found[0][0]), found[1]) == (UnprovenEnd, [span(0, 4), None])
+    assert cluster.is_done
+
+
+def test_a_leader_that_moves_while_damage_is_looked_at_says_nothing_of_it(play: Play) -> None:
+    bad = batch(0, 4)[:-1] + b"\x01"
+    cluster = play(
+        led_by(1), fetched_of({0: fetched_part(bad, end=4)}), fetched_of({0: fetched_part(error=NOT_LEADER)}),
+        led_by(2), fetched_of({0: fetched_part(batch(0, 4))}),
+    )  # fmt: skip
+    assert read(wanted(0, 0, 4), patience_ms=LONG_MS) == {0: [span(0, 4), None]}
     assert cluster.is_done
 
 

@@ -266,6 +266,7 @@ def test_a_commit_refused_for_members_who_left_is_repeated() -> None:
     )
     ConsumerGroup("g").commit(cluster, POSITION)
     assert cluster.is_done
+    ConsumerGroup("g").commit(cluster, {})  # nobody is asked
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pytest
 from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
+from sources.rocketmq.session.graceful_close import say_goodbye
 from sources.rocketmq.session.ha_connection import connect_slave
 from sources.rocketmq.wire.ha import encode_frame
 from tests.deaf_port import deaf_port
@@ -202,6 +203,28 @@ def test_closing_leaves_no_thread_behind_and_is_bounded_idempotent_and_final() -
         session.close()
         with pytest.raises(ValueError, match="closed session"):
             session.acknowledge(up_to(200))
+
+
+def test_only_a_master_that_has_ended_its_half_counts_us_no_longer() -> None:
+    """It has, too, if it has reset the connection; not if it sends on and on, for which nobody waits."""
+    ours, masters = socket.socketpair()
+    with ours, masters:
+        ours.sendall(b"a report")
+        masters.close()  # with that unread: a reset
+        assert say_goodbye(ours, within_s=PATIENCE_S)
+    ours, masters = socket.socketpair()
+
+    def send_on() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                masters.sendall(bytes(65536))
+
+    sender = threading.Thread(target=send_on)
+    with ours, masters:
+        sender.start()
+        assert not say_goodbye(ours, within_s=0.05)
+        ours.close()
+        sender.join(PATIENCE_S)
 
 
 def test_acknowledging_does_not_wait_for_the_master() -> None:
