@@ -39,7 +39,6 @@ $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@{ $(BIN)/python -m pip install --upgrade pip && $(BIN)/python -m pip install --editable '.[dev]'; } \
 	  > $(VENV)/setup.log 2>&1 || { tail -n 20 $(VENV)/setup.log >&2; exit 1; }
-	@$(BIN)/logtwin warm >> $(VENV)/setup.log 2>&1 || echo "Spark starts slower than it could: $(VENV)/setup.log says why" >&2
 	@touch $@
 
 airflow-setup: $(AIRFLOW)/.installed ## make Airflow's environment in .venv-airflow (fast when nothing changed)
