@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.config.configuration import load
+from pipeline.operate.rebuild import opened
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
 from sinks.books.ledger_rows import LedgerRows
 from sources.errors import ConfigurationError, Divergent, ReplicaError
@@ -103,6 +105,24 @@ def test_holes_are_refused_or_zeros(spark: SparkSession, fixture_550: Fixture, t
 def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to rebuild"):
         CommitLogRebuild(spark, str(tmp_path), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("log", "with_epochs", "said"),
+    [
+        ('[[logs]]\nid = "rocketmq/test"\npath = "/gone"', True, "rocketmq/test has no leader epochs"),
+        ('[[topics]]\nid = "kafka/c/t"\nservers = "127.0.0.1:1"', False, "nothing to rebuild"),
+    ],
+)
+def test_what_a_log_does_not_have_is_not_rebuilt(
+    spark: SparkSession, tmp_path: Path, log: str, with_epochs: bool, said: str
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(f'warehouse = "{tmp_path}/lake"\n{log}\n')
+    config = load(job)
+    (log_id,) = (one.id for one in (*config.logs, *config.named_topics))
+    with pytest.raises(ConfigurationError, match=said):
+        opened(spark, config, log_id, with_epochs=with_epochs)
 
 
 def test_the_size_of_files_is_the_tables(spark: SparkSession, replica_550: Path) -> None:

@@ -381,6 +381,8 @@ def test_logs_that_nobody_disturbs_move_in_one_version(plain: SparkSession, path
     assert moving.states() == {"a": 500, "b": 500, "c": 500}
     assert [newest.transaction_version(f"logtwin/rocketmq/{name}@0") for name in "abc"] == [500, 500, 500]
     assert [len(table.read().holes.ranges) for table in moving.tables.values()] == [0, 0, 1]
+    # those of the others are left to a backfill, which may be writing them
+    assert [name for name in newest.domains() if "holes" in name] == ["logtwin.holes.rocketmq/c"]
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 3)
 
 
@@ -457,3 +459,10 @@ def test_a_position_nobody_can_read_is_refused(plain: SparkSession, path: str) -
     KernelTable(plain, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{}", "[]"])
+def test_holes_nobody_can_read_are_refused(text: str) -> None:
+    said = LoggedVersion(1, texts={f"logtwin.holes.{BROKER_A}": text})
+    with pytest.raises(ReplicaError, match=r"logtwin\.holes\.rocketmq/broker-a cannot be read"):
+        holes_at(said, BROKER_A, None)
