@@ -223,6 +223,19 @@ def test_without_holes_all_before_the_beginning_is_missing() -> None:
         assert holes_at(said, log_id, begun) == found
 
 
+def test_a_loss_joins_the_holes_that_are_there_or_what_lies_before_the_beginning() -> None:
+    fresh, name = LogState(writer=this_writer(), commit=""), f"logtwin.holes.{BROKER_A}"
+    begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[])
+    first = Move(BROKER_A, fresh, begun, lost=[span(200, 300)]).domains_on(LoggedVersion(0))
+    assert Holes.from_json(first[name]).ranges == (span(0, 100), span(200, 300))
+    later = Move(BROKER_A, begun, begun.moved_to(Offset(900), first=Offset(500), ledger=[]), lost=[span(600, 700)])
+    found = later.domains_on(LoggedVersion(1, texts={name: first[name]}))
+    assert Holes.from_json(found[name]).ranges == (span(0, 100), span(200, 300), span(600, 700))
+    assert name not in replace(later, lost=[]).domains_on(LoggedVersion(1, texts={name: first[name]}))
+    with pytest.raises(ValueError, match="needs an offset"):
+        _ = Move(BROKER_A, begun, fresh).transaction
+
+
 def test_a_move_keeps_where_the_replica_began() -> None:
     fresh = LogState(writer=this_writer(), commit="")
     begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[ROW])
@@ -381,8 +394,6 @@ def test_logs_that_nobody_disturbs_move_in_one_version(plain: SparkSession, path
     assert moving.states() == {"a": 500, "b": 500, "c": 500}
     assert [newest.transaction_version(f"logtwin/rocketmq/{name}@0") for name in "abc"] == [500, 500, 500]
     assert [len(table.read().holes.ranges) for table in moving.tables.values()] == [0, 0, 1]
-    # those of the others are left to a backfill, which may be writing them
-    assert [name for name in newest.domains() if "holes" in name] == ["logtwin.holes.rocketmq/c"]
     assert offsets(tmp_path) == sorted([0, 100, 200, 300, 400] * 3)
 
 
@@ -459,6 +470,11 @@ def test_a_position_nobody_can_read_is_refused(plain: SparkSession, path: str) -
     KernelTable(plain, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()
+    positions, mine = Positions(KernelTable(plain, path)), LogState.fresh(this_writer())
+    with pytest.raises(ReplicaError, match="cannot be read"):
+        positions.claim(positions.newest(), [BROKER_B, BROKER_A], mine.writer)
+    lost = positions.lost(positions.newest(), {BROKER_A: mine})
+    assert [(log, type(error)) for log, error in lost.items()] == [(BROKER_A, ReplicaError)]
 
 
 @pytest.mark.parametrize("text", ["no JSON", "{}", "[]"])
