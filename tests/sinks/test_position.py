@@ -33,6 +33,7 @@ from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.one_log import OneLog
+from tests.sinks.unheard import lose_answers
 from tests.spans import span
 
 BROKER_B = LogId("rocketmq", "broker-b")
@@ -270,6 +271,14 @@ def test_a_claim_moves_no_position(plain: SparkSession, path: str) -> None:
     assert table.read().state == claimed
     snapshot = table.read().snapshot
     assert snapshot.transaction_version("logtwin/rocketmq/broker-a@0") == 500
+
+
+def test_an_unheard_claim_is_not_made_twice(plain: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = OneLog(plain, path, BROKER_A)
+    before, lost = table.read().snapshot.version, lose_answers(monkeypatch)
+    claimed = table.claim(this_writer())
+    after = table.read()
+    assert (lost, after.state, after.snapshot.version) == ({"log": 1}, claimed, before + 1)
 
 
 @pytest.mark.parametrize("ends", [(500, 500), (500, 700), (700, 500)])
