@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -108,21 +109,19 @@ def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_
 
 
 @pytest.mark.parametrize(
-    ("log", "with_epochs", "said"),
+    ("log", "keys", "with_epochs", "said"),
     [
-        ('[[logs]]\nid = "rocketmq/test"\npath = "/gone"', True, "rocketmq/test has no leader epochs"),
-        ('[[topics]]\nid = "kafka/c/t"\nservers = "127.0.0.1:1"', False, "nothing to rebuild"),
+        ("rocketmq/test", '[[logs]]\npath = "/gone"', True, "rocketmq/test has no leader epochs"),
+        ("kafka/c/t", '[[topics]]\nservers = "127.0.0.1:1"', False, "nothing to rebuild"),
     ],
 )
 def test_what_a_log_does_not_have_is_not_rebuilt(
-    spark: SparkSession, tmp_path: Path, log: str, with_epochs: bool, said: str
+    tmp_path: Path, log: str, keys: str, with_epochs: bool, said: str
 ) -> None:
     job = tmp_path / "job.toml"
-    job.write_text(f'warehouse = "{tmp_path}/lake"\n{log}\n')
-    config = load(job)
-    (log_id,) = (one.id for one in (*config.logs, *config.named_topics))
+    job.write_text(f'warehouse = "{tmp_path}/lake"\n{keys}\nid = "{log}"\n')
     with pytest.raises(ConfigurationError, match=said):
-        opened(spark, config, log_id, with_epochs=with_epochs)
+        opened(cast(SparkSession, None), load(job), log, with_epochs=with_epochs)
 
 
 def test_the_size_of_files_is_the_tables(spark: SparkSession, replica_550: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -227,12 +228,16 @@ def test_without_holes_all_before_the_beginning_is_missing() -> None:
 def test_a_loss_joins_the_holes_that_are_there_or_what_lies_before_the_beginning() -> None:
     fresh, name = LogState(writer=this_writer(), commit=""), f"logtwin.holes.{BROKER_A}"
     begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[])
-    first = Move(BROKER_A, fresh, begun, lost=[span(200, 300)]).domains_on(LoggedVersion(0))
+
+    def on(texts: dict[str, str]) -> Snapshot:
+        return cast(Snapshot, LoggedVersion(1, texts=texts))
+
+    first = Move(BROKER_A, fresh, begun, lost=[span(200, 300)]).domains_on(on({}))
     assert Holes.from_json(first[name]).ranges == (span(0, 100), span(200, 300))
     later = Move(BROKER_A, begun, begun.moved_to(Offset(900), first=Offset(500), ledger=[]), lost=[span(600, 700)])
-    found = later.domains_on(LoggedVersion(1, texts={name: first[name]}))
+    found = later.domains_on(on({name: first[name]}))
     assert Holes.from_json(found[name]).ranges == (span(0, 100), span(200, 300), span(600, 700))
-    assert name not in replace(later, lost=[]).domains_on(LoggedVersion(1, texts={name: first[name]}))
+    assert name not in replace(later, lost=[]).domains_on(on({name: first[name]}))
     with pytest.raises(ValueError, match="needs an offset"):
         _ = Move(BROKER_A, begun, fresh).transaction
 
