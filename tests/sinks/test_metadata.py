@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.delta import retries
@@ -21,7 +21,7 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
 from sinks.tables import METADATA_TABLES, TableSpec
-from sources.errors import MasterError, ReplicaError
+from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
 from sources.offsets import LogId
 from tests.patience import wait_until
@@ -190,11 +190,23 @@ def test_a_table_that_was_removed_is_made_again(plain: SparkSession, tmp_path: P
     table.record(topics(a=7), LATER)
     assert versions(tmp_path) == [("a", 7, LATER, None, True)]
     shutil.rmtree(tmp_path / "topics")
+    assert table.record(topics(a=7), LATER + SURE_FOR - MINUTE) == 0  # it is not looked at so soon
+    assert not (tmp_path / "topics").exists()
     table.record(topics(a=7), LATER + SURE_FOR)  # nothing has changed, and still it is noticed in the end
     assert versions(tmp_path) == [("a", 7, LATER + SURE_FOR, None, True)]
     shutil.rmtree(tmp_path / "topics")
     MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(a=8), LATER)  # of another run of the process
     assert versions(tmp_path) == [("a", 8, LATER, None, True)]
+
+
+def test_a_table_that_is_not_ours_is_the_error_of_the_log_that_was_fetched(
+    tmp_path: Path, table: MetadataTable
+) -> None:
+    write_deltalake(str(tmp_path / "topics"), pa.table({"topic": ["orders"]}))
+    with pytest.raises(ConfigurationError) as caught:
+        table.record(topics(orders=6), NOON)
+    assert caught.value.log == str(BROKER_A)
+    assert delta(tmp_path).version() == 0
 
 
 def test_a_clock_that_goes_back_makes_no_overlap(tmp_path: Path, table: MetadataTable) -> None:
