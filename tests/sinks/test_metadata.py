@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable, write_deltalake
@@ -20,10 +21,11 @@ from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
-from sinks.tables import METADATA_TABLES, TableSpec
+from sinks.tables import METADATA_TABLES, TableSpec, metadata_table
+from sinks.upkeep.merge import Merge, Merging
 from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
-from sources.offsets import LogId
+from sources.offsets import LogId, Offset
 from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.unheard import lose_answers
@@ -182,6 +184,16 @@ def test_optimize_changes_files_and_no_version(spark: SparkSession, tmp_path: Pa
     assert [row for row in versions(tmp_path) if row[0] == "payments"] == [
         ("payments", 6, START, START + 6 * MINUTE, False)
     ]
+
+
+def test_a_merge_gives_files_that_spark_wrote_the_columns_that_they_lack(tmp_path: Path, table: MetadataTable) -> None:
+    table.record(topics(orders=6, payments=4), NOON)
+    (file,) = (tmp_path / "topics").glob("*.parquet")
+    ours, partition = pq.read_table(file), {"log_id": str(BROKER_A), "is_current": True}
+    pq.write_table(ours.drop_columns(list(partition)), file)
+    merge = Merging(metadata_table(TOPICS), str(file.parent), partition)
+    merged = merge(Merge(Offset(0), 2, [file.name]))
+    assert pq.read_table(file.with_name(merged.name)).equals(ours)
 
 
 def test_a_table_that_was_removed_is_made_again(plain: SparkSession, tmp_path: Path, table: MetadataTable) -> None:
