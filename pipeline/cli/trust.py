@@ -297,10 +297,8 @@ def verify(
     elif not as_json:
         for line, style in (line for one in found for line in lines(one)):
             show(line, style=style)
-    for error in failed[1:]:
+    problems = [one.problem for one in found if one.problem is not None]
+    for error in failed if problems else failed[1:]:  # the one that is raised says itself
         show(str(error), to=err)
-    for one in found:
-        if one.problem is not None:
-            raise one.problem
-    for error in failed[:1]:
+    for error in (*problems, *failed):
         raise error

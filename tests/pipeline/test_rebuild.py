@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.config.configuration import load
+from pipeline.operate.rebuild import opened
 from pipeline.operate.rebuild_commit_log import CommitLogRebuild, RebuiltCommitLog
 from sinks.books.ledger_rows import LedgerRows
 from sources.errors import ConfigurationError, Divergent, ReplicaError
@@ -103,6 +106,22 @@ def test_holes_are_refused_or_zeros(spark: SparkSession, fixture_550: Fixture, t
 def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="nothing to rebuild"):
         CommitLogRebuild(spark, str(tmp_path), OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("log", "keys", "with_epochs", "said"),
+    [
+        ("rocketmq/test", '[[logs]]\npath = "/gone"', True, "rocketmq/test has no leader epochs"),
+        ("kafka/c/t", '[[topics]]\nservers = "127.0.0.1:1"', False, "nothing to rebuild"),
+    ],
+)
+def test_what_a_log_does_not_have_is_not_rebuilt(
+    tmp_path: Path, log: str, keys: str, with_epochs: bool, said: str
+) -> None:
+    job = tmp_path / "job.toml"
+    job.write_text(f'warehouse = "{tmp_path}/lake"\n{keys}\nid = "{log}"\n')
+    with pytest.raises(ConfigurationError, match=said):
+        opened(cast(SparkSession, None), load(job), log, with_epochs=with_epochs)
 
 
 def test_the_size_of_files_is_the_tables(spark: SparkSession, replica_550: Path) -> None:

@@ -178,7 +178,7 @@ def test_a_master_that_is_away_is_asked_again_with_longer_waits(one: Replicated)
 def test_a_session_that_meets_another_log_ends_it_once_no_batch_is_under_way(one: Replicated) -> None:
     """For good, whatever the error is, and from then on nobody is asked."""
     one.start()
-    one._logs.session.failure = MasterRefused("another record")  # type: ignore[assignment]
+    one._logs.session.failure = MasterRefused("another record")
     with one.in_use:
         assert (one.is_due(0.0), one.poll(0.0)) == (True, Phase.RUNNING)
     assert (one.poll(0.0), one._logs.closed) == (Phase.FAILED, 1)

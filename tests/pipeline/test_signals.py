@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
+from pipeline.system import signals
 from tests.patience import PATIENCE_S
 from tests.pipeline.standalone import PROJECT
 
@@ -76,9 +80,11 @@ signals._leave_now(signal.SIGTERM)
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def ended(way: str, together_s: float, *numbers: signal.Signals) -> tuple[int, str, list[str]]:
+def ended(
+    way: str, together_s: float, *numbers: signal.Signals, under: tuple[str, ...] = ()
+) -> tuple[int, str, list[str]]:
     """Its exit code, standard output, and standard error without times; a signal at each line, or all at the first."""
-    command = [sys.executable, "-c", PROGRAM, way, str(together_s)]
+    command = [*under, sys.executable, "-c", PROGRAM, way, str(together_s)]
     with subprocess.Popen(
         command,
         cwd=PROJECT,
@@ -115,6 +121,51 @@ def test_a_verb_ends_so_whatever_the_signal_breaks(way: str) -> None:
 def test_a_second_signal_ends_it_at_once() -> None:
     code, out, lines = ended("job", 0, signal.SIGTERM, signal.SIGINT)
     assert (code, out, lines[1:]) == (130, "", ["ended by SIGINT"])
+
+
+def test_nohup_is_heeded_and_keeps_no_other_signal_away() -> None:
+    numbers = (signal.SIGHUP, signal.SIGTERM)
+    assert ended("verb", 60, *numbers, under=("nohup",)) == (143, "closed\n", ["ended by SIGTERM"])
+
+
+def test_a_job_whose_terminal_is_gone_stops_in_order() -> None:
+    """What it says then fails nowhere."""
+    ours, its = pty.openpty()
+    command = [sys.executable, "-c", PROGRAM, "job", "60"]
+    with subprocess.Popen(command, cwd=PROJECT, stdin=its, stdout=its, stderr=its, start_new_session=True) as process:
+        os.close(its)
+        assert os.read(ours, 100).strip() == b"ready"
+        os.close(ours)
+        process.send_signal(signal.SIGHUP)
+        try:
+            assert process.wait(PATIENCE_S) == 0
+        finally:
+            process.kill()
+
+
+def test_in_a_thread_of_another_program_signals_are_left_to_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does not end by what ends a verb there, either."""
+
+    def handlers() -> list[object]:
+        return [signal.getsignal(number) for number in ALL]
+
+    found = list[object]()
+
+    def verb() -> None:
+        with signals.at_once(), signals.unwinding():
+            found.append(handlers())
+        with pytest.raises(SystemExit) as ended:
+            signals.leave(signal.SIGTERM)
+        found.append(ended.value.code)
+
+    monkeypatch.setattr(signals, "_watch", None)
+    monkeypatch.setattr(signals, "_said", threading.Event())
+    thread = threading.Thread(target=verb)
+    thread.start()
+    thread.join(PATIENCE_S)
+    assert (found, caplog.messages) == ([handlers(), 143], ["ended by SIGTERM"])
 
 
 def test_a_thread_that_ends_it_waits_for_the_one_that_says_so() -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from pipeline.config.topics import Topics, parsed_topics
+from pipeline.inspect.selection import ConfiguredLog
 from sources.discovery import rostered
 from sources.errors import ConfigurationError
 from sources.kafka import discovery
+from sources.offsets import LogId
 from tests.log_lines import said_by
 from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, topic
 
@@ -41,6 +43,13 @@ def test_brokers_are_asked_which_topics_match(
     assert said_by(discovery.__name__, caplog) == []
     assert table(MATCHING | {"pattern": "order"}).find() == {}
     assert said_by(discovery.__name__, caplog) == ["cluster east has no topic that matches 'order'"]
+
+
+def test_a_partition_is_read_from_its_brokers_alone() -> None:
+    (topic,) = table(ONE).find().values()
+    partition = ConfiguredLog(topic, LogId.parse("kafka/east/orders/3"))
+    with pytest.raises(ConfigurationError, match=r"kafka/east/orders/3: .* expected no path, found /files"):
+        partition.by_path("/files")
 
 
 @pytest.mark.parametrize(

@@ -21,20 +21,24 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
 from pipeline.monitoring.upkeep import Done, Telling, Upkeep, UpkeepFile, sentence
-from pipeline.operate.maintain import Maintenance
+from pipeline.operate import maintain
+from pipeline.operate.maintain import Maintenance, MaintenanceStep
 from pipeline.operate.upkeep import TableUpkeep
 from sinks.delta.delta_log import newest
 from sinks.delta.kernel import KernelTable
 from sinks.storage.settings import Storage
+from sinks.upkeep import ledger_plan
 from sinks.upkeep.compaction import Compactor
 from sources.errors import ConfigurationError, MasterUnreachable, ReplicaError, StorageUnreachable
 from tests.patience import eventually
+from tests.pipeline.edited_rows import edit_rows
 from tests.sinks.batches import Solo, offsets, ranges, rows
 from tests.sinks.killed import Killed, killed
 from tests.sinks.memory_master import BROKER_A, MemoryMaster
 from tests.sinks.plain_session import make_plain
 
 BATCHES = 4
+MASTER = MemoryMaster((100,) * BATCHES)
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
 
 
@@ -48,7 +52,7 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> SparkSession:
 
 @pytest.fixture
 def lake(plain: SparkSession, tmp_path: Path) -> Path:
-    replica = Solo(plain, str(tmp_path / "lake"), MemoryMaster((100,) * BATCHES))
+    replica = Solo(plain, str(tmp_path / "lake"), MASTER)
     replica.open()
     for start in range(0, 100 * BATCHES, 100):
         replica(ranges(start, start + 100))
@@ -162,6 +166,24 @@ def test_a_step_that_fails_is_told_and_the_others_are_done(
     assert "works again" in caplog.text
 
 
+def test_what_a_join_finds_damaged_is_an_open_incident_and_said_once(
+    plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    a_day_later = SimpleNamespace(now=lambda zone: datetime.now(zone) + timedelta(days=1))
+    its_log = SimpleNamespace(log_id=BROKER_A, open_any=lambda: MASTER)
+    monkeypatch.setattr(ledger_plan, "HOUR_US", 1 << 60)
+    monkeypatch.setattr(maintain, "datetime", a_day_later)
+    monkeypatch.setattr(maintain, "subjects", lambda _: [its_log])
+    edit_rows(lake / "log", {100: lambda row: [{**row, "size": row["size"] - 1}]})
+    for records in (1, 0):
+        (step,) = (one for one in Maintenance(plain, config(lake), dry_run=False).run() if one.step == "join")
+        assert step.records == records
+        found = [(row["condition"], row["start"], row["end"], row["state"]) for row in rows(f"{lake}/incidents")]
+        assert found == [("replica_damaged", 100, 200, "open")]
+        (said,) = caplog.messages
+        assert said.startswith(f"{BROKER_A}: ")
+
+
 def test_on_a_full_disk_it_still_deletes(plain: SparkSession, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So a disk that is full of what was merged gets room by itself."""
     (lake / "log" / "left.parquet").touch()
@@ -201,6 +223,11 @@ def test_in_a_long_step_it_is_told_that_it_goes_on(lake: Path, monkeypatch: pyte
     assert len(told) == 2
 
 
+def failing() -> Iterator[MaintenanceStep]:
+    yield MaintenanceStep(table="log", step="vacuum", files_before=3)
+    raise ReplicaError("no file")
+
+
 def test_what_is_told_of_it(plain: SparkSession, lake: Path) -> None:
     file = UpkeepFile(config(lake))
     assert sentence(None, 0, NOW) == "none so far; a job does none ([maintain] every_s = 0)"
@@ -216,6 +243,11 @@ def test_what_is_told_of_it(plain: SparkSession, lake: Path) -> None:
     found = replace(found, ended_at=NOW.isoformat(), seconds=61.0)
     words = "ended 5 min ago, 1 min 1 s of work: 3,600 files merged into 2, 7 deleted; 1 step failed: no room"
     assert sentence(found, 3600, NOW + timedelta(minutes=5)) == words
+    with pytest.raises(ReplicaError, match="no file"):
+        list(maintain.told(failing(), Telling(file)))
+    found = file.read(datetime.now(UTC))
+    assert found is not None
+    assert (found.deleted_files, found.error, found.ended_at is None) == (3, "no file", False)
     with pytest.raises(ConfigurationError, match="vacuum_hours"):
         TableUpkeep(plain, config(lake, vacuum_hours=0.5))
     assert TableUpkeep(plain, config(lake, vacuum_hours=0.5, every_s=0)).progress() is None

@@ -11,19 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile
 from sinks.delta.kernel import KernelTable
 from sinks.history.metadata import SURE_FOR, MetadataTable
-from sinks.tables import METADATA_TABLES, TableSpec
-from sources.errors import MasterError, ReplicaError
+from sinks.tables import METADATA_TABLES, TableSpec, metadata_table
+from sinks.upkeep.merge import Merge, Merging
+from sources.errors import ConfigurationError, MasterError, ReplicaError
 from sources.metadata import TOPICS
-from sources.offsets import LogId
+from sources.offsets import LogId, Offset
 from tests.patience import wait_until
 from tests.sinks.at_once import at_once
 from tests.sinks.unheard import lose_answers
@@ -184,17 +186,39 @@ def test_optimize_changes_files_and_no_version(spark: SparkSession, tmp_path: Pa
     ]
 
 
+def test_a_merge_gives_files_that_spark_wrote_the_columns_that_they_lack(tmp_path: Path, table: MetadataTable) -> None:
+    table.record(topics(orders=6, payments=4), NOON)
+    (file,) = (tmp_path / "topics").glob("*.parquet")
+    ours, partition = pq.read_table(file), {"log_id": str(BROKER_A), "is_current": True}
+    pq.write_table(ours.drop_columns(list(partition)), file)
+    merge = Merging(metadata_table(TOPICS), str(file.parent), partition)
+    merged = merge(Merge(Offset(0), 2, [file.name]))
+    assert pq.read_table(file.with_name(merged.name)).equals(ours)
+
+
 def test_a_table_that_was_removed_is_made_again(plain: SparkSession, tmp_path: Path, table: MetadataTable) -> None:
     table.record(topics(a=6), NOON)
     shutil.rmtree(tmp_path / "topics")
     table.record(topics(a=7), LATER)
     assert versions(tmp_path) == [("a", 7, LATER, None, True)]
     shutil.rmtree(tmp_path / "topics")
+    assert table.record(topics(a=7), LATER + SURE_FOR - MINUTE) == 0  # it is not looked at so soon
+    assert not (tmp_path / "topics").exists()
     table.record(topics(a=7), LATER + SURE_FOR)  # nothing has changed, and still it is noticed in the end
     assert versions(tmp_path) == [("a", 7, LATER + SURE_FOR, None, True)]
     shutil.rmtree(tmp_path / "topics")
     MetadataTable(plain, str(tmp_path), BROKER_A, TOPICS).record(topics(a=8), LATER)  # of another run of the process
     assert versions(tmp_path) == [("a", 8, LATER, None, True)]
+
+
+def test_a_table_that_is_not_ours_is_the_error_of_the_log_that_was_fetched(
+    tmp_path: Path, table: MetadataTable
+) -> None:
+    write_deltalake(str(tmp_path / "topics"), pa.table({"topic": ["orders"]}))
+    with pytest.raises(ConfigurationError) as caught:
+        table.record(topics(orders=6), NOON)
+    assert caught.value.log == str(BROKER_A)
+    assert delta(tmp_path).version() == 0
 
 
 def test_a_clock_that_goes_back_makes_no_overlap(tmp_path: Path, table: MetadataTable) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow.fs as pafs
@@ -11,12 +12,15 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sinks.delta.kernel import KernelTable
+from sinks.storage.check import check_one_place_alone
 from sinks.storage.place import placed
 from sinks.tables import LEDGER
 from sinks.warehouse import ensure_table, ensure_tables
 from sources.errors import ConfigurationError
 
 ODD_NAMES = ["a b", "a%20b", "a#b", "a?b", "größe-数", "a+b&c", "100%"]
+CORE_SITE = """<configuration><property><name>fs.trash.interval</name><value>1</value></property>
+<property><name>fs.defaultFS</name><value>hdfs://nn:8020</value></property></configuration>"""
 
 
 @pytest.mark.parametrize("given", ["/data/a b", "file:/data/a b", "file:///data/a b/", "file://localhost/data/a b"])
@@ -130,6 +134,28 @@ def test_spark_kernel_and_arrow_meet_in_the_same_folder(spark: SparkSession, tmp
     names = {one.base_name for one in filesystem.get_file_info(pafs.FileSelector(f"{inner}/_delta_log"))}
     assert f"{0:020d}.json" in names
     assert [one.name for one in tmp_path.iterdir()] == [lake.name]
+
+
+@pytest.mark.parametrize(
+    ("core_site", "properties", "is_local"),
+    [
+        (None, {}, True),
+        ("no XML", {}, True),
+        ("<configuration/>", {}, True),
+        (CORE_SITE, {}, False),
+        (CORE_SITE, {"spark.hadoop.fs.defaultFS": "file:///"}, True),  # what Spark is told goes over it
+        (None, {"spark.hadoop.fs.defaultFS": "hdfs://nn:8020"}, False),
+    ],
+)
+def test_without_a_jvm_a_plain_path_is_refused_on_a_hadoop_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, core_site: str | None, properties: dict[str, str], is_local: bool
+) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    if core_site is not None:
+        (tmp_path / "core-site.xml").write_text(core_site)
+    with nullcontext() if is_local else pytest.raises(ConfigurationError, match="expected a URI: hdfs://nn:8020/lake"):
+        check_one_place_alone("/lake", properties)
+    check_one_place_alone("s3a://lake/twin", {"spark.hadoop.fs.defaultFS": "hdfs://nn:8020"})
 
 
 @pytest.mark.spark

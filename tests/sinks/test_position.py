@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -33,6 +34,7 @@ from tests.sinks.batches import offsets
 from tests.sinks.long_log import file_of
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.one_log import OneLog
+from tests.sinks.unheard import lose_answers
 from tests.spans import span
 
 BROKER_B = LogId("rocketmq", "broker-b")
@@ -223,6 +225,23 @@ def test_without_holes_all_before_the_beginning_is_missing() -> None:
         assert holes_at(said, log_id, begun) == found
 
 
+def test_a_loss_joins_the_holes_that_are_there_or_what_lies_before_the_beginning() -> None:
+    fresh, name = LogState(writer=this_writer(), commit=""), f"logtwin.holes.{BROKER_A}"
+    begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[])
+
+    def on(texts: dict[str, str]) -> Snapshot:
+        return cast(Snapshot, LoggedVersion(1, texts=texts))
+
+    first = Move(BROKER_A, fresh, begun, lost=[span(200, 300)]).domains_on(on({}))
+    assert Holes.from_json(first[name]).ranges == (span(0, 100), span(200, 300))
+    later = Move(BROKER_A, begun, begun.moved_to(Offset(900), first=Offset(500), ledger=[]), lost=[span(600, 700)])
+    found = later.domains_on(on({name: first[name]}))
+    assert Holes.from_json(found[name]).ranges == (span(0, 100), span(200, 300), span(600, 700))
+    assert name not in replace(later, lost=[]).domains_on(on({name: first[name]}))
+    with pytest.raises(ValueError, match="needs an offset"):
+        _ = Move(BROKER_A, begun, fresh).transaction
+
+
 def test_a_move_keeps_where_the_replica_began() -> None:
     fresh = LogState(writer=this_writer(), commit="")
     begun = fresh.moved_to(Offset(500), first=Offset(100), ledger=[ROW])
@@ -257,6 +276,14 @@ def test_a_claim_moves_no_position(plain: SparkSession, path: str) -> None:
     assert table.read().state == claimed
     snapshot = table.read().snapshot
     assert snapshot.transaction_version("logtwin/rocketmq/broker-a@0") == 500
+
+
+def test_an_unheard_claim_is_not_made_twice(plain: SparkSession, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = OneLog(plain, path, BROKER_A)
+    before, lost = table.read().snapshot.version, lose_answers(monkeypatch)
+    claimed = table.claim(this_writer())
+    after = table.read()
+    assert (lost, after.state, after.snapshot.version) == ({"log": 1}, claimed, before + 1)
 
 
 @pytest.mark.parametrize("ends", [(500, 500), (500, 700), (700, 500)])
@@ -457,3 +484,15 @@ def test_a_position_nobody_can_read_is_refused(plain: SparkSession, path: str) -
     KernelTable(plain, path).commit(table.read().snapshot, domains={"logtwin.rocketmq/broker-a": '{"offset": 1}'})
     with pytest.raises(ReplicaError, match="cannot be read"):
         table.read()
+    positions, mine = Positions(KernelTable(plain, path)), LogState.fresh(this_writer())
+    with pytest.raises(ReplicaError, match="cannot be read"):
+        positions.claim(positions.newest(), [BROKER_B, BROKER_A], mine.writer)
+    lost = positions.lost(positions.newest(), {BROKER_A: mine})
+    assert [(log, type(error)) for log, error in lost.items()] == [(BROKER_A, ReplicaError)]
+
+
+@pytest.mark.parametrize("text", ["no JSON", "{}", "[]"])
+def test_holes_nobody_can_read_are_refused(text: str) -> None:
+    said = LoggedVersion(1, texts={f"logtwin.holes.{BROKER_A}": text})
+    with pytest.raises(ReplicaError, match=r"logtwin\.holes\.rocketmq/broker-a cannot be read"):
+        holes_at(said, BROKER_A, None)

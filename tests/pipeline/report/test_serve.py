@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import urllib.request
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -85,11 +86,13 @@ class Counted(Reports):
         self.begun += 1
 
 
-def answered(path: str, method: str = "GET", host: str = HERE) -> tuple[str, int, dict[str, str], str]:
+def answered(
+    path: str, method: str = "GET", host: str = HERE, look: Callable[[], Overview] = seen
+) -> tuple[str, int, dict[str, str], str]:
     """Its status, and how many reports it began."""
     told: list[tuple[str, dict[str, str]]] = []
     reports, asked = Counted([]), {"PATH_INFO": path, "REQUEST_METHOD": method, "HTTP_HOST": host}
-    page = LivePage(INJECTED, SECRET, KeptOverview(seen), reports)
+    page = LivePage(INJECTED, SECRET, KeptOverview(look), reports)
     body = b"".join(page(asked, lambda status, headers: told.append((status[:3], dict(headers)))))  # type: ignore[arg-type]
     return told[0][0], reports.begun, told[0][1], body.decode()
 
@@ -114,6 +117,17 @@ def test_its_owner_gets_a_page_that_asks_nobody_else_and_reports_when_asked() ->
     more = (("GET", "now"), ("GET", "report"), ("POST", "report"), ("PUT", "report"))
     found = [answered(f"/{SECRET}/{name}", method)[:2] for method, name in more]
     assert found == [("200", 0), ("404", 0), ("202", 1), ("404", 0)]
+
+
+def test_that_it_cannot_be_seen_how_it_is_is_said_and_looked_for_again() -> None:
+    def look() -> Overview:
+        raise ReplicaError(f"the table is gone {INJECTED}")
+
+    status, _, _, body = answered(f"/{SECRET}/now", look=look)
+    assert (status, INJECTED in body) == ("200", False)
+    assert "It cannot be seen how it is." in body
+    assert "ReplicaError: the table is gone" in body
+    assert "looked at again every 5 s or so" in body
 
 
 @pytest.mark.parametrize(("family", "host"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::ffff:127.0.0.1")])

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
 
 from pipeline.verify.queues import Jump, Why
 from pipeline.verify.summary import DIFFERENCES_LISTED, Tally, VerifySummary, describe, incident_of, lines
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
-from sources.errors import Divergent
+from sources.errors import Divergent, LogtwinError, MasterUnreachable, ReplicaError
 from sources.loss import Condition
 from sources.offsets import LogId, Offset
+from tests.pipeline.operator_at_work import Operator
 from tests.spans import span
 
 EQUAL = Compared(claim=Claim(span(0, 1000), "sha256:00", 10, 1000), verdict=Verdict.EQUAL, rows=10)
@@ -25,6 +32,7 @@ SUMMARY = VerifySummary(
     bytes=4_000_000, claims=2, earlier_bytes=0, without_master_bytes=0, compacted=0, holes=0, differing=0,
     differences=(), jumps=(),
 )  # fmt: skip
+AWAY, GONE = MasterUnreachable("away", log="rocketmq/b"), ReplicaError("gone", log="rocketmq/c")
 LOST = Jump(topic="orders", queue_id=3, after=Offset(5), at=Offset(90), expected=7, found=9, why=Why.MISSING)
 
 
@@ -37,6 +45,38 @@ def test_a_difference_in_words() -> None:
     found = replace(DAMAGED, differences=(Difference(Offset(1100), DifferenceKind.CHANGED, 1999),), differing=1)
     assert describe(found).endswith("1 differ: 1100 (id 1999) changed")
     assert found.as_json()["differences"] == [{"offset": 1100, "kind": "changed", "id": 1999}]
+
+
+@pytest.mark.parametrize(
+    ("found", "failed", "code", "said"),
+    [
+        ([SUMMARY], [], 0, []),
+        ([SUMMARY], [AWAY], 3, ["away"]),
+        ([], [AWAY, GONE], 3, ["gone", "away"]),
+        ([SUMMARY, replace(SUMMARY, claims=1, differing=1, differences=(DAMAGED,))], [AWAY, GONE], 5, ["away", "gone"]),
+    ],
+)
+def test_what_keeps_a_log_from_being_verified_is_said_whatever_is_found_of_others(
+    found: list[VerifySummary],
+    failed: list[LogtwinError],
+    code: int,
+    said: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def verify_logs(*given: Any) -> list[VerifySummary]:
+        for error in failed:
+            given[-1](error)
+        return found
+
+    monkeypatch.setattr("pipeline.verify.run.verify_logs", verify_logs)
+    operator = Operator(tmp_path, capsys)
+    operator.configure(path=tmp_path)
+    ended = operator.does("verify", "--json")
+    assert ended.code == code
+    assert re.findall("away|gone", ended.err) == said
+    assert [one["differing"] for one in json.loads(ended.out or '{"logs": []}')["logs"]] == [x.differing for x in found]
 
 
 def test_what_compaction_took_is_counted_and_no_difference() -> None:

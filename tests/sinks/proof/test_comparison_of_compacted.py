@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from sinks.proof.comparison import compare
 from sinks.proof.master_bytes import master_bytes, side_by_side
 from sinks.proof.verdicts import Claim, Compared, Difference, DifferenceKind, Verdict
+from sources.errors import CorruptRecord
 from sources.kafka.format.columns import canonical
-from sources.master import MasterLog
+from sources.master import Damage, MasterLog
 from sources.offsets import Offset, OffsetRange
 from tests.sinks.compacted_log import CompactedLog, Row, checksum, records, row
 
@@ -89,6 +90,16 @@ def test_of_what_the_master_has_no_more_the_ledger_decides(offset: int) -> None:
     lost = compared(without(ROWS, offset), LEFT)
     assert (lost.verdict, lost.compacted) == (Verdict.REPLICA_DAMAGED, 5)
     assert compared(changed(ROWS, offset), LEFT).verdict is Verdict.REPLICA_DAMAGED
+
+
+def test_of_bytes_of_the_master_that_are_no_record_it_says_nothing_but_that() -> None:
+    class Damaged(CompactedLog):
+        def read(self, owned: OffsetRange, **_: object) -> Iterator[Any]:
+            yield Damage(owned, memoryview(b"noise"), CorruptRecord("no magic number", offset=owned.start))
+
+    master = cast(MasterLog, Damaged(LEFT))
+    with master_bytes(master, WHOLE.range, END) as held, pytest.raises(CorruptRecord, match="no magic number"):
+        list(compare([WHOLE], batches(ROWS, 4), held, master))
 
 
 def test_where_all_is_left_the_master_votes_as_ever() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -140,6 +141,18 @@ def test_a_damaged_file_is_named_and_nothing_changes(plain: SparkSession, table:
     Path(f"{table.path}/{damaged}").write_bytes(b"no parquet")
     with pytest.raises(ReplicaError, match=damaged):
         compactor(plain, table).run(BROKER_A)
+    assert names(table) == before
+
+
+def test_files_with_other_rows_than_the_delta_log_says_stay_as_they_are(
+    plain: SparkSession, table: KernelTable
+) -> None:
+    before = names(table)
+    lacking = f"{table.path}/{min(before)}"
+    pq.write_table(pq.read_table(lacking).slice(1), lacking)
+    with pytest.raises(ReplicaError, match="cannot be merged") as caught:
+        compactor(plain, table).run(BROKER_A)
+    assert (caught.value.expected, caught.value.found) == ("40 rows in 8 files", "39")
     assert names(table) == before
 
 

@@ -228,6 +228,12 @@ def test_more_names_than_fit_16_bits() -> None:
     assert [row["properties"] for row in rows] == [*expected[:last], expected[last] | {"0": "w"}]
 
 
+def test_keys_are_what_stands_between_spaces() -> None:
+    stored = [b"TAGS\x01t\x02", *(b"KEYS\x01%s\x02" % keys for keys in (b" a  b ", b" ", b"c", b"d e"))]
+    rows = decode_all(log_of([message(properties=block) for block in stored]))
+    assert [row["keys"] for row in rows] == [None, ["a", "b"], [], ["c"], ["d", "e"]]
+
+
 def test_a_body_above_the_limit_stays_stored() -> None:
     stored = commitlog.compress(bytes(1000), Compression.ZLIB)
     sent = message(sys_flag=0x301, body=stored)
