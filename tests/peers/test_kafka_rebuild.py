@@ -17,7 +17,7 @@ from pipeline.config.configuration import Config
 from pipeline.inspect.selection import subjects
 from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
 from sinks.books.ledger_rows import LedgerRows
-from sources.errors import ConfigurationError, Divergent, ReplicaError
+from sources.errors import Divergent, ReplicaError
 from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
@@ -270,8 +270,3 @@ def test_a_hole_is_refused_or_left_out(spark: SparkSession, copied: Replica, tmp
     assert found.records.column("offset").to_pylist() == expected
     assert not any(offset in hole for offset in expected)
     assert found.reached == made.log.end
-
-
-def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing to rebuild"):
-        TopicRebuild(spark, str(tmp_path), [LogId.parse("kafka/test/rebuilt/0")])
