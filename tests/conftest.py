@@ -51,7 +51,7 @@ _JOBS = frozenset({"session", "world", "s3_process", "s3_guarded"})
 _TOGETHER = {
     "tests/airflow/": "airflow", "tests/sinks/views/": "views", "tests/pipeline/report/": "views",
     "tests/pipeline/sql/": "sql", "tests/pipeline/test_cli_sql.py": "sql",
-    "tests/peers/test_kafka": "kafka", "tests/peers/test_views_live.py": "live views", "tests/peers/": "rocketmq",
+    "tests/peers/test_kafka": "kafka", "tests/peers/": "rocketmq",
 }  # fmt: skip
 
 # py4j has a connection for each thread, and leaves it to the collector when the thread has ended.

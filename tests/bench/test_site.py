@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from bench.contest import Figure, Goal, Round
 from bench.results import Measured, Results, save
 from bench.site import DOCUMENT, HEAD, MARK, DriverRun, SitePart, in_document, newest, row
-from tests.bench.test_results import figure
 
 PART = SitePart("a part", "many_logs", logs=2500, brokers=50, looks=3, reads=2)
 RUNS = [DriverRun(logs, batch_s, batch_s, 0.1, 2.0, 1000.0 * logs) for logs, batch_s in ((10, 0.1), (1000, 1.5))]
@@ -40,10 +40,14 @@ def live(cores: float) -> dict[str, Any]:
     return {**sums, "commits": 60, "measured_s": 30.0, "batch_ms": {"addBatch": 250}, "delta_log_bytes": 5000}
 
 
+def figure(details: dict[str, Any]) -> Figure:
+    return Figure(work="w", ours="o", against="a", unit="u", rounds=(Round(1, 1),), goal=Goal(least=1), details=details)
+
+
 def test_runs_are_the_newest_complete_ones(tmp_path: Path) -> None:
     runs: dict[str, Any] = {"1 logs": live(2), "64 logs": live(3), "backlog_bytes": 7, "steps": {"files": 1.0}}
-    whole = Measured(rounds=1, scale=1.0, commit=None, figures=(figure("w", 1.0, **runs),))
-    small = replace(whole, scale=0.1, figures=(figure("w", 1.0, **{**runs, "1 logs": live(9)}),))
+    whole = Measured(rounds=1, scale=1.0, commit=None, figures=(figure(runs),))
+    small = replace(whole, scale=0.1, figures=(figure({**runs, "1 logs": live(9)}),))
     for date, work in (("2026-11-01", whole), ("2026-11-02", small)):
         save(tmp_path, Results(date=date, machine={}, works={"many_logs": work}))
     assert newest(tmp_path, "many_logs") == [

@@ -46,7 +46,7 @@ def test_an_error_while_looking_is_no_difference(
         patch.setattr(os, "pread", reading.pread)
         assert log.common_offset(lines(ids[:-1])) == ids[-2] + 1
         in_all = reading.count
-        for fails_at in range(1, in_all + 1, max(1, in_all // 7)):
+        for fails_at in range(1, in_all + 1, max(1, in_all // 3)):
             reading.fail_at(fails_at)
             with pytest.raises(MasterSilent):
                 log.common_offset(lines(ids[:-1]))

@@ -5,15 +5,6 @@ keep their connections. A request is in the log before its answer begins.
 
 It lives in threads of ours. So who asks must not hold the interpreter's lock meanwhile: pyarrow does where a stream is
 left to the collector instead of being closed, and then waits for itself until its time is up.
-
-::
-
-    with FaultProxy(s3.port) as proxy:
-        with proxy.counted() as seen:
-            proxy.inject(SLOW_DOWN, which(Kind.PUT, key=r"_delta_log/"), times=2)
-            ...                               # a client at proxy.endpoint
-        assert seen.kinds()[Kind.PUT] == 3
-        print(seen.table())
 """
 
 from __future__ import annotations

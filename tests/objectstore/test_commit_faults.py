@@ -196,16 +196,6 @@ def in_parts(spark: SparkSession, untried: S3Server) -> tuple[KernelTable, Lake]
     return KernelTable(spark, LOG.path(f"s3a://{untried.bucket}/lake")), Lake(untried)
 
 
-@pytest.mark.nightly
-def test_a_large_version_is_one_request(spark: SparkSession, untried: S3Server, s3_link: FaultProxy) -> None:
-    ensure_tables(spark, f"s3a://{untried.bucket}/lake")
-    table, there = KernelTable(spark, LOG.path(f"s3a://{untried.bucket}/lake")), Lake(untried)
-    with s3_link.counted() as seen:
-        version = table.commit(table.existing(), domains={"a": LARGE * 3})
-    assert [one.request.is_conditional for one in seen.of(Kind.PUT, Kind.COMPLETE, key=VERSION)] == [True]
-    assert configurations(there.versions(version)) == [LARGE * 3]
-
-
 def test_an_upload_in_parts_has_the_condition(s3_link: FaultProxy, in_parts: tuple[KernelTable, Lake]) -> None:
     table, there = in_parts
     on = table.existing()
@@ -215,22 +205,6 @@ def test_an_upload_in_parts_has_the_condition(s3_link: FaultProxy, in_parts: tup
     with pytest.raises(KernelConflict):
         table.commit(on, domains={"a": LARGE + "y"})
     assert configurations(there.versions(version)) == [LARGE]
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", [Kind.INITIATE, Kind.PART, Kind.COMPLETE])
-def test_a_failed_upload_in_parts_leaves_no_version(
-    s3_link: FaultProxy, in_parts: tuple[KernelTable, Lake], kind: Kind
-) -> None:
-    table, there = in_parts
-    on = table.existing()
-    with s3_link.faulty(INTERNAL_ERROR, which(kind, key=VERSION)), pytest.raises(StorageUnreachable):
-        table.commit(on, domains={"a": LARGE})
-    assert there.versions(on.version + 1) == []
-    with s3_link.faulty(CutAfter(), which(Kind.COMPLETE, key=VERSION), times=1) as rule:
-        table.commit(table.existing(), domains={"a": LARGE})
-    assert rule.met == 1
-    assert configurations(there.versions(on.version + 1)) == [LARGE]
 
 
 @pytest.mark.parametrize("fault", [Unconditional(), nightly(NOT_IMPLEMENTED), nightly(INVALID_ARGUMENT)], ids=str)

@@ -41,19 +41,6 @@ def test_of_writers_that_put_a_new_key_at_once_one_is_the_first(s3: S3Server, si
     assert said == [Counter({200: 1, 412: WRITERS - 1})] * rounds
 
 
-def test_of_uploads_that_are_completed_at_once_one_is_the_first(s3: S3Server) -> None:
-    client = PlainClient.of(s3)
-
-    def write(number: int, _: int) -> int:
-        upload = client("POST", f"big/{number}?uploads").body.split(b"<UploadId>")[1].split(b"<")[0].decode()
-        tag = client("PUT", f"big/{number}?partNumber=1&uploadId={upload}", b"x" * 1000).headers["etag"]
-        part = f"<Part><PartNumber>1</PartNumber><ETag>{tag}</ETag></Part>"
-        body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
-        return client("POST", f"big/{number}?uploadId={upload}", body, {"If-None-Match": "*"}).status
-
-    assert race(20, write) == [Counter({200: 1, 412: WRITERS - 1})] * 20
-
-
 def test_without_moto_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'moto\[server\]"), running_server():

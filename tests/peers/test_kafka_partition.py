@@ -19,8 +19,8 @@ from sources.kafka.isolation import Isolation
 from sources.kafka.log import KafkaLog
 from sources.master import Chunk, Damage, Known
 from sources.offsets import Offset, OffsetRange
-from tests.peers.kafka import VERSIONS, KafkaBroker, kafka_cluster
-from tests.peers.kafka_reading import Row, consumed, partition_of, pieces_of, rows, topic_of
+from tests.peers.kafka import KafkaBroker
+from tests.peers.kafka_reading import Row, consumed, partition_of, pieces_of, rows
 from tests.peers.kafka_traffic import Record, a_record, create_topic, producer, send, send_mixed
 
 pytestmark = pytest.mark.peer
@@ -155,27 +155,3 @@ def cut_log(folder: Path) -> Offset:
     for index in folder.glob("*index"):
         index.unlink()
     return end
-
-
-@pytest.mark.nightly
-def test_the_partition_is_followed_to_its_next_leader(tmp_path: Path) -> None:
-    with kafka_cluster(VERSIONS[-1], tmp_path, 3) as brokers:
-        first = brokers[0]
-        create_topic(first, "led", replicas=[[2, 3]], min_insync_replicas=1)
-        with producer(first, acks="all") as through:
-            for number in range(30):
-                send(through, "led", [Record(b"%d" % number)])
-        partition = partition_of(first, "led", chunk_bytes=1)
-        chunks = sound(pieces_of(partition, OffsetRange(Offset(0), Offset(30))))
-        found = [next(chunks) for _ in range(10)]
-        brokers[1].kill()
-        found += chunks
-        assert [row[0] for row in rows_of(found)] == list(range(30))
-        assert topic_of(first, "led").leader(0).node_id == 3
-        with producer(first) as through:
-            send(through, "led", [Record(b"by the next leader")])
-        epoch = epoch_after(found)
-        check_history(partition, Offset(30), epoch)
-        later = epoch_after(read(partition, OffsetRange(Offset(30), Offset(31)), epoch))
-        assert later > epoch
-        check_history(partition, Offset(31), later)

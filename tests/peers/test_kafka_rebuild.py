@@ -1,10 +1,8 @@
-"""The files of a topic's partitions, out of the tables: what Kafka's own tool says of them, and a broker on them."""
+"""The files of a topic's partitions, out of the tables, and a broker that serves them."""
 
 from __future__ import annotations
 
-import re
 import shutil
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +16,8 @@ from pipeline.cli.app import main
 from pipeline.config.configuration import Config
 from pipeline.inspect.selection import subjects
 from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
-from pipeline.spark.jars import java, resolve
 from sinks.books.ledger_rows import LedgerRows
-from sources.errors import ConfigurationError, Divergent, ReplicaError
+from sources.errors import Divergent, ReplicaError
 from sources.kafka.format.columns import canonical
 from sources.kafka.isolation import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
@@ -43,8 +40,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.peer, pytest.mark.timeout(600)]
 TOPIC = "rebuilt"
 PARTITIONS = 3
 ALL = OffsetRange(Offset(0), END)
-_ENTRY = re.compile(r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .* isvalid: (\w+)$", re.MULTILINE)
-_RECORD = re.compile(r"^\| offset: (\d+) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -121,15 +116,6 @@ def all_logs(replica: Replica) -> list[LogId]:
     return [*(replica.log(number) for number in range(PARTITIONS)), replica.log(0, "rebuilt-compacted")]
 
 
-def dumped(paths: list[Path]) -> str:
-    """What ``kafka-dump-log`` says of segment files. That of 4.3 is in no jar that a broker needs."""
-    jars = resolve("org.apache.kafka", "kafka_2.13", VERSIONS[0])
-    tool = [java(), "-Xmx256m", "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments"]
-    arguments = ["--deep-iteration", "--print-data-log", "--files", ",".join(map(str, paths))]
-    done = subprocess.run([*tool, *arguments], capture_output=True, text=True, check=True, timeout=120)
-    return done.stdout
-
-
 def test_every_partition_has_the_rows_of_the_table_and_ends_at_the_position(
     spark: SparkSession, replica: Replica, rebuilt: Path
 ) -> None:
@@ -148,21 +134,6 @@ def test_every_partition_has_the_rows_of_the_table_and_ends_at_the_position(
     assert mixed["offset"][-1].as_py() + 1 < state_of(spark, replica.lake, TOPIC).partitions[0].offset
     assert files(rebuilt / f"{TOPIC}-1")[0].stem == f"{25:020d}"
     assert files(rebuilt / f"{TOPIC}-2") == [rebuilt / f"{TOPIC}-2" / f"{0:020d}.log"]
-
-
-@pytest.mark.nightly
-def test_kafkas_own_tool_finds_every_batch_valid(spark: SparkSession, replica: Replica, rebuilt: Path) -> None:
-    for log_id in [*all_logs(replica)[:2], all_logs(replica)[-1]]:
-        said = dumped(files(rebuilt / folder_name(log_id)))
-        batches = [tuple(map(int, one[:3])) for one in _ENTRY.findall(said)]
-        assert {one[3] for one in _ENTRY.findall(said)} == {"true"}
-        assert "isvalid: false" not in said
-        offsets = stored_rows(replica, log_id)["offset"].to_pylist()
-        assert list(map(int, _RECORD.findall(said))) == offsets
-        assert sum(count for _, _, count in batches) == len(offsets)
-        end = state_of(spark, replica.lake, log_id.name.split("/")[1]).partitions[int(log_id.name[-1])].offset
-        assert batches[-1][1] == end - 1
-        assert (batches[-1][2] == 0) == (offsets[-1] < end - 1)
 
 
 def test_a_broker_serves_every_record_and_goes_on_at_the_position(
@@ -299,8 +270,3 @@ def test_a_hole_is_refused_or_left_out(spark: SparkSession, copied: Replica, tmp
     assert found.records.column("offset").to_pylist() == expected
     assert not any(offset in hole for offset in expected)
     assert found.reached == made.log.end
-
-
-def test_without_a_replica_there_is_nothing_to_rebuild(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="nothing to rebuild"):
-        TopicRebuild(spark, str(tmp_path), [LogId.parse("kafka/test/rebuilt/0")])

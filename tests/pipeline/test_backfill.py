@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +18,9 @@ from pipeline.operate.backfill import BackfillResult, run_backfill
 from pipeline.operate.hole_filter import Wanted
 from sinks.batch.result import BatchStep, no_step
 from sinks.books.incidents import IncidentsTable
-from sinks.state.log_state import PendingRepair
 from sinks.state.position import Held, LogTable
 from sinks.values.incident import State
-from sources.errors import ConfigurationError, RepairPending, Rewritten
+from sources.errors import ConfigurationError, Rewritten
 from sources.loss import Condition
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
@@ -269,16 +267,6 @@ def test_deleted_ranges_come_back_only_on_demand(session: SparkSession, replicat
     assert rebuilt(lake) == replicated.truth()
     deleted = [row for row in table_of(lake, "ledger").to_pylist() if row["deleted_at"] is not None]
     assert [(row["start"], row["end"], row["origin"]) for row in deleted] == [(begun.end, lost.start, "stream")]
-
-
-def test_a_pending_repair_refuses_a_backfill(session: SparkSession, replicated: Replicated, lake: Path) -> None:
-    config = config_of(lake, replicated.fixture)
-    table, found = LogTable(session, f"{lake}/log", LOG), held(session, lake)
-    assert found.state is not None
-    repair = PendingRepair(to=Offset(replicated.hole.end), epoch=1)
-    table.mark(found, replace(found.state, repair=repair, commit="marked"))
-    with pytest.raises(RepairPending):
-        backfill(session, config)
 
 
 def test_nothing_is_replicated_yet(session: SparkSession, replicated: Replicated, tmp_path: Path) -> None:

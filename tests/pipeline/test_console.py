@@ -93,6 +93,7 @@ def test_a_line_for_programs_is_an_object_that_says_which_log_where_and_what_it_
     assert (silent["type"], "condition" in silent, "offset" in silent) == ("MasterSilent", False, False)
 
 
+@pytest.mark.job
 def test_a_full_disk_behind_the_output_is_one_line_and_behind_the_log_nothing() -> None:
     """And none of the log is tried again, which would change the exit code."""
     command = [sys.executable, "-m", "pipeline", "--version"]

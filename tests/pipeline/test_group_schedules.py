@@ -1,11 +1,10 @@
-"""Random histories of a group of eight logs: without Spark, and more in the night; two hundred others in the soak."""
+"""Random histories of a group of eight logs, without Spark; two hundred with it: tests/soak/test_schedules.py."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.pipeline import group_in_process
 from tests.pipeline.group_world import World
@@ -16,13 +15,3 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.job]
 @pytest.mark.parametrize("seed", range(2))
 def test_every_log_is_its_masters_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     World(group_in_process.use_plain(monkeypatch), tmp_path, seed, asks_all=True).run()
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-@pytest.mark.parametrize("seed", range(2, 20))
-def test_it_is_with_tables_of_kernel(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
-    group_in_process.use(monkeypatch)
-    World(spark, tmp_path, seed, asks_all=seed % 10 == 0).run()

@@ -71,6 +71,7 @@ def found() -> list[str]:
 ALL = ["commons-lang3-3.1.jar", "other-2.0.jar", "some-1.0.jar"]
 
 
+@pytest.mark.job
 def test_a_download_that_fails_is_tried_again_and_a_lasting_failure_quotes_ivy_and_leaves_nothing(
     ivy: Ivy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def test_parallel_callers_share_one_download(ivy: Ivy) -> None:
     assert len(ivy.calls) == 1
 
 
+@pytest.mark.job
 def test_a_download_ends_with_who_began_it(ivy: Ivy, tmp_path: Path) -> None:
     """Otherwise the next one would share Ivy's cache with it, which Ivy does not lock."""
     bin_folder = tmp_path / "java" / "bin"
@@ -167,6 +169,7 @@ def test_a_folder_that_is_not_as_it_was_written_is_refused_and_written_anew(
     assert len(jars_of(folder, SOME.name)) == 2
 
 
+@pytest.mark.job
 def test_the_verb_writes_what_it_is_asked_for(
     ivy: Ivy, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

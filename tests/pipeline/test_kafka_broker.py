@@ -66,7 +66,7 @@ def records(seed: int, count: int) -> list[OrderRecord]:
 
 def test_every_order_goes_its_way_and_then_no_further() -> None:
     seen: dict[bytes, list[str | None]] = {}
-    for record in records(7, 20_000):
+    for record in records(7, 5_000):
         value = None if record.value is None else json.loads(record.value)
         assert value is None or record.key == f"order-{value['order']:07d}".encode()
         seen.setdefault(record.key, []).append(None if value is None else value["status"])
@@ -76,7 +76,7 @@ def test_every_order_goes_its_way_and_then_no_further() -> None:
 
 
 def test_some_come_in_transactions_of_which_some_are_aborted() -> None:
-    transactions = [item for item in islice(orders(7), 20_000) if isinstance(item, Transaction)]
+    transactions = [item for item in islice(orders(7), 8_000) if isinstance(item, Transaction)]
     assert {item.is_committed for item in transactions} == {True, False}
     assert all(len(item.records) > 1 for item in transactions)
 

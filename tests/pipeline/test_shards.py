@@ -203,6 +203,7 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
         yield site
 
 
+@pytest.mark.job
 @pytest.mark.parametrize(
     ("site", "before", "after"),
     [((Site, 15), 2, 3), pytest.param((Processes, 300), 3, 4, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])],
@@ -239,6 +240,7 @@ def test_shards_end_and_are_killed_and_more_are_started_beside_the_old(
     site.check_whole()
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("site", [(Site, 4)], indirect=True)
 def test_a_run_that_ends_tells_what_another_job_has(site: Site, plain_jobs: SparkSession) -> None:
     """The rest is brought. A share of nothing is no error."""

@@ -15,6 +15,8 @@ from pipeline.system import signals
 from tests.patience import PATIENCE_S
 from tests.pipeline.standalone import PROJECT
 
+pytestmark = pytest.mark.job
+
 PROGRAM = """
 import contextlib, ctypes, logging, os, signal, sys, threading, time
 from pipeline.cli.entry import heed_signals

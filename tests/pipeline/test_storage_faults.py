@@ -1,4 +1,4 @@
-"""The tables' storage goes away for a moment, at each place where a batch needs it: the job waits, and goes on.
+"""The tables' storage goes away for a moment: the job waits, and goes on.
 
 The faults are real exceptions of a Hadoop file system under real Kernel and Spark (`faulty_storage`).
 """
@@ -22,11 +22,9 @@ from sources.errors import StorageUnreachable
 from tests.pipeline.faulty_log import FaultyLog
 from tests.pipeline.faulty_storage import FaultyStorage, installed
 from tests.pipeline.read_back import assert_whole
-from tests.pipeline.running import job_config, replicate_now, run_until
+from tests.pipeline.running import job_config, run_until
 
 pytestmark = pytest.mark.spark
-
-A_COMMIT = r"rename .*/log/_delta_log/0+[2-9]\.json"
 
 
 @pytest.fixture(scope="module")
@@ -48,43 +46,19 @@ def config(tmp_path: Path, log: FaultyLog) -> Config:
     return config.model_copy(update={"retry_wait_max_s": 0.1})
 
 
-@pytest.mark.parametrize(
-    ("on", "kind", "after", "times"),
-    [
-        # The commit lands, nobody is told, and the table cannot be looked at either
-        pytest.param(
-            r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException", True, -1, id="answer lost"
-        ),
-        pytest.param(
-            r"rename .*/checkpoint-.*/offsets/1",
-            "java.net.ConnectException",
-            False,
-            1,
-            id="Spark's mark",
-            marks=pytest.mark.nightly,
-        ),
-    ],
-)
 def test_a_job_waits_for_the_storage_and_writes_everything_once(
-    spark: SparkSession,
-    storage: FaultyStorage,
-    log: FaultyLog,
-    config: Config,
-    on: str,
-    kind: str,
-    after: bool,
-    times: int,
+    spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
 ) -> None:
+    """The commit lands, nobody is told, and the table cannot be looked at either."""
+    on, kind = r"(rename|list) .*/log/_delta_log.*", "java.net.SocketTimeoutException"
     end, files = log.end, Counter[BatchStep]()
     with ExitStack() as fault:
 
         def break_at_the_second_batch(step: BatchStep) -> None:
             files[step] += 1
-            if step is BatchStep.FILES and files[step] == 2 and times < 0:
-                fault.enter_context(storage.failing(on, kind=kind, after=after, times=times))
+            if step is BatchStep.FILES and files[step] == 2:
+                fault.enter_context(storage.failing(on, kind=kind, after=True, times=-1))
 
-        if times > 0:
-            fault.enter_context(storage.failing(on, kind=kind, after=after, times=times))
         job = Job(spark, config, available_now=False, on_step=break_at_the_second_batch)
         job.start()
         try:
@@ -98,15 +72,4 @@ def test_a_job_waits_for_the_storage_and_writes_everything_once(
     assert waited.error.log == "rocketmq/test"
     assert kind in str(waited.error.found)
     assert (set(done.failures), done.error) == ({"StorageUnreachable"}, None)
-    assert_whole(Path(config.warehouse), log.data())
-
-
-@pytest.mark.nightly
-def test_a_run_to_the_end_does_not_wait_and_is_run_again(
-    spark: SparkSession, storage: FaultyStorage, log: FaultyLog, config: Config
-) -> None:
-    with storage.failing(A_COMMIT, times=-1), pytest.raises(StorageUnreachable, match="SocketTimeout") as caught:
-        replicate_now(spark, config)
-    assert caught.value.exit_code == 6
-    replicate_now(spark, config)
     assert_whole(Path(config.warehouse), log.data())

@@ -78,6 +78,7 @@ def sound(lake: Path, before: list[dict[str, Any]]) -> bool:
     return same and offsets(lake) == list(range(0, 100 * BATCHES, 100))
 
 
+@pytest.mark.job
 @pytest.mark.parametrize("way", ["killed", "overtaken"])
 def test_at_each_piece_nothing_is_lost_and_the_next_one_finishes(
     plain: SparkSession, lake: Path, way: str, monkeypatch: pytest.MonkeyPatch

@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sinks.delta import retries
@@ -167,22 +166,6 @@ def test_somebody_who_commits_in_between_makes_it_look_again(
         ("orders", 6, NOON, MUCH_LATER, False),
         ("orders", 4, MUCH_LATER, None, True),
         ("payments", 6, LATER, None, True),
-    ]
-
-
-@pytest.mark.spark
-@pytest.mark.nightly
-def test_optimize_changes_files_and_no_version(spark: SparkSession, tmp_path: Path) -> None:
-    table = MetadataTable(spark, str(tmp_path), BROKER_A, TOPICS)
-    for number in range(4):
-        table.record(topics(orders=number, payments=6), START + number * MINUTE)
-    before = versions(tmp_path)
-    SparkDeltaTable.forPath(spark, f"{tmp_path}/topics").optimize().executeCompaction()
-    assert versions(tmp_path) == before
-    assert table.record(topics(orders=3, payments=6), START + 5 * MINUTE) == 0
-    assert table.record(topics(orders=3), START + 6 * MINUTE) == 1
-    assert [row for row in versions(tmp_path) if row[0] == "payments"] == [
-        ("payments", 6, START, START + 6 * MINUTE, False)
     ]
 
 

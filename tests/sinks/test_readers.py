@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ from pyspark.sql import SparkSession
 
 from sinks.state.position import LogTable
 from sinks.tables import LOG
-from sinks.upkeep.compaction import Compactor, Sizes
 from tests.sinks.batches import log, offsets, opened, ranges
-from tests.sinks.memory_master import BROKER_A, FIRST_STORED, MemoryMaster
+from tests.sinks.memory_master import BROKER_A, MemoryMaster
 from tests.sinks.plain_session import make_plain
 
 APP_ID = "logtwin/rocketmq/broker-a@0"
@@ -73,18 +71,6 @@ def test_skipping_never_loses_a_row(spark: SparkSession, warehouse: Path) -> Non
         assert sorted(found) == [one["offset"] for one in ROWS if holds(one)], condition
 
 
-@pytest.mark.nightly
-@pytest.mark.spark
-@pytest.mark.parametrize("seed", range(12))
-def test_skipping_never_loses_a_row_for_any_value(spark: SparkSession, warehouse: Path, seed: int) -> None:
-    frame = spark.read.format("delta").load(LOG.path(str(warehouse)))
-    source = random.Random(seed)
-    moment = FIRST_STORED + timedelta(microseconds=source.randrange(31_000_000))
-    condition, holds = source.choice(conditions(source.choice(ROWS), moment))
-    found = [hit["offset"] for hit in frame.where(condition).select("offset").collect()]
-    assert sorted(found) == [one["offset"] for one in ROWS if holds(one)], condition
-
-
 def conditions(row: dict[str, Any], moment: datetime) -> list[tuple[str, Callable[[dict[str, Any]], bool]]]:
     """Conditions in SQL and in Python, of which most rows of the log fail each."""
     literal = f"TIMESTAMP '{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}Z'"
@@ -113,16 +99,3 @@ def test_optimize_keeps_position_and_rows(spark: SparkSession, tmp_path: Path) -
     assert state.offset == DeltaTable(LOG.path(str(tmp_path))).transaction_version(APP_ID) == 3000
     replica(ranges(3000, 6000, 1000))
     assert offsets(tmp_path) == [row["offset"] for row in ROWS]
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_who_streams_the_table_sees_no_merge(spark: SparkSession, tmp_path: Path) -> None:
-    replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(0, 6000, 1000))
-    path = LOG.path(str(tmp_path))
-    assert Compactor(spark, LOG, path, [BROKER_A], Sizes(target_bytes=1 << 20, min_files=3)).run(BROKER_A).files == 6
-    seen = spark.readStream.format("delta").option("startingVersion", 0).load(path).select("offset")
-    query = seen.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert sorted(row["offset"] for row in spark.table("seen").collect()) == [row["offset"] for row in ROWS]

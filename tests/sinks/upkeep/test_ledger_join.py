@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -33,6 +34,7 @@ from tests.sinks.accounts import completeness, incident, ledger_row
 from tests.sinks.batches import held, ledger, opened, ranges
 from tests.sinks.memory_master import BROKER_A, MemoryMaster, Rewriting
 from tests.sinks.merged import merge_all
+from tests.sinks.plain_session import make_plain
 from tests.spans import span
 
 OTHER = LogId("rocketmq", "broker-b")
@@ -43,20 +45,26 @@ LOG = b"".join(MASTER.raw(span(0, ENDS[-1]), committed=None))
 LATER = datetime.now(UTC) + timedelta(days=1)
 
 
-@pytest.fixture
-def lake(plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A replica of 40 records in ten commits, all of one hour whenever this runs. Five rows fit into one.
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A replica of 40 records in ten commits. One file of the ledger has all rows, and one of another log."""
+    folder = tmp_path_factory.mktemp("prepared")
+    with pytest.MonkeyPatch.context() as patch:
+        plain = make_plain(patch)
+        replica = opened(plain, folder, MASTER)
+        for count in range(0, 40, 4):
+            replica(ranges(ENDS[count], ENDS[count + 4], split=1000))
+        Ledger(plain, LEDGER.path(str(folder))).append_each({Position(OTHER, 0, Offset(9)): [ledger_row(0, 9)]})
+        merge_all(KernelTable(plain, LEDGER.path(str(folder))), LEDGER)
+    return folder
 
-    One file of the ledger has all rows, and one of another log.
-    """
+
+@pytest.fixture
+def lake(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All of one hour whenever this runs. Five rows fit into one."""
     monkeypatch.setattr(ledger_plan, "HOUR_US", 1 << 60)
     monkeypatch.setattr(ledger_plan, "JOINED_BYTES", ENDS[40] - ENDS[20])
-    replica = opened(plain, tmp_path, MASTER)
-    for count in range(0, 40, 4):
-        replica(ranges(ENDS[count], ENDS[count + 4], split=1000))
-    Ledger(plain, LEDGER.path(str(tmp_path))).append_each({Position(OTHER, 0, Offset(9)): [ledger_row(0, 9)]})
-    merge_all(KernelTable(plain, LEDGER.path(str(tmp_path))), LEDGER)
-    return tmp_path
+    return Path(shutil.copytree(prepared, tmp_path, dirs_exist_ok=True))
 
 
 def join(plain: SparkSession, lake: Path, before: datetime = LATER) -> Joined:

@@ -81,6 +81,7 @@ def test_writers_come_one_after_another(tmp_path: Path) -> None:
     assert sorted(answered) == lines
 
 
+@pytest.mark.job
 def test_two_processes_come_one_after_another(tmp_path: Path) -> None:
     """DI-11: each finds the end where the other one left it."""
     program = (

@@ -65,10 +65,6 @@ def test_every_option_arrives() -> None:
     assert pickle.loads(pickle.dumps((options, topic))) == (options, topic)  # noqa: S301 - our own
 
 
-def test_every_option_says_why() -> None:
-    assert not [name for name, field in ReplicatedTopicOptions.model_fields.items() if not field.description]
-
-
 def test_a_start_is_a_name_or_what_a_checkpoint_says() -> None:
     at = TopicOffsets(uuid.UUID(int=7), {0: Offset(5), 3: Offset(0)})
     options = TopicOptions.of({**PLAIN, "startingOffset": json.dumps(at.to_json())})

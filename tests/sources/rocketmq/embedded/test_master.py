@@ -1,4 +1,4 @@
-"""The master as a whole, and as a process: started, stopped, killed, started again."""
+"""The master as a whole: started, stopped, started again. As a process: tests/pipeline/test_cli.py."""
 
 from __future__ import annotations
 
@@ -6,92 +6,18 @@ import asyncio
 import errno
 import logging
 import os
-import signal
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sources.access.address import Address
-from sources.errors import ConfigurationError, CorruptRecord, MasterUnreachable
+from sources.errors import ConfigurationError, CorruptRecord
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from sources.rocketmq.producer.workload import send_workload, workload
 from tests.sources.rocketmq.embedded.embedded import end_of, running_master, scenario, settings_for
-from tests.sources.rocketmq.embedded.stores import messages_of
-
-PROCESS = """
-import asyncio, logging, sys
-from pathlib import Path
-from sources.rocketmq.embedded.master import EmbeddedMaster, MasterSettings
-logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-master = EmbeddedMaster(MasterSettings(store=Path(sys.argv[1]), port=0, ha_port=0, file_size_bytes=1 << 20))
-asyncio.run(master.run_until_signal())
-"""
-
-
-@contextmanager
-def master_process(store: Path) -> Iterator[tuple[subprocess.Popen[str], Address]]:
-    command = [sys.executable, "-u", "-c", PROCESS, str(store)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        try:
-            assert process.stdout is not None
-            said = []
-            for line in process.stdout:
-                said.append(line)
-                if "clients at " in line:
-                    yield process, Address.parse(line.split("clients at ")[1].split(",")[0])
-                    return
-            pytest.fail("".join(said))
-        finally:
-            process.kill()
-
-
-@pytest.mark.job
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with master_process(tmp_path) as (process, address):
-        send_workload(address, workload(1), count=100)
-        end = end_of(address)
-        with socket.create_connection((address.host, address.port)):  # a client that stays does not keep it alive
-            process.send_signal(number)
-            output, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
-        assert "has stopped" in output
-        assert "Traceback" not in output
-    with running_master(settings_for(tmp_path)) as master:
-        assert end_of(master.address) == end
-
-
-@pytest.mark.job
-def test_nothing_that_was_answered_is_lost_when_the_process_is_killed(tmp_path: Path) -> None:
-    with master_process(tmp_path) as (process, address):
-        sent = threading.Event()
-
-        def kill() -> None:
-            sent.wait(20)
-            process.kill()
-
-        killer = threading.Thread(target=kill)
-        killer.start()
-        answered: list[str] = []
-        with Producer(address, window=32) as producer, pytest.raises(MasterUnreachable, match="broke"):
-            for result in producer.send_all(OutgoingMessage("T1", bytes(n % 5000)) for n in range(10**6)):
-                answered.append(result.msg_id)
-                if len(answered) == 500:
-                    sent.set()
-        killer.join()
-    with running_master(settings_for(tmp_path)) as master:
-        end = end_of(master.address)
-    offsets = {message.offset for message in messages_of(tmp_path, end)}
-    assert len(answered) >= 500
-    assert {int(msg_id[16:], 16) for msg_id in answered} <= offsets
 
 
 def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:

@@ -263,18 +263,18 @@ def test_damage_with_sound_records_behind_it_is_not_cut_off(
     assert log_bytes(tmp_path) == before
 
 
-def test_the_log_of_a_real_broker_is_gone_on_with(fixture_log: truth.Fixture, tmp_path: Path) -> None:
+def test_the_log_of_a_real_broker_is_gone_on_with(fixture_550: truth.Fixture, tmp_path: Path) -> None:
     """Every queue's next offset is the number of entries in the broker's own consume queue."""
     store_path = tmp_path / "store"
-    shutil.copytree(fixture_log.commitlog_path, store_path / "commitlog")
+    shutil.copytree(fixture_550.commitlog_path, store_path / "commitlog")
     with open_store(store_path) as store:
         assert store.file_size_bytes == 1024 * 1024
-        assert store.max_offset == fixture_log.max_offset
-        queues = {(queue["topic"], queue["queue_id"]): len(queue["entries"]) for queue in fixture_log.consume_queues}
+        assert store.max_offset == fixture_550.max_offset
+        queues = {(queue["topic"], queue["queue_id"]): len(queue["entries"]) for queue in fixture_550.consume_queues}
         for (topic, queue_id), count in queues.items():
             (stored,) = store.append([put(topic=topic, queue_id=queue_id)])
             assert (topic, queue_id, stored.queue_offset) == (topic, queue_id, count)
         end = store.max_offset
     records = records_of(store_path, end)
-    assert len(records) == len(fixture_log.rows) + len(queues)
-    assert log_bytes(store_path)[: fixture_log.max_offset] == fixture_log.log
+    assert len(records) == len(fixture_550.rows) + len(queues)
+    assert log_bytes(store_path)[: fixture_550.max_offset] == fixture_550.log
