@@ -42,7 +42,7 @@ STARTED_AT_ONCE = 256
 LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
 
-SHOWN_EVERY = 20
+SHOWN_SHARE = 10
 """To show the progress takes one part in so many of the time, at most: of a thousand logs it takes 0.1 s each time."""
 
 SHOWN_WITHIN_S = 5.0
@@ -192,7 +192,7 @@ class Job:
             return not all_ended
         is_wanted = on_poll(self.progress())
         ended_s = time.monotonic()
-        self._show_at_s = ended_s + min((SHOWN_EVERY - 1) * (ended_s - begun_s), SHOWN_WITHIN_S)
+        self._show_at_s = ended_s + min((SHOWN_SHARE - 1) * (ended_s - begun_s), SHOWN_WITHIN_S)
         return is_wanted and not all_ended
 
     def poll(self) -> bool:
