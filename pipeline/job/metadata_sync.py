@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache, partial
 
 from pyspark.sql import SparkSession
 
@@ -25,7 +26,7 @@ from sinks.history.metadata import MetadataTable
 from sources.access.spread import Spread
 from sources.errors import LogtwinError, of_log
 from sources.master import Master
-from sources.metadata import KINDS, FetchedMetadata
+from sources.metadata import FetchedMetadata
 from sources.offsets import LogId
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class MetadataSync:
         self._every_s = config.metadata.every_s
         self._fetch = fetch
         self._progress = progress
-        self._tables = {kind.name: MetadataTable(spark, config.warehouse, log_id, kind) for kind in KINDS}
+        self._table = cache(partial(MetadataTable, spark, config.warehouse, log_id))  # of a kind: a start makes none
         self._failing: tuple[str, ...] = ()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"metadata of {log_id}", daemon=True)
@@ -140,7 +141,7 @@ class MetadataSync:
         if fetched.items is None or isinstance(fetched.items, LogtwinError):
             return fetched.items
         try:
-            self._tables[fetched.kind.name].record(fetched.items, at, fetched.version)
+            self._table(fetched.kind).record(fetched.items, at, fetched.version)
         except LogtwinError as error:
             return error
         return None

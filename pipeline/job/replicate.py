@@ -42,6 +42,12 @@ STARTED_AT_ONCE = 256
 LOOK_S = 0.2
 """How long a look at all logs waits for those whose masters do not answer at once."""
 
+SHOWN_SHARE = 10
+"""To show the progress takes one part in so many of the time, at most: of a thousand logs it takes 0.1 s each time."""
+
+SHOWN_WITHIN_S = 5.0
+"""How long after the last time it is shown again, whatever that took."""
+
 LAST_FETCH_S = 5.0
 """How long the end of a job waits for the masters' metadata, for all logs together."""
 
@@ -49,7 +55,7 @@ CLOSE_S = 10.0
 """How long the end of a job waits for logs that are being started or polled."""
 
 OnPoll = Callable[[list[Progress]], bool]
-"""Receives the progress of every log, and returns whether to go on."""
+"""Receives the progress of every log now and then, and at the end; returns whether to go on."""
 
 
 class _Ways(TypedDict):
@@ -97,6 +103,7 @@ class Job:
         self._unlisted: Set[LogId] = frozenset()
         self.tables = TypedTables(spark, config)
         self._catalog = Catalogued(spark, config)
+        self._show_at_s = 0.0
         self._stop = threading.Event()
         self._pool = ThreadPoolExecutor(AT_ONCE, "looks after a log")
         self._starting = ThreadPoolExecutor(STARTED_AT_ONCE, "starts a log")
@@ -178,9 +185,14 @@ class Job:
         self._raise_first(unmade)
 
     def _look(self, on_poll: OnPoll | None) -> bool:
-        """Poll every log and show the progress. Returns whether to go on."""
+        """Poll every log, and show the progress if that is due, or the last. Returns whether to go on."""
         all_ended = self.poll()
-        is_wanted = on_poll is None or on_poll(self.progress())
+        begun_s = time.monotonic()
+        if on_poll is None or (begun_s < self._show_at_s and not all_ended):
+            return not all_ended
+        is_wanted = on_poll(self.progress())
+        ended_s = time.monotonic()
+        self._show_at_s = ended_s + min((SHOWN_SHARE - 1) * (ended_s - begun_s), SHOWN_WITHIN_S)
         return is_wanted and not all_ended
 
     def poll(self) -> bool:

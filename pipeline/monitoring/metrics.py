@@ -99,7 +99,7 @@ _OF_UPKEEP: Final = tuple(_told(Upkeep, ""))
 class Metrics(Collector):
     """The metrics of one job, in their own registry, so that jobs in one process do not collide.
 
-    Call `update` on every poll. `serve` exposes them over HTTP until `stop`.
+    Call `update` now and then. `serve` exposes them over HTTP until `stop`.
     """
 
     def __init__(self) -> None:

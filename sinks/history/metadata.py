@@ -56,10 +56,9 @@ class MetadataTable:
     def __init__(self, spark: SparkSession, warehouse: str, log_id: LogId, kind: MetadataKind) -> None:
         self.log_id = log_id
         self._kind = kind
-        self._spec = metadata_table(kind)
-        self._schema = self._spec.schema.remove_metadata()
         with _SHARING:  # of two that ask for the first time at once, the cache would make each its own
             self._shared = _shared(spark, absolute(warehouse), kind)
+        self._spec, self._schema = self._shared.spec, self._shared.schema
         self._recorded: tuple[pa.Table, int, datetime] | None = None
 
     def record(self, items: pa.Table, fetched_at: datetime, version: int = 0) -> int:
@@ -176,7 +175,7 @@ class _Shared:
 
     def __init__(self, spark: SparkSession, spec: TableSpec, path: str) -> None:
         self.kernel = KernelTable(spark, path)
-        self._spec = spec
+        self.spec, self.schema = spec, spec.schema.remove_metadata()
         self._is_ensured = False
         self._fetched: GroupCommit[_Fetch] = GroupCommit(self._record)
 
@@ -216,7 +215,7 @@ class _Shared:
         """The newest version of the table, which is made where it is missing: at first, and after it was removed."""
         on = self.kernel.snapshot() if self._is_ensured else None
         if on is None:
-            ensure_table(self.kernel, self._spec)
+            ensure_table(self.kernel, self.spec)
             self._is_ensured = True
             on = self.kernel.snapshot()
         return on

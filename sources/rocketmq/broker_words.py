@@ -55,6 +55,12 @@ _UNIT_BYTES: Final = {unit: 1024**power for power, unit in enumerate(("", *"KMGT
 Words = Mapping[str, str]
 
 
+def words_of(properties: bytes) -> Words:
+    """Return what the text of an answer to request 26 says."""
+    pairs = (line.partition("=") for line in properties.decode("utf-8", "replace").splitlines() if "=" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 def log_bounds(info: Words) -> OffsetRange:
     """Return the range from the oldest byte to the newest record's end; [0, 0) if empty. Raises ProtocolViolation."""
     start = max(_offset(info, "commitLogMinOffset"), 0)

@@ -248,7 +248,7 @@ class RocketMQLog(SoleLog):
             return view
         with naming(self.log_id):
             dialect = AutoSwitch()
-            confirmed = confirmed_end(broker.ha(), bounds, timeout_ms=self.connect_timeout_ms, dialect=dialect)
+            confirmed = confirmed_end(broker.ha(config), bounds, timeout_ms=self.connect_timeout_ms, dialect=dialect)
         return replace(view, epoch=dialect.epochs[-1] if dialect.epochs else None, confirmed=confirmed)
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
@@ -306,9 +306,10 @@ class RocketMQLog(SoleLog):
         if broker is None or not self.known.epochs:
             return None
         with naming(self.log_id):
-            if not is_elected(broker.config()):
+            config = broker.config()
+            if not is_elected(config):
                 return None
-            maximum, epochs = epochs_of(broker.ha(), timeout_ms=self.connect_timeout_ms)
+            maximum, epochs = epochs_of(broker.ha(config), timeout_ms=self.connect_timeout_ms)
         return parting(self.known.epochs, self.known.offset or Offset(0), epochs, maximum)
 
     def hurried(self, patience_s: float) -> RocketMQLog:

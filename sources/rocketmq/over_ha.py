@@ -167,7 +167,7 @@ class OverHA:
             patience_s=log.patience_s,
             dialect=dialect_of(config, log.known, beyond_confirm=log.beyond_confirm),
         )
-        with closing(read_stream(self.broker.ha(), wanted.start, options)) as pieces:
+        with closing(read_stream(self.broker.ha(config), wanted.start, options)) as pieces:
             yield Opened(pieces, known_end or (bounds or wanted).end, config, options.dialect)
 
 

@@ -18,7 +18,7 @@ from sources.access.kept_connections import KeptConnections
 from sources.access.remembered import Remembered
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.broker_words import ha_address
+from sources.rocketmq.broker_words import Words, ha_address
 from sources.rocketmq.cluster_info import QUESTION, check_kind, groups_in
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
@@ -72,8 +72,8 @@ class RemoteBroker(ABC):
     security: RemotingSecurity = NO_SECURITY
 
     @abstractmethod
-    def ha(self) -> Address:
-        """Return the address at which it listens for slaves now."""
+    def ha(self, config: Words | None = None) -> Address:
+        """Return the address at which it listens for slaves now. `config`: what it has just said, if it was asked."""
 
     @abstractmethod
     def remoting(self) -> Address:
@@ -134,7 +134,7 @@ class RemoteBroker(ABC):
         """Return where its commit log ends now."""
         return self.bounds().end
 
-    def config(self) -> Mapping[str, str]:
+    def config(self) -> Words:
         with self.client() as client:
             return client.broker_config()
 
@@ -157,7 +157,7 @@ class BrokerAt(RemoteBroker):
     master: Address
     broker: Address
 
-    def ha(self) -> Address:
+    def ha(self, config: Words | None = None) -> Address:
         return self.master
 
     def remoting(self) -> Address:
@@ -182,8 +182,8 @@ class SoughtBroker(RemoteBroker):
     asked: tuple[Address, ...]
     kind: ClassVar[str]
 
-    def ha(self) -> Address:
-        return ha_address(self.config())
+    def ha(self, config: Words | None = None) -> Address:
+        return ha_address(self.config() if config is None else config)
 
     def remoting(self) -> Address:
         failures: list[LogtwinError] = []

@@ -266,3 +266,25 @@ def test_every_part_is_ended_whatever_one_of_them_raises(job: Job, fails: list[s
     assert sorted(ended) == sorted(EVERYTHING)
     assert ended[:3] == EVERYTHING[:3]
     assert job._pool._shutdown
+
+
+def test_showing_progress_takes_a_tenth_of_the_time_and_the_end_is_shown(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A poll takes 0.25 s here, and showing 0.125 s; after one that takes 10 s it is shown again in 5 s."""
+    now_s, shown_s, costs_s = [0.0], list[float](), [0.125, 0.125, 10.0, 0.125, 0.125]
+    monkeypatch.setattr(replicate, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+
+    def poll() -> bool:
+        now_s[0] += 0.25
+        return now_s[0] >= 18.5
+
+    def show(_: object) -> bool:
+        shown_s.append(now_s[0])
+        now_s[0] += costs_s.pop(0)
+        return True
+
+    monkeypatch.setattr(job, "poll", poll)
+    monkeypatch.setattr(job, "progress", list)
+    job.run(show, poll_interval_s=0)
+    assert shown_s == [0.25, 1.625, 3.0, 18.0, 18.625]

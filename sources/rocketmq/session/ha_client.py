@@ -32,6 +32,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 from isal.isal_zlib import adler32, crc32
 
 from sources.access.address import Address
@@ -185,7 +186,7 @@ class _Connection:
         self._dialect = options.dialect
         self._frames = FrameParser(asked, options.max_frame_bytes, options.dialect.heads())
         self._unconfirmed = _Unconfirmed(asked)
-        self._buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._buffer = memoryview(np.empty(RECEIVE_BYTES, np.uint8))  # most splits are small: zeros cost more
         self._reported_at = float("-inf")
         self._forgotten_after_s = options.forgotten_after_s
         self._has_ended = False

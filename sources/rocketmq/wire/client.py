@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Mapping
 from typing import Any, Final
 
 from sources.access.address import Address
 from sources.errors import LogtwinError, MasterSilent, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.broker_words import is_elected, log_bounds
+from sources.rocketmq.broker_words import is_elected, log_bounds, words_of
 from sources.rocketmq.wire.connection import NO_SECURITY, RemotingConnection, finished
 from sources.rocketmq.wire.remoting import (
     DEFAULT_MAX_FRAME_BYTES,
@@ -30,6 +31,7 @@ from sources.steps import Awaited, Steps
 RECEIVE_BYTES: Final = 64 * 1024
 FIRST_WAIT_S: Final = 0.1
 RUNTIME_INFO: Final = Command(RequestCode.GET_BROKER_RUNTIME_INFO)
+BROKER_CONFIG: Final = Command(RequestCode.GET_BROKER_CONFIG)
 
 
 class RemotingClient(RemotingConnection):
@@ -56,6 +58,7 @@ class RemotingClient(RemotingConnection):
             security=security,
         )
         self._call_timeout_s = call_timeout_ms / 1000
+        self._config = b"", words_of(b"")  # the last answer to request 26: its text, and what that says
         self.elected: bool | None = None  # whether a controller elects the broker's master; None before it was asked
 
     def is_whole(self) -> bool:
@@ -175,11 +178,12 @@ class RemotingClient(RemotingConnection):
                 found=slaves,
             ) from error
 
-    def broker_config(self) -> dict[str, str]:
-        """Return the broker's configuration (request 26), from its properties text."""
-        text = self.call(Command(RequestCode.GET_BROKER_CONFIG)).body.decode("utf-8", "replace")
-        pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
-        config = {name.strip(): value.strip() for name, _, value in pairs}
+    def broker_config(self) -> Mapping[str, str]:
+        """Return the broker's configuration (request 26) as it is now; it is parsed only where the text has changed."""
+        text = self.call(BROKER_CONFIG).body
+        if text != self._config[0]:
+            self._config = text, words_of(text)
+        config = self._config[1]
         self.elected = is_elected(config)
         return config
 

@@ -67,6 +67,7 @@ def test_a_master_is_found_by_its_name() -> None:
         found = named(name_server.address)
         assert found.remoting() == broker.address
         assert found.ha() == ha
+        assert named(NOWHERE).ha({"brokerIP2": ha.host, "haListenPort": str(ha.port)}) == ha  # nobody is asked again
         assert found.bounds().end == found.maximum() == 5000
         assert found.place == f"broker-a at name server {name_server.address}"
 
@@ -375,7 +376,12 @@ def test_a_real_ha_status_is_read(fixture_550: Fixture) -> None:
         assert client.highest_slave_offset() == status["haConnectionInfo"][0]["slaveAckOffset"]
 
 
-def test_the_brokers_configuration_is_read_from_its_properties() -> None:
-    body = "messageDelayLevel=1s 5s\nextra=a=b\n\n"
-    with asking(answering(body=body)) as client:
-        assert client.broker_config() == {"messageDelayLevel": "1s 5s", "extra": "a=b"}
+def test_the_brokers_configuration_is_read_from_its_properties_as_they_are_now() -> None:
+    """Over one connection: it is reconfigured while it runs."""
+    said = ["messageDelayLevel=1s 5s\nextra=a=b\n\n"] * 2 + ["enableControllerMode=true\n"]
+    with asking(lambda request: answering(body=said.pop(0))(request)) as client:
+        for _ in range(2):
+            assert client.broker_config() == {"messageDelayLevel": "1s 5s", "extra": "a=b"}
+            assert client.elected is False
+        assert client.broker_config() == {"enableControllerMode": "true"}
+        assert client.elected is True
