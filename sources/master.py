@@ -132,7 +132,8 @@ class MasterView:
     """What a master says about itself, asked once.
 
     `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None for files. So are `name`
-    and `version`. For an elected master, `epoch` is the number of its election, and no fail-over takes back anything below `confirmed`.
+    and `version`. For an elected master, `epoch` is the number of its election, and no fail-over takes back anything
+    below `confirmed`.
     """
 
     role: str | None

@@ -168,7 +168,7 @@ def _metrics_port(config: Config) -> str | None:
 def _masters(config: Config) -> list[Check]:
     try:
         with naming_extras():
-            told = contacts(config)
+            told = contacts(config, asks_rights=True)
             found = {log_id: options for one in told for log_id, options in (one.found or {}).items()}
             told += contacts_of(found)
     except LogtwinError as error:

@@ -48,8 +48,11 @@ class Contact:
         return self.error is None and self.found != {}
 
 
-def contacts(config: Config, within_s: float = WITHIN_S) -> list[Contact]:
-    """Ask for each log, topic and pattern that `config` names."""
+def contacts(config: Config, within_s: float = WITHIN_S, *, asks_rights: bool = False) -> list[Contact]:
+    """Ask for each log, topic and pattern that `config` names; with `asks_rights` also what we may do there.
+
+    A master of RocketMQ shows by its answers whether it knows us: no request of ours needs more.
+    """
     if config.topics:
         import sources.kafka.topic  # noqa: F401 - now: a pattern loads the client in its own time
     entries: list[Discovery[FollowedOptions]] = [*config.log_entries, *config.topics]
@@ -59,23 +62,23 @@ def contacts(config: Config, within_s: float = WITHIN_S) -> list[Contact]:
             name = ", ".join(entry.names)
             asked[name] = partial(_listed, name, entry)
         else:
-            asked |= _askers(entry.find())
+            asked |= _askers(entry.find(), asks_rights)
     return _side_by_side(asked, within_s)
 
 
 def contacts_of(found: Mapping[LogId, FollowedOptions], within_s: float = WITHIN_S) -> list[Contact]:
-    """Ask for each of `found`."""
-    return _side_by_side(_askers(found), within_s)
+    """Ask for each of `found`, also what we may do there."""
+    return _side_by_side(_askers(found, asks_rights=True), within_s)
 
 
-def _askers(found: Mapping[LogId, FollowedOptions]) -> dict[str, Callable[[], Contact]]:
+def _askers(found: Mapping[LogId, FollowedOptions], asks_rights: bool) -> dict[str, Callable[[], Contact]]:
     """The question to each. Its master is made here, in nobody's time: that imports what speaks to it."""
-    return {str(log_id): _asker(str(log_id), options) for log_id, options in found.items()}
+    return {str(log_id): _asker(str(log_id), options, asks_rights) for log_id, options in found.items()}
 
 
-def _asker(name: str, options: FollowedOptions) -> Callable[[], Contact]:
+def _asker(name: str, options: FollowedOptions, asks_rights: bool) -> Callable[[], Contact]:
     try:
-        return partial(_asked, open_master(options))
+        return partial(_asked, open_master(options), asks_rights)
     except LogtwinError as error:
         return partial(Contact, name, error=error)
 
@@ -88,8 +91,13 @@ def _listed(name: str, entry: Discovery[FollowedOptions]) -> Contact:
     return Contact(name, "; ".join([said, *odd]), found=found)
 
 
-def _asked(master: Master) -> Contact:
+def _asked(master: Master, asks_rights: bool) -> Contact:
     master.check()
+    if asks_rights and master.id.has_partitions:
+        from sources.kafka.topic import KafkaTopic  # loaded by now
+
+        assert isinstance(master, KafkaTopic)  # noqa: S101 - nothing else has partitions
+        master.check_rights()
     said = _topic_words(master) if master.id.has_partitions else _log_words(master)
     return Contact(str(master.id), f"{master.place}: {said}")
 
