@@ -87,11 +87,10 @@ def replicate(
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
-    tell_at_start(settings)
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
-        spark = session_for(settings, writes=True)
+        spark = session_for(settings, writes=True, before_java=lambda: tell_at_start(settings))
         warm_up(spark)
         from pipeline.job.replicate import Job
         from pipeline.operate.upkeep import TableUpkeep

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Set
+from typing import Final
 
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -12,9 +13,8 @@ from sources.kafka.cluster.client_errors import NONE
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import WITH_IDS
 
-_NOT_TOLD: Final = -(2**31)
 _NEEDED: Final = {"READ": 3, "DESCRIBE": 8}
-"""The operations that a job needs of both, with their bits (AclOperation.java)."""
+"""The operations that a job needs of both, with their numbers (AclOperation.java)."""
 
 _GROUPS_WITH_RIGHTS: Final = 3
 _GONE_IS_NO_ERROR: Final = 5  # the last version of DescribeGroups that describes a group that does not exist yet
@@ -29,7 +29,7 @@ def check_topic_rights(cluster: Cluster, topic: str) -> None:
         min_version=WITH_IDS,
     )
     (found,) = cluster.call(request).topics
-    _check(found.error_code, found.topic_authorized_operations, f"topic {topic}")
+    _check(found.error_code, found.authorized_operations, f"topic {topic}")
 
 
 def check_group_rights(cluster: Cluster, group: str, coordinator: int) -> None:
@@ -44,10 +44,10 @@ def check_group_rights(cluster: Cluster, group: str, coordinator: int) -> None:
     _check(found.error_code, found.authorized_operations, f"group {group}")
 
 
-def _check(code: int, operations: Any, what: str) -> None:
-    if code != NONE or operations == _NOT_TOLD:
+def _check(code: int, allowed: Set[int] | None, what: str) -> None:
+    if code != NONE or allowed is None:
         return  # other questions meet the error; a broker that does not tell is believed when it refuses
-    missing = [name for name, bit in _NEEDED.items() if not operations & (1 << bit)]
+    missing = [name for name, operation in _NEEDED.items() if operation not in allowed]
     if missing:
         raise ConfigurationError(
             f"our user lacks rights on {what}",
