@@ -156,14 +156,14 @@ def _named(context: typer.Context, config: Path) -> Path:
             "no configuration is named",
             expected=f"--config FILE, the file in {_NAMED_BY}, or {_HERE} in this folder",
             found="none of them",
-            hint="conf/logtwin.toml has every key; the demo leaves one beside its tables.",
+            hint="logtwin init writes one; the demo leaves one beside its tables.",
         )
     return config
 
 
 _NAMED_BY = "LOGTWIN_CONFIG"
 _HERE = Path("logtwin.toml")
-_CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
+_CONFIG_HELP = "configuration file (TOML), see logtwin docs logtwin.toml"
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
 
