@@ -8,6 +8,7 @@ verb itself reports those.
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Callable
@@ -122,6 +123,7 @@ def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     file, log = ctx.params.get("config"), ctx.params.get("log")
     if file is None:
         return []
+    from pipeline.config.environment import variable
     from pipeline.report.finding.rows import rows_of
     from sinks.storage.place import placed
     from sinks.storage.settings import Storage, use
@@ -130,7 +132,8 @@ def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     try:
         given = tomllib.loads(Path(file).read_text(encoding="utf-8"))
         use(Storage.model_validate(given.get("storage", {})))
-        place = str(placed(given.get("warehouse", "./warehouse"), "warehouse"))
+        warehouse = os.environ.get(variable("", "warehouse")) or given.get("warehouse", "./warehouse")
+        place = str(placed(warehouse, "warehouse"))
         rows = rows_of(INCIDENTS, place, "log_id", "id", "condition", "start", "end", "state").to_pylist()
     except (LogtwinError, OSError, ValueError, TypeError):
         return []
