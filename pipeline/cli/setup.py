@@ -131,7 +131,7 @@ def docs(
     from rich.markdown import Markdown
 
     os.environ.setdefault("LESS", "-FRX")  # as git does: colours pass, and what fits stays on the screen
-    with out.pager(styles=True, links=True):
+    with out.pager(styles=True):
         out.print(Markdown(text), width=min(out.width, _WIDEST))
 
 
