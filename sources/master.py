@@ -131,8 +131,9 @@ class SessionState:
 class MasterView:
     """What a master says about itself, asked once.
 
-    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None for files. For an elected
-    master, `epoch` is the number of its election, and no fail-over takes back anything below `confirmed`.
+    `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None for files. So are `name`
+    and `version`. For an elected master, `epoch` is the number of its election, and no fail-over takes back anything
+    below `confirmed`.
     """
 
     role: str | None
@@ -140,6 +141,8 @@ class MasterView:
     retention: MasterRetention | None
     epoch: Epoch | None = None
     confirmed: Offset | None = None
+    name: str | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.inspect.config_check import Check
 from pipeline.inspect.coverage import LogCoverage
 from pipeline.inspect.incidents import Listed
 from pipeline.inspect.jobs import job_as_json
@@ -121,6 +122,7 @@ SAID: dict[str, dict[str, Any]] = {
     "tables list": TYPED.as_json(),
     "tables all, tables show": Relation("log", "table", "x", (ColumnInfo("offset", "bigint", "x"),)).as_json(),
     "maintain": named(MaintenanceStep),
+    "config check": Check("file", True, "x").as_json(),
 }
 VALUES = {
     "retention", "incident", "unexplained",  # reasons

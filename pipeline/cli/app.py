@@ -80,17 +80,17 @@ def replicate(
     It runs until Ctrl-C, SIGTERM or SIGHUP, which stop it between two batches; with --available-now until all is
     replicated. With --shard several jobs share the logs. Each waits for what another one still has.
     """
+    from pipeline.inspect.first_contact import tell_at_start
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
     from pipeline.spark.session import session_for, warm_up
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
-    settings.check_reachable()
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
-        spark = session_for(settings, writes=True)
+        spark = session_for(settings, writes=True, before_java=lambda: tell_at_start(settings))
         warm_up(spark)
         from pipeline.job.replicate import Job
         from pipeline.operate.upkeep import TableUpkeep

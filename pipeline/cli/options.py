@@ -8,6 +8,7 @@ reports those.
 
 from __future__ import annotations
 
+import os
 import sys
 import tomllib
 from collections.abc import Callable
@@ -120,6 +121,7 @@ def open_incident_ids(ctx: typer.Context, incomplete: str) -> list[tuple[str, st
 def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     """The rows of the incidents table; none if the table does not exist or cannot be read."""
     file, log = ctx.params["config"], ctx.params.get("log")
+    from pipeline.config.environment import variable
     from pipeline.report.finding.rows import rows_of
     from sinks.storage.place import placed
     from sinks.storage.settings import Storage, use
@@ -128,7 +130,8 @@ def _incidents(ctx: typer.Context) -> list[dict[str, Any]]:
     try:
         given = tomllib.loads(Path(file).read_text(encoding="utf-8"))
         use(Storage.model_validate(given.get("storage", {})))
-        place = str(placed(given.get("warehouse", "./warehouse"), "warehouse"))
+        warehouse = os.environ.get(variable("", "warehouse")) or given.get("warehouse", "./warehouse")
+        place = str(placed(warehouse, "warehouse"))
         rows = rows_of(INCIDENTS, place, "log_id", "id", "condition", "start", "end", "state").to_pylist()
     except (LogtwinError, OSError, ValueError, TypeError):
         return []
@@ -151,14 +154,14 @@ def _named(context: typer.Context, config: Path) -> Path:
             "no configuration is named",
             expected=f"--config FILE, the file in {_NAMED_BY}, or {_HERE} in this folder",
             found="none of them",
-            hint="conf/logtwin.toml has every key; the demo leaves one beside its tables.",
+            hint="logtwin init writes one; the demo leaves one beside its tables.",
         )
     return config
 
 
 _NAMED_BY = "LOGTWIN_CONFIG"
 _HERE = Path("logtwin.toml")
-_CONFIG_HELP = "configuration file (TOML), see conf/logtwin.toml"
+_CONFIG_HELP = "configuration file (TOML), see logtwin docs logtwin.toml"
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", help=_CONFIG_HELP)]
 

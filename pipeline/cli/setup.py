@@ -6,23 +6,70 @@ import io
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
-from pipeline.cli.options import SET_UP, ConfigFile
+from pipeline.cli.options import SET_UP, AsJson, ConfigFile, RequiredConfig, VerbGroups
 from pipeline.config import configuration
 from pipeline.config.configuration import Config
-from pipeline.system.console import out, show
+from pipeline.system.console import answer, out, show
 from pipeline.system.folders import process_folder
+from sources.errors import ConfigurationError, LogtwinError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 app = typer.Typer()
 
+Master = Literal["rocketmq", "rocketmq-cluster", "rocketmq-files", "kafka", "dister"]
+"""Of each there is a template: what stands between head.toml and tail.toml."""
+
 _WIDEST = 120
 """Columns of a page: longer lines are hard to read."""
+
+
+config_app = typer.Typer(cls=VerbGroups, help="Check a configuration before a job starts.", no_args_is_help=True)
+app.add_typer(config_app, name="config", rich_help_panel=SET_UP)
+
+
+@app.command(rich_help_panel=SET_UP)
+def init(
+    master: Annotated[Master, typer.Argument(metavar="MASTER", help=f"{', '.join(get_args(Master))}")],
+    to: Annotated[Path, typer.Option(metavar="FILE", help="the file to write; one that is there stays")] = Path(
+        "logtwin.toml"
+    ),
+) -> None:
+    """Write a configuration for a kind of master, with the keys that most jobs need: fill in what is yours."""
+    templates = Path(__file__).parent / "templates"
+    text = "\n".join((templates / f"{name}.toml").read_text() for name in ("head", master, "tail"))
+    try:
+        with to.open("x") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{to} cannot be written", expected="a new file", found=error.strerror, hint="Give another one with --to."
+        ) from error
+    show(f"{to}: fill in what is yours, then logtwin config check --config {to}")
+
+
+@config_app.command()
+def check(config: RequiredConfig, as_json: AsJson = False) -> None:
+    """Say in seconds, without Java, whether a job could start here: file, masters, rights, warehouse, port, Java.
+
+    It asks what a start asks, promises nothing, and leaves nothing behind. Exits with 2 if something is wrong.
+    """
+    from pipeline.inspect.config_check import Check, checks
+
+    try:
+        settings = configuration.load(config).with_logs(str(config))
+    except LogtwinError as error:
+        found = [Check("file", False, str(error))]
+    else:
+        found = [Check("file", True, f"{config}"), *checks(settings)]
+    answer(as_json, {"checks": found}, (one.line() for one in found))
+    if not all(one.is_right for one in found):
+        raise typer.Exit(ConfigurationError.exit_code)
 
 
 @app.command(rich_help_panel=SET_UP)
@@ -84,7 +131,7 @@ def docs(
     from rich.markdown import Markdown
 
     os.environ.setdefault("LESS", "-FRX")  # as git does: colours pass, and what fits stays on the screen
-    with out.pager(styles=True, links=True):
+    with out.pager(styles=True):
         out.print(Markdown(text), width=min(out.width, _WIDEST))
 
 

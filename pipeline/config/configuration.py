@@ -29,7 +29,7 @@ from pipeline.config.clusters import parsed_cluster
 from pipeline.config.environment import taken
 from pipeline.config.jars import JarsConfig
 from pipeline.config.patterns import at
-from pipeline.config.topics import Topics, first_contact, parsed_topics
+from pipeline.config.topics import Topics, parsed_topics
 from pipeline.config.typed_tables import TypedTableConfig, check_names
 from sinks.storage.place import placed
 from sinks.storage.settings import Storage
@@ -237,15 +237,6 @@ class Config(BaseModel):
     def has_patterns(self) -> bool:
         """Whether some of it is found by asking: `pipeline.config.found`."""
         return any(entry.is_pattern for entry in (*self.log_entries, *self.topics))
-
-    def check_reachable(self) -> None:
-        """If one table of topics is all there is to replicate, check before Spark starts that its servers listen.
-
-        Raises NobodyListens. With several masters nothing is checked: one that is away must not keep the others from
-        being replicated.
-        """
-        if len(self.topics) == 1 and not self.logs and not self.clusters:
-            first_contact(self.topics[0])
 
     @property
     def named_topics(self) -> tuple[ReplicatedTopicOptions, ...]:

@@ -10,13 +10,12 @@ All other keys are those of `ReplicatedTopicOptions`, and hold for each topic of
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 from pipeline.config.patterns import at, name_pattern
 from sources.discovery import Named
-from sources.errors import ConfigurationError, LogtwinError, NobodyListens
+from sources.errors import ConfigurationError
 from sources.kafka.discovery import TopicPattern, topic_id
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
@@ -36,8 +35,6 @@ Topics: TypeAlias = Named[ReplicatedTopicOptions] | TopicPattern
 """One ``[[topics]]`` table."""
 
 _ANY: Final = "any"  # stands for a topic where only a pattern is known
-
-log = logging.getLogger(__name__)
 
 
 def parsed_topics(given: Mapping[str, Any], *, where: str) -> Topics:
@@ -71,24 +68,6 @@ def parsed_topics(given: Mapping[str, Any], *, where: str) -> Topics:
         'exclude = ["…"]',
         found=", ".join(f"{key} = {value!r}" for key, value in which.items()) or "none of these keys",
     )
-
-
-def first_contact(table: Topics) -> None:
-    """Connect once. Raises NobodyListens if none of the table's servers listens; other errors are only logged.
-
-    The first real request reports those.
-    """
-    # Imported here, so that only jobs with topics load the Kafka client.
-    from sources.kafka.cluster.connection import connected
-
-    options = table.options if isinstance(table, TopicPattern) else next(iter(table.options.values()))
-    try:
-        with connected(options.settings()):
-            pass
-    except NobodyListens:
-        raise
-    except LogtwinError as error:
-        log.debug("the first contact failed: %s", error)
 
 
 def _check_start(given: object, where: str) -> None:

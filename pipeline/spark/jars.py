@@ -71,6 +71,15 @@ class JarSet:
         """A module, and all that it depends on."""
         return cls(f"{module}-{revision}", (Module(organisation, module, revision),), beside_spark=beside_spark)
 
+    @property
+    def cached(self) -> Path:
+        """The folder that they are downloaded to."""
+        return cache_folder() / "jars" / self.name
+
+    @property
+    def is_downloaded(self) -> bool:
+        return self.cached.is_dir()
+
     def jars(self, given: JarsConfig) -> list[Path]:
         """The jars, downloaded only if `given` names no folder. Raises ConfigurationError."""
         chosen = given.chosen_folder
@@ -117,12 +126,12 @@ def resolve(organisation: str, module: str, revision: str) -> Path:
 
 def _cached(wanted: JarSet, given: JarsConfig) -> Path:
     """Only one process downloads at a time, because Ivy does not lock its cache."""
-    folder = cache_folder() / "jars" / wanted.name
-    if folder.is_dir():
+    folder = wanted.cached
+    if wanted.is_downloaded:
         return folder
     with cache_file("jars", ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
-        if not folder.is_dir():
+        if not wanted.is_downloaded:
             log.info("resolving %s (once) …", wanted.name)
             _download(wanted, given.chosen_ivy_settings, folder)
     return folder

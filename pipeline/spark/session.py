@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
@@ -107,9 +107,11 @@ def session_for(
     makes_room: bool = False,
     is_brief: bool = False,
     archive_to: Path | None = None,
+    before_java: Callable[[], None] | None = None,
 ) -> SparkSession:
     """The session of a configuration, once its storage has answered, and can be written if the caller `writes` to it.
-    The JVM's output goes to `spark_log`. A full disk is no reason against a caller that `makes_room`.
+    The JVM's output goes to `spark_log`. A full disk is no reason against a caller that `makes_room`. What else may
+    stand against a start is looked at by `before_java`, which raises it.
 
     `is_brief`: it is for a few queries over little data (`COMPILE_ONCE`). `archive_to`: its JVM writes an archive of
     its classes there when it ends.
@@ -120,6 +122,8 @@ def session_for(
     if writes:
         check_writable(warehouse, makes_room=makes_room)
     with at_once():  # nothing has begun, and Spark's own handler of Ctrl-C goes
+        if before_java is not None:
+            before_java()
         return build_session(
             config.spark,
             warehouse=warehouse,

@@ -18,6 +18,7 @@ from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.connection import Cluster, has_answered, kept
 from sources.kafka.cluster.group import ConsumerGroup
 from sources.kafka.cluster.retries import ask_again, may_pass
+from sources.kafka.cluster.rights import check_topic_rights
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
 from sources.kafka.epochs import EpochEnd, check_history
@@ -94,6 +95,14 @@ class KafkaTopic:
         """
         if is_replica and self.group is not None:
             self._ask(ConsumerGroup(self.group, patience_ms=0).check)
+
+    def check_rights(self) -> None:
+        """Check what the brokers say of our rights: on the topic, and on the group. Raises ConfigurationError, and as
+        `bounds` does.
+        """
+        self._ask(partial(check_topic_rights, topic=self.topic))
+        if self.group is not None:
+            self._ask(ConsumerGroup(self.group, patience_ms=0).check_rights)
 
     def bounds(self, known: uuid.UUID | None = None) -> TopicBounds:
         """Return the topic's id, its partitions, and what can be read of each now, over one connection.

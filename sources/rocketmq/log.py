@@ -243,7 +243,13 @@ class RocketMQLog(SoleLog):
         with naming(self.log_id), broker.client() as client:
             info, config = client.runtime_info(), client.broker_config()
         bounds = log_bounds(info)
-        view = MasterView(role=config.get("brokerRole"), bounds=bounds, retention=retention(info, config))
+        view = MasterView(
+            role=config.get("brokerRole"),
+            bounds=bounds,
+            retention=retention(info, config),
+            name=config.get("brokerName"),
+            version=info.get("brokerVersionDesc"),
+        )
         if bounds.is_empty or not is_elected(config):
             return view
         with naming(self.log_id):

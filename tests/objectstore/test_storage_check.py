@@ -8,10 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
+import pyarrow.fs as pafs
 import pytest
 import trustme
 
+from pipeline.config.configuration import Config
 from pipeline.demo.s3_server import OWNER, READER, S3Server
+from pipeline.inspect.config_check import checks
 from sinks.storage import settings as storage
 from sinks.storage.check import check_storage
 from sinks.storage.place import placed
@@ -74,6 +77,17 @@ def refused(chosen: Storage, kind: type[LogtwinError], words: str, warehouse: st
 def test_owner_and_reader_pass_the_check(s3_guarded: S3Server, who: str) -> None:
     use(at(s3_guarded.endpoint, access_key=f"env:{who}_KEY", secret_key=f"env:{who}_SECRET"))
     check_storage(placed("s3://guarded/twin"))
+
+
+def test_config_check_writes_a_file_there_and_removes_it_and_a_reader_is_told(s3_guarded: S3Server) -> None:
+    for who, is_right in (("READER", False), ("OWNER", True)):
+        keys = {"access_key": f"env:{who}_KEY", "secret_key": f"env:{who}_SECRET"}
+        config = Config(warehouse="s3://guarded/probed", storage=at(s3_guarded.endpoint, **keys))
+        (found,) = (one for one in checks(config) if one.of == "warehouse")
+        assert found.is_right == is_right
+        assert ("s3://guarded/probed cannot be written" in found.said) != is_right
+    filesystem, inside = placed("s3://guarded/probed").open()
+    assert filesystem.get_file_info(pafs.FileSelector(inside, allow_not_found=True)) == []
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_help_groups_the_verbs_and_cuts_no_summary(
         "Query it": ["report", "sql", "tables"],
         "dister, a key-value store": ["get", "get-all", "leader"],
         "Try it without a broker": ["demo", "master", "send"],
-        "Set it up": ["jars", "warm"],
+        "Set it up": ["config", "docs", "files", "init", "jars", "warm"],
     }
     for words in ([], ["tables"], ["incidents"], ["leader"]):
         assert "..." not in run(capsys, *words, "--help")[1].replace("[ARGS]...", "")

@@ -25,11 +25,10 @@ from pipeline.config.configuration import (
 from pipeline.config.jars import JarsConfig
 from pipeline.config.topics import NOT_IN_A_TABLE, TABLE_KEYS
 from pipeline.config.typed_tables import TypedTableConfig
-from pipeline.system.processes import free_port
 from sinks.storage.settings import Storage
 from sources.access.address import Address
 from sources.discovery import matched
-from sources.errors import ConfigurationError, NobodyListens
+from sources.errors import ConfigurationError
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.offsets import LogId
 from sources.options import ReadOptions
@@ -330,10 +329,3 @@ def test_no_message_is_pydantics(name: str) -> None:
                 assert not PYDANTICS.search(str(error)), (key, value, str(error))
                 assert "another value" not in str(error), (key, value, str(error))
     assert told > len(model.model_fields)
-
-
-def test_an_unreachable_only_cluster_is_refused_before_spark() -> None:
-    topic = {"id": "kafka/c/t", "servers": f"127.0.0.1:{free_port()}"}
-    with pytest.raises(NobodyListens, match=topic["servers"]):
-        parse({"topics": [topic]}, where="job.toml").check_reachable()
-    parse({"topics": [topic], "logs": [{"id": "rocketmq/a", "path": "/x"}]}, where="job.toml").check_reachable()

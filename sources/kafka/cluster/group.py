@@ -21,6 +21,7 @@ from sources.kafka.cluster.client_errors import check_code
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.membership import check_unused, described
 from sources.kafka.cluster.retries import ask_again
+from sources.kafka.cluster.rights import check_group_rights
 from sources.kafka.cluster.topics import TopicPartition
 from sources.master import Committed
 from sources.offsets import Offset
@@ -60,6 +61,10 @@ class ConsumerGroup:
         Raises ConfigurationError naming who does, or the group's type; and as `Cluster.call` does.
         """
         self._asking(lambda: self._check(cluster))
+
+    def check_rights(self, cluster: Cluster) -> None:
+        """Check that our user may commit in the group (`check_group_rights`)."""
+        self._asking(lambda: check_group_rights(cluster, self.name, self._coordinator(cluster)))
 
     def commit(self, cluster: Cluster, positions: Mapping[TopicPartition, Committed]) -> None:
         """Tell the group's coordinator how far we are. Positions may be repeated.
