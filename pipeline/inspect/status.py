@@ -76,7 +76,7 @@ def status_of(subject: Subject, run: RunState | None, answer: MasterAnswer, now:
     """Combine what the job, the table and the master say."""
     answer = _of_same_log(subject, answer)
     live = run if run is not None and run.is_live(now) else None
-    said = _said(run, is_live=live is not None)
+    said = _acknowledged_before_the_end(run, subject.states) if live is None else dict(live.facts)
     parts = _parts(subject.states, said.pop("partitions", ()), answer)
     job = told_by(said, Progress(log_id=str(subject.log_id), role=subject.role, master=subject.master))
     position = _known(sum, (one.position for one in parts.values()))
@@ -89,7 +89,6 @@ def status_of(subject: Subject, run: RunState | None, answer: MasterAnswer, now:
         first=only.first,
         received=_known(max, (job.received, position)),
         position=position,
-        acknowledged=_at_most(position, job.acknowledged),
         acknowledged_by_master=total(one.acknowledged_by_master for one in parts.values()),
         master_minimum=total(one.master_minimum for one in parts.values()),
         master_maximum=total(one.master_maximum for one in parts.values()),
@@ -120,13 +119,11 @@ def _parts(
 
 def _part(at: int, state: LogState | None, said: Mapping[str, Any], answer: MasterAnswer) -> PartitionProgress:
     held = answer.held.get(at)
-    told = told_by(said, PartitionProgress())
     return replace(
-        told,
+        told_by(said, PartitionProgress()),
         epoch=None if state is None else state.epoch,
         first=None if state is None else state.first,
         position=None if state is None else state.offset,
-        acknowledged=_at_most(None if state is None else state.offset, told.acknowledged),
         acknowledged_by_master=answer.acknowledged.get(at),
         master_minimum=None if held is None else held.start,
         master_maximum=None if held is None else held.end,
@@ -134,13 +131,16 @@ def _part(at: int, state: LogState | None, said: Mapping[str, Any], answer: Mast
     )
 
 
-def _said(run: RunState | None, *, is_live: bool) -> dict[str, Any]:
-    """What the last job says of the log. Of one that has ended, what it acknowledged still holds."""
-    if run is None or is_live:
-        return {} if run is None else dict(run.facts)
-    kept = ("partition", "acknowledged")
-    parts = [{key: one.get(key) for key in kept} for one in run.facts.get("partitions", ())]
-    return {"acknowledged": run.facts.get("acknowledged"), "partitions": parts}
+def _acknowledged_before_the_end(run: RunState | None, states: Mapping[int, LogState]) -> dict[str, Any]:
+    """What a job that has ended said and what still holds: how far it had acknowledged."""
+    facts: Mapping[str, Any] = {} if run is None else run.facts
+    positions = {at: one.offset for at, one in states.items()}
+    parts = [
+        {**one, "acknowledged": _at_most(positions.get(one["partition"]), one.get("acknowledged"))}
+        for one in facts.get("partitions", ())
+    ]
+    whole = _at_most(_known(sum, positions.values()), facts.get("acknowledged"))
+    return {"acknowledged": whole, "partitions": parts}
 
 
 def _at_most(position: Offset | None, acknowledged: Offset | None) -> Offset | None:

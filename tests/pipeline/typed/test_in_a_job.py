@@ -95,7 +95,8 @@ def test_beside_its_log_and_by_its_verbs(
     assert datetime.fromisoformat(whole["complete_through"]) == newest
     assert json.loads(says("coverage", "--json", of=())[1])["tables"] == [orders, strict]
     assert f"up to date, complete through {newest:%Y-%m-%d %H:%M:%S} UTC" in says("coverage", of=())[1]
-    assert [(one["name"], one["type"]) for one in orders["columns"]] == [("id", "string"), ("n", "double")]
+    columns = [(one["name"], one["type"]) for one in orders["columns"]]
+    assert columns == [("_deleted", "boolean"), ("id", "string"), ("n", "double")]
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
     rows_before = served.rows()
