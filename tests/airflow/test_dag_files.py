@@ -57,7 +57,7 @@ class Chat(http.server.BaseHTTPRequestHandler):
         self.send_response(204)
         self.end_headers()
 chat = http.server.HTTPServer(("127.0.0.1", 0), Chat)
-threading.Thread(target=chat.handle_request).start()
+threading.Thread(target=chat.handle_request, daemon=True).start()
 os.environ["CHAT_WEBHOOK"] = f"http://127.0.0.1:{chat.server_port}/"
 
 policy, shell = %r
@@ -65,7 +65,7 @@ rules, by_shell = {}, {}
 exec(policy, rules)
 exec(shell, by_shell)
 from logtwin_backfill import fill, holes
-[verify] = (task for dag in by_shell.values() if hasattr(dag, "task_dict") for task in dag.tasks)
+verify = by_shell["verify"]
 other = by_shell["BashOperator"](task_id="other", bash_command="true", dag=by_shell["DAG"]("another"))
 for task in (holes, fill, verify, other):
     rules["task_policy"](task)
