@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from mkdocs.structure.files import File, Files
+from pymdownx.slugs import slugify
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -31,6 +32,11 @@ PAGES: Final = (
     "bench/results/unit-tests.md",
 )
 _LINK: Final = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Headings in Chinese have names that links can have, as on GitHub."""
+    config.mdx_configs["toc"]["slugify"] = slugify(case="lower")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -22,7 +22,8 @@ from tests.documents import PROJECT
 
 DOCUMENT = PROJECT / "docs" / "coming-from.md"
 SYSTEMS = (
-    "Spark's Kafka source", "kafka-delta-ingest", "Debezium", "Kafka Connect", "Redpanda", "MirrorMaker 2", "mqadmin",
+    "Spark's Kafka source", "kafka-delta-ingest", "Debezium", "Kafka Connect", "Redpanda", "MirrorMaker 2",
+    "A RocketMQ slave", "mqadmin",
 )  # fmt: skip
 NOTHING = "–"
 VERBS = getattr(get_command(app), "commands", {})

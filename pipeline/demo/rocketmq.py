@@ -86,7 +86,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
             "producer",
             [*sender, *as_arguments(settings.workload, keep=keep)],
             is_done,
-            may_begin=_first_is_acknowledged(log, remoting, console),
+            may_begin=first_is_acknowledged(log, remoting, console),
         )
         for error in job.tables.bring(lambda: True):  # the first is enough
             raise error
@@ -106,7 +106,7 @@ def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, k
     )
 
 
-def _first_is_acknowledged(log: SoleMaster, remoting: str, console: Console) -> Callable[[], bool]:
+def first_is_acknowledged(log: SoleMaster, remoting: str, console: Console) -> Callable[[], bool]:
     """Send the first message. Returns what tells whether the master counts it as acknowledged by the replica.
 
     If that takes too long, it says so, and that the producer may begin all the same.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.airflow.installation import DAG_IDS, DAGS, Airflow, Api
+from tests.documents import blocks
+from tests.test_commands_doc import unknown
 
 pytestmark = pytest.mark.airflow
 
@@ -42,6 +45,39 @@ try:
     verb._connect_by("spark_default")
 except Exception as error:
     print(json.dumps(str(error)))
+"""
+
+
+EXAMPLES = """
+import http.server, json, os, threading
+heard = []
+class Chat(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(204)
+        self.end_headers()
+chat = http.server.HTTPServer(("127.0.0.1", 0), Chat)
+threading.Thread(target=chat.handle_request, daemon=True).start()
+os.environ["CHAT_WEBHOOK"] = f"http://127.0.0.1:{chat.server_port}/"
+
+policy, shell = %r
+rules, by_shell = {}, {}
+exec(policy, rules)
+exec(shell, by_shell)
+from logtwin_backfill import fill, holes
+verify = by_shell["verify"]
+other = by_shell["BashOperator"](task_id="other", bash_command="true", dag=by_shell["DAG"]("another"))
+for task in (holes, fill, verify, other):
+    rules["task_policy"](task)
+mail, tell = holes.on_failure_callback
+class Instance:
+    dag_id, task_id = "logtwin_backfill", "holes"
+tell({"task_instance": Instance, "exception": ValueError("exit code 5")})
+print(json.dumps({
+    "told": {t.task_id: len(t.on_failure_callback) for t in (holes, fill, verify, other)}, "heard": heard,
+    "mail": [type(mail).__name__, mail.to, mail.subject], "command": verify.bash_command,
+    "schedule": verify.dag.schedule,
+}))
 """
 
 
@@ -104,3 +140,27 @@ def test_many_holes_share_their_submissions(told: Any) -> None:
 def test_a_provider_that_keeps_its_connection_elsewhere_is_not_let_run(airflow: Airflow) -> None:
     """It would submit to the default connection, without a word."""
     assert "install one of requirements.txt" in airflow.python(WITHOUT_CONNECTION)
+
+
+def test_names_that_airflow_has_moved_come_from_who_knows_where_they_are() -> None:
+    """`airflow.sdk` of 3.0 has no BaseHook, and that of 3.1 no AirflowFailException."""
+    for file in DAGS.glob("logtwin_*.py"):
+        modules = {
+            node.module or "" for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)
+        }
+        assert {one for one in modules if one.startswith("airflow.")} <= {
+            "airflow.providers.common.compat.sdk",
+            "airflow.providers.apache.spark.operators.spark_submit",
+        }, file.name
+
+
+def test_the_examples_of_the_readme(airflow: Airflow) -> None:
+    """The policy tells of each task of ours, mapped ones too, and of no other; the DAG for Airflow 2 is one."""
+    examples = [block.text for block in blocks("airflow_dags/README.md") if block.language == "python"]
+    found = airflow.python(EXAMPLES % (examples,))
+    assert found["told"] == {"holes": 2, "fill": 2, "verify": 2, "other": 0}
+    assert found["heard"] == [{"text": "logtwin_backfill.holes failed: exit code 5"}]
+    assert found["mail"] == ["SmtpNotifier", "lake@example.com", "{{ ti.dag_id }}.{{ ti.task_id }} failed"]
+    command = found["command"].removeprefix("/opt/logtwin/bin/logtwin ")
+    assert unknown(command) == []
+    assert found["schedule"] == "0 3 * * *"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.documents import blocks
 from tests.pipeline.scraping import KNOWN, Endpoint
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -105,3 +106,13 @@ def test_a_loss_is_announced_six_hours_ahead() -> None:
     [rule] = [rule for rule in alerts() if "logtwin_until_loss_seconds" in names_in(rule["expr"])]
     assert rule["expr"] == "logtwin_until_loss_seconds < 6 * 3600"
     assert rule["labels"]["severity"] == "critical"
+
+
+def test_the_example_of_routes_sends_each_alert_to_a_chat_and_the_critical_ones_by_mail() -> None:
+    (block,) = (one for one in blocks("docs/metrics.md") if one.text.startswith("route:"))
+    shown = yaml.safe_load(block.text)
+    mailed, rest = shown["route"]["routes"]
+    assert {one["name"] for one in shown["receivers"]} == {mailed["receiver"], rest["receiver"]}
+    assert mailed["continue"]  # to the chat as well
+    assert "matchers" not in rest
+    assert set(mailed["matchers"]) < {f'severity="{rule["labels"]["severity"]}"' for rule in alerts()}

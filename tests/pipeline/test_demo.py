@@ -40,7 +40,8 @@ def check_summary(folder: Path, out: str, err: str) -> int:
     assert start == 0
     assert acknowledged == end
     assert "lag           0 B" in out
-    assert "SEND_OK" in out  # producers waited, and were told
+    assert re.search(r"\d\s+SEND_OK", out)  # producers waited, and were told
+    assert "SLAVE_NOT_AVAILABLE" not in out  # none of them before the master had a replica
     assert "FLUSH_SLAVE_TIMEOUT" not in out
     assert "complete  0 to" in out
     assert "  equal" in out
