@@ -172,7 +172,8 @@ def test_somebody_who_commits_in_between_makes_it_look_again(
 def test_a_merge_gives_files_that_spark_wrote_the_columns_that_they_lack(tmp_path: Path, table: MetadataTable) -> None:
     table.record(topics(orders=6, payments=4), NOON)
     (file,) = (tmp_path / "topics").glob("*.parquet")
-    ours, partition = pq.read_table(file), {"log_id": str(BROKER_A), "is_current": True}
+    ours = pq.read_table(file)
+    partition: dict[str, str | bool] = {"log_id": str(BROKER_A), "is_current": True}
     pq.write_table(ours.drop_columns(list(partition)), file)
     merge = Merging(metadata_table(TOPICS), str(file.parent), partition)
     merged = merge(Merge(Offset(0), 2, [file.name]))
