@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
 
 from sinks.delta import hooks
 from sinks.delta.hooks import Hooks, wait_for_checkpoints
+from sinks.delta.kernel import KernelTable
 from tests.patience import wait_until
+from tests.sinks.batches import Solo, ranges
+from tests.sinks.memory_master import MemoryMaster
 
 
 class Commits:
@@ -92,3 +97,22 @@ def test_a_checkpoint_that_fails_is_told_and_the_next_is_written(
     table.commit(20)
     assert wait_for_checkpoints(60)
     assert table.ran == [(20, True)]
+
+
+@pytest.mark.job
+def test_a_start_and_a_batch_have_checkpoints_made_beside_what_follows(
+    plain: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the log table and the ledger, which would else be read from their first entry on."""
+    ran = list[tuple[str, bool]]()
+
+    def run_hooks(table: KernelTable, *, checkpoint_aside: bool = False) -> None:
+        ran.append((Path(table.path).name, checkpoint_aside))
+
+    monkeypatch.setattr(KernelTable, "run_hooks", run_hooks)
+    replica = Solo(plain, str(tmp_path / "lake"), MemoryMaster((100,)))
+    replica.open()
+    assert ("log", True) in ran
+    ran.clear()
+    replica(ranges(0, 100))
+    assert {("log", True), ("ledger", True)} <= {*ran}
