@@ -186,7 +186,7 @@ class _Connection:
         self._dialect = options.dialect
         self._frames = FrameParser(asked, options.max_frame_bytes, options.dialect.heads())
         self._unconfirmed = _Unconfirmed(asked)
-        self._buffer = np.empty(RECEIVE_BYTES, np.uint8).data  # most splits are small: zeros cost more
+        self._buffer = np.empty(RECEIVE_BYTES, np.uint8).data  # not zeroed: that costs more than a small split
         self._reported_at = float("-inf")
         self._forgotten_after_s = options.forgotten_after_s
         self._has_ended = False
