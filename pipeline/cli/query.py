@@ -102,9 +102,7 @@ def sql(
     with destination(output) as sink:
         run_text(reader, text, form, sink, width)
     if err.is_terminal and opened_s >= _SLOW_S and not is_past:
-        show(
-            f"Spark took {opened_s:.0f} s to start: beside logtwin sql --serve in another terminal it need not", to=err
-        )
+        show(f"Spark took {opened_s:.0f} s to start: while logtwin sql --serve runs elsewhere, it need not", to=err)
 
 
 def _serve(config: Path) -> None:
