@@ -59,8 +59,8 @@ QUERIES = {
     "columns that came while it ran": """
         SELECT column, type, change, offset FROM schema_changes WHERE table = 'orders' ORDER BY number DESC LIMIT 3""",
     "bodies that are no order, kept apart": """
-        SELECT reason, count(*) AS messages, min(found) AS for_example
-        FROM unfit WHERE table = 'orders' GROUP BY reason ORDER BY messages DESC, reason""",
+        SELECT reason, count(*) AS unfit_values, min(found) AS for_example
+        FROM unfit WHERE table = 'orders' GROUP BY reason ORDER BY unfit_values DESC, reason""",
 }
 
 
