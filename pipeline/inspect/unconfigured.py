@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from pipeline.config.configuration import Config
+from sinks.books.topic_states import topics_held
 from sinks.delta.delta_log import newest
 from sinks.state.fence import logs_in, state_in
-from sinks.tables import KAFKA_LOG, LOG
+from sinks.tables import LOG
 from sinks.warehouse import absolute
 
 _NAMED: Final = 5
@@ -16,16 +17,16 @@ _NAMED: Final = 5
 
 def unconfigured(config: Config) -> tuple[str, ...]:
     """Those with a position, of a configuration without patterns (`found_now`). Raises ReplicaError."""
+    warehouse = absolute(config.warehouse)
+    version = newest(LOG.path(warehouse))
+    domains = {} if version is None else version.domains()
     named = {one.log_id for one in config.logs} | {one.log_id for one in config.named_topics}
-    found = set[str]()
-    for spec in (LOG, KAFKA_LOG):
-        version = newest(spec.path(absolute(config.warehouse)))
-        domains = {} if version is None else version.domains()
-        for log_id in logs_in(domains):
-            if log_id.master not in named and str(log_id.master) not in found:
-                state = state_in(domains.get, log_id)
-                found |= {str(log_id.master)} if state is not None and state.offset is not None else set()
-    return tuple(sorted(found))
+    states = {log_id: [state_in(domains.get, log_id)] for log_id in logs_in(domains) if log_id not in named}
+    topics = {topic: [*found.values()] for topic, found in topics_held(warehouse).items() if topic not in named}
+    held = (states | topics).items()
+    return tuple(
+        sorted(str(at) for at, found in held if any(one is not None and one.offset is not None for one in found))
+    )
 
 
 def unconfigured_words(found: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from sinks.books.bookkeeping import Bookkeeping
 from sinks.delta.group_commit import GroupCommit
 from sinks.state.fence import refuse_repair, this_writer
 from sinks.state.log_state import LogState, Writer
-from sinks.state.positions import Beginning, Claim, Positions
+from sinks.state.positions import Beginning, Claimed, Positions
 from sinks.tables import log_table
 from sinks.warehouse import ensure_tables
 from sources.errors import ReplicaError
@@ -38,7 +38,7 @@ def open_together(replicas: Sequence[Replica], beginnings: Sequence[Beginning] =
     found = positions.found(on, logs)
     _refuse_repairs(found)
     if first.is_open:
-        claim = Claim(positions.held_by(on, logs, first.writer))
+        claim = Claimed(positions.held_by(on, logs, first.writer))
     else:
         if beginnings:
             _refuse_what_has_begun(positions, books, found, first.writer)

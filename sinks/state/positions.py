@@ -68,7 +68,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Claimed:
     """The states of claimed logs, and which of the logs their master has gained since others of it began."""
 
     states: Mapping[LogId, LogState]
@@ -112,7 +112,9 @@ class Positions:
         """The states at version `on`, all of which `writer` has to own. Raises TakenOver."""
         return {log: owned_by(writer, log, state) for log, state in self.found(on, logs).items()}
 
-    def claim(self, on: Snapshot, logs: Sequence[LogId], writer: Writer, beginnings: Sequence[Beginning] = ()) -> Claim:
+    def claim(
+        self, on: Snapshot, logs: Sequence[LogId], writer: Writer, beginnings: Sequence[Beginning] = ()
+    ) -> Claimed:
         """Make `writer` the owner of these logs in one commit, first tried on `on`, whoever had them: the newest start
         owns them.
 
@@ -121,14 +123,14 @@ class Positions:
         begins elsewhere. A run that no log names any more is forgotten. Raises ReplicaError.
         """
         asked = [*dict.fromkeys([*logs, *(log for one in beginnings for log in one.starts)])]
-        claim, to = Claim({}), dict[LogId, LogState]()
+        claim, to = Claimed({}), dict[LogId, LogState]()
         for attempt in retrying(partial(refused, logs[0])):
             with attempt:
                 found = self.found(on, asked)
                 to = {log: (found[log] or LogState.fresh(writer)).claimed_by(writer) for log in logs}
                 begun, gained = _begun(found, to, writer, beginnings)
                 to |= begun
-                claim = Claim({log: to[log] for log in logs}, gained)
+                claim = Claimed({log: to[log] for log in logs}, gained)
                 said = writer.domain()
                 for log, state in to.items():
                     said |= state.domains(log, found[log])

@@ -16,7 +16,7 @@ from sinks.batch.replica import Replica
 from sinks.delta.kernel import Snapshot
 from sinks.state.fence import this_writer
 from sinks.state.log_state import PendingRepair, Writer
-from sinks.state.positions import Beginning, Claim, Positions
+from sinks.state.positions import Beginning, Claimed, Positions
 from sinks.tables import LOG
 from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import LogId, Offset
@@ -106,7 +106,7 @@ def test_a_repair_that_begins_while_the_log_is_claimed_is_seen(
 
     def repaired_first(
         self: Positions, on: Snapshot, logs: Sequence[LogId], writer: Writer, beginnings: Sequence[Beginning]
-    ) -> Claim:
+    ) -> Claimed:
         begin_repair(plain, tmp_path, "b")
         return claim(self, on, logs, writer, beginnings)
 

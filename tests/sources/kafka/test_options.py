@@ -92,7 +92,7 @@ def test_a_replicated_topic_has_a_group_unless_it_is_left_out() -> None:
         ({"id": "kafka/east"}, ["id", "kafka/<cluster>/<topic>"]),
         ({"id": "kafka/east/orders/0"}, ["kafka/<cluster>/<topic>", "all its partitions"]),
         ({"id": "rocketmq/east/orders"}, ["kafka/<cluster>/<topic>"]),
-        ({"id": "kafka/east/"}, ["no log id"]),
+        ({"id": "kafka/east/"}, ["id is not usable", "kafka/<cluster>/<topic>", "'kafka/east/'"]),
         ({"emit": "ranges"}, ["no key 'emit'"]),
         ({"startingOffset": "5"}, ["starting_offset", "earliest, latest, or", "'5'"]),
         ({"startingOffset": "first"}, ["starting_offset", '"next"', "'first'"]),
