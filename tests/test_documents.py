@@ -43,7 +43,7 @@ DOCUMENTS: Final = (
     *sorted(f"docs/{one.name}" for one in (PROJECT / "docs").glob("*.md") if not one.name.endswith(CHINESE)),
 )
 NOT_RUN: Final = {
-    README: ["make test", "logtwin config check", "logtwin replicate", "logtwin sql", "logtwin report"],
+    README: ["make test", "logtwin replicate", "logtwin sql", "logtwin report"],
     FIRST_JOB: ["logtwin replicate", "logtwin init", "logtwin sql", "logtwin sql", "logtwin report", "make wheel",
                 "logtwin master", "logtwin --install-completion"],
     OPERATING: ["logtwin incidents close"],

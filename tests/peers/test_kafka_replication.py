@@ -54,10 +54,10 @@ def test_mixed_records_while_the_job_runs(
         each_kafka.kill()
         each_kafka.start()
         send_mixed(each_kafka, mixed, PARTITIONS + ADDED, count // 4, chance)
-        wait_until(lambda: has_all(job, config), "all of it")
+        wait_until(lambda: has_all(job, config), lambda: str(job.progress()))
     with running_job(spark, config) as job:
         send_mixed(each_kafka, mixed, PARTITIONS + ADDED, count // 4, chance)
-        wait_until(lambda: has_all(job, config), "the rest")
+        wait_until(lambda: has_all(job, config), lambda: str(job.progress()))
     assert assert_replicated(tmp_path, each_kafka, mixed, compacted) >= count
     for topic, partitions in ((mixed, PARTITIONS + ADDED), (compacted, 1)):
         assert_accounted(spark, tmp_path, topic)
