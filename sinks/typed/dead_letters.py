@@ -53,10 +53,10 @@ def unfit_count(
     warehouse: str, name: str, generation: int, ranges: Mapping[LogId, Sequence[OffsetRange]] | None = None
 ) -> UnfitCount:
     """Count the dead letters of a typed table's `generation`, all or those in `ranges`. Raises ReplicaError."""
-    columns = (*_PLACE, "batch_index")
-    letters = [one.select(columns) for one in _letters(warehouse, name, generation, columns)]
     if ranges is not None and not ranges:
         return UnfitCount()
+    columns = (*_PLACE, "batch_index")
+    letters = [one.select(columns) for one in _letters(warehouse, name, generation, columns)]
     if ranges:
         within = _within([(log_id, one) for log_id, several in ranges.items() for one in several])
         letters = [one.filter(within) for one in letters]
