@@ -40,7 +40,7 @@ def run_of(
     **facts: Any,
 ) -> Run:  # fmt: skip
     """Of this process and host, unless told otherwise. It has `log_id`, since `begun` s after NOW."""
-    writer = replace(this_writer(), run=name, host="host-1")
+    writer = replace(this_writer(), run=name, host="host-1", since=NOW.isoformat())
     said = {"phase": phase.value, "begun_at": (NOW + timedelta(seconds=begun)).isoformat(), "position": 500, **facts}
     return Run(
         writer=writer if pid is None else replace(writer, pid=pid),
