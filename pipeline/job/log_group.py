@@ -223,13 +223,18 @@ class LogGroup:
             one.hear(found, now_s)
 
     def _apply(self, batch: GroupOffset) -> None:
-        with _all_held(self._read()) as members:
+        read = self._read()
+        with _all_held(read) as members:
             # a log that has left the group since the batch was planned is planned again when it is back
             replicas = {log_id: replica for one in members for log_id, replica in one.replicas.items()}
             logs = {log_id: replica.master for log_id, replica in replicas.items()}
             outcomes = self._group.apply(planned(batch, logs, self._cores), replicas)
             for one in members:
                 one.came_to({log_id: outcomes[log_id] for log_id in one.replicas if log_id in outcomes})
+        for one in read:
+            if one not in members:  # what it was to read is planned again, but an error is told only once
+                for log_id in batch.errors.keys() & one.replicas.keys():
+                    one.note(batch.errors[log_id])
         self._tell()
 
     def _check_owners(self) -> None:

@@ -131,7 +131,8 @@ class Made:
 
     def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
         self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
-        self.group._apply(GroupOffset(1))
+        errors = {log_id: one for log_id, one in self.batches.outcomes.items() if isinstance(one, LogtwinError)}
+        self.group._apply(GroupOffset(1, errors=errors))
 
     def listed(self) -> dict[str, int]:
         said = standing.file_at(self.query.options["standing"]).read()
@@ -166,6 +167,16 @@ def test_the_logs_of_one_member_are_told_and_taken_together(tmp_path: Path) -> N
     assert (made.a.taken, made.b.taken) == ([results[0]], [results[1]])
     assert made.a.noted is error
     assert made.listed() == {"rocketmq/b": 1}
+
+
+def test_an_error_reaches_a_member_that_is_in_use(tmp_path: Path) -> None:
+    """The planner tells it once, and leaves the log alone until it is listed anew: a topic gains a partition then."""
+    made = Made(tmp_path, available_now=False)
+    error = MasterSilent("away")
+    with made.a.in_use:
+        made.batch(a=error, b=BatchResult(OffsetRange(Offset(0), Offset(3)), 3, 3))
+    assert made.a.noted is error
+    assert len(made.b.taken) == 1
 
 
 def test_a_member_that_comes_is_known_to_the_planner_before_it_is_listed(
