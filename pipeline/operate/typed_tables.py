@@ -22,7 +22,8 @@ from sinks.delta.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG
 from sinks.typed.columns import DELETED, column_name, with_found
 from sinks.typed.dead_letters import UnfitCount, unfit_count
-from sinks.typed.definition import Definition, Reading, is_meant
+from sinks.typed.definition import Definition, Reading
+from sinks.typed.patterns import is_meant
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import messages_in, records_of, view_of

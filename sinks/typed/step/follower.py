@@ -255,6 +255,9 @@ class TypedFollower:
         if self._suspects.lived():
             self._discard(report)
             return StepResult(is_last=False)
+        if report.truncated is not None:
+            self._discard(report)
+            raise self._truncated(*report.truncated)
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
@@ -363,6 +366,17 @@ class TypedFollower:
     def _discard(self, report: Report) -> None:
         discard(self._table.path, (one.name for one in report.files))
         discard(self._dead_letters.path, (one.name for one in report.unfit))
+
+    def _truncated(self, place: MessagePlace, found: str) -> UnfitMessage:
+        return UnfitMessage(
+            f"a message empties the table that the typed table {self._wanted.name} follows",
+            log=place.log_id,
+            offset=place.offset,
+            expected="changes of rows",
+            found=found,
+            hint=f"Nothing before it counts any more: leave that out by where in its [[tables]], for example "
+            f"'offset > {place.offset}' if its messages are in one log; then {self._rebuild}.",
+        )
 
     def _unfit(self, first: tuple[MessagePlace, str, str]) -> UnfitMessage:
         place, column, found = first

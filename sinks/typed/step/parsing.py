@@ -17,8 +17,18 @@ import pyarrow.compute as pc
 
 from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
-from sinks.typed.columns import DELETED, MOST_CHARACTERS, PLACE, Column, MessagePlace, table_spec
+from sinks.typed.columns import (
+    DELETED,
+    MOST_CHARACTERS,
+    PLACE,
+    SOURCE_ORDER,
+    Column,
+    MessagePlace,
+    column_name,
+    table_spec,
+)
 from sinks.typed.definition import Definition, Reading
+from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import (
     NO_BODY,
     Fields,
@@ -162,7 +172,11 @@ class Parsing:
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.wanted.reading))
-        misfits = [_missing_body(one, messages) for one in misfits]
+        misfits = [
+            _missing_body(one, messages)
+            for one in misfits
+            if not (self.wanted.passes_tombstones and one.reason == NO_BODY)
+        ]
         places, columns = MessagePlaces(messages), self.step.columns
         deleted = self.wanted.deletes(objects)
         if self.wanted.tombstones:
@@ -176,12 +190,17 @@ class Parsing:
             if column == DELETED:
                 values.append(pa.array(deleted, column.type))
                 continue
+            if column == SOURCE_ORDER:
+                orders = (one.order if isinstance(one, Change) else None for one in objects)
+                values.append(pa.array(orders, column.type))
+                continue
             raws = texts_of(objects, column)
             array, wrong = column_values(column, raws)
             values.append(array)
             if self.finds:
                 wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told)
             misfits += (replace(one, row=numbers[one.row]) for one in wrong)
+        misfits += self._untold(objects, numbers)
         if self.finds:
             told.see_left(objects, numbers, places)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
@@ -194,6 +213,14 @@ class Parsing:
         told.see_messages(messages, made.num_rows)
         told.see_unfit(misfits, places)
         return made, self._unfit(messages, misfits)
+
+    def _untold(self, objects: Sequence[Fields], numbers: Sequence[int]) -> Iterator[Misfit]:
+        """What change events do not tell of their rows."""
+        for one, number in zip(objects, numbers, strict=True):
+            if isinstance(one, Change) and not one.deletes:
+                for name, (reason, found) in one.unfit.items():
+                    if name not in self.wanted.dropped:
+                        yield Misfit(number, column_name(name, self.wanted.renamed) or name, reason, found)
 
     def _tombstones(
         self, messages: pa.RecordBatch, misfits: Sequence[Misfit]

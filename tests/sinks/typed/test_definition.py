@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from sinks.typed.columns import DELETED, Column
-from sinks.typed.definition import Definition, check_topic, is_meant, is_pattern
+from sinks.typed.definition import Definition
 from sinks.typed.formats.json_fields import NoObject, fields_of
+from sinks.typed.patterns import check_topic, is_meant, is_pattern
 from sinks.typed.state import TypedState
 from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, with_epochs
 from sinks.typed.step.report import FoundFields, Told, free_names
