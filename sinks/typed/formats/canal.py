@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sinks.typed.columns import MOST_DIGITS
-from sinks.typed.formats.changes import TRUNCATED, Change, Wanted, as_kind, bits, part, placed, quoted
+from sinks.typed.formats.changes import Change, Wanted, as_kind, bits, part, placed, quoted
 from sinks.typed.formats.json_fields import Fields, NoObject, fields_of, string_of
 
 _NOT_CANAL: Final = "not_canal"
@@ -75,7 +75,7 @@ class Canal:
         if not self._wanted.has(database, table):
             return []
         if type_ == "TRUNCATE":
-            raise NoObject(TRUNCATED, f"TRUNCATE of {database}.{table}")
+            return [Change({}, {}, empties=True, order=self._order(fields))]
         if part(fields, "isDdl", bool, _NOT_CANAL) or type_ in _WITHOUT_ROWS:
             return []
         if type_ not in _ROWS:
@@ -90,13 +90,16 @@ class Canal:
         before = part(fields, "old", list[Fields | None], _NOT_CANAL) or [None] * len(rows)
         if len(before) != len(rows):
             raise NoObject(_NOT_CANAL, f"{len(rows)} rows, but {len(before)} in old")
-        order = self._wanted.ordered(_order(fields), "no gtid")
+        order = self._order(fields)
         found: list[Change] = []
         for row, old in zip(rows, before, strict=True):
             if type_ == "UPDATE" and old is not None and self._wanted.is_moved(old, row):
                 found.append(self._change({**row, **old}, types, order, deletes=True))
             found.append(self._change(row, types, order, deletes=type_ == "DELETE"))
         return found
+
+    def _order(self, fields: Fields) -> str | None:
+        return self._wanted.ordered(_order(fields), "no gtid")
 
     def _change(self, row: Fields, types: dict[str, str], order: str | None, *, deletes: bool) -> Change:
         values: Fields = {}

@@ -2,7 +2,7 @@
 
 A message has any number of rows, in the order in which the database changed them. If a row's key has changed, the row
 with the old key is gone, and there is one with the new key. Messages of other tables, and those that bring no rows, are
-passed by. A `TRUNCATE` is neither: a table that went on behind it would keep rows that its source does not have.
+passed by. A `TRUNCATE` is a row without fields: all older ones go.
 
 An event's place at its source is a text that sorts as the source does: the position, zero-padded, then the time at
 which the source says that it happened, in milliseconds, then the number of its server, if it is known. Only positions
@@ -24,8 +24,6 @@ from sinks.typed.formats.json_fields import DescribedFields, Fields, NoObject
 from sinks.typed.formats.scalars import is_number
 from sinks.typed.patterns import is_meant
 
-TRUNCATED: Final = "truncated"
-"""The reason of a message that empties the table at its source: the typed table stops at it."""
 _NO_POSITION: Final = "no_position"
 _NULL: Final = b"null"
 _WITHOUT_ZONE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?")
@@ -34,7 +32,7 @@ _T = TypeVar("_T")
 
 
 class Change(DescribedFields):
-    """A row of the source's table; one that `deletes` is gone, and has at least its key.
+    """A row of the source's table; one that `deletes` is gone, and has at least its key; one that `empties`, every row.
 
     `order` is its place at the source. `unfit` has the fields that the event does not tell, each with reason and text.
     """
@@ -45,11 +43,13 @@ class Change(DescribedFields):
         kinds: Mapping[str, str],
         *,
         deletes: bool = False,
+        empties: bool = False,
         order: str | None = None,
         unfit: Mapping[str, tuple[str, str]] | None = None,
     ) -> None:
         super().__init__(fields, kinds)
         self.deletes = deletes
+        self.empties = empties
         self.order = order
         self.unfit = unfit or {}
 

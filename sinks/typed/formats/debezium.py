@@ -40,7 +40,6 @@ import msgspec
 from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, instant
 from sinks.typed.formats.changes import (
-    TRUNCATED,
     Change,
     Wanted,
     as_kind,
@@ -117,11 +116,11 @@ class Debezium:
         source = part(fields, "source", _Source, _NOT_DEBEZIUM) or _Source()
         if operation == "m" or not self._wanted.has(source.db, source.table, f"{source.schema}.{source.table}"):
             return []
-        if operation == "t":
-            raise NoObject(TRUNCATED, f"TRUNCATE of {source.db}.{source.table}")
-        if operation not in ("r", "c", "u", "d"):
+        if operation not in ("r", "c", "u", "d", "t"):
             raise NoObject(_NOT_DEBEZIUM, f"op {operation}")
         order = self._wanted.ordered(_order(source), f"no position is known of connector {source.connector}")
+        if operation == "t":
+            return [Change({}, {}, empties=True, order=order)]
         before, after = (part(fields, one, Fields, _NOT_DEBEZIUM) for one in ("before", "after"))
         is_gone = operation == "d"
         row = before if is_gone else after

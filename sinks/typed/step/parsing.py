@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -44,6 +44,7 @@ from sinks.typed.formats.json_fields import (
 )
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
 from sinks.typed.readers import reader
+from sinks.typed.state import Emptied
 from sinks.typed.step import guard
 from sinks.typed.step.report import FoundFields, MessagePlaces, Report, Told, as_row, free_names, looked
 from sources.errors import across_processes
@@ -178,6 +179,7 @@ class Parsing:
             if not (self.wanted.passes_tombstones and one.reason == NO_BODY)
         ]
         places, columns = MessagePlaces(messages), self.step.columns
+        objects, numbers = _without_emptying(objects, numbers, messages, told)
         deleted = self.wanted.deletes(objects)
         if self.wanted.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
@@ -296,6 +298,21 @@ class Parsing:
         schema = UNFIT.schema.remove_metadata()
         columns = [given[name] if name in given else rows[name] for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _without_emptying(
+    objects: list[Fields], numbers: list[int], messages: pa.RecordBatch, told: Told
+) -> tuple[list[Fields], list[int]]:
+    """Note what empties the table, and return the other objects with their rows in the batch."""
+    emptying = [at for at, one in enumerate(objects) if isinstance(one, Change) and one.empties]
+    for at in emptying:
+        log_id, offset, index, stored_at = (messages[one.name][numbers[at]] for one in PLACE)
+        order = cast("Change", objects[at]).order
+        stored_us = stored_at.cast(pa.int64()).as_py()
+        told.add(Report(emptied=Emptied(log_id.as_py(), offset.as_py(), index.as_py() or 0, stored_us, order)))
+    gone = {*emptying}
+    left = [at for at in range(len(objects)) if at not in gone] if gone else []
+    return ([objects[at] for at in left], [numbers[at] for at in left]) if gone else (objects, numbers)
 
 
 def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Sequence[Misfit]) -> Iterator[int]:

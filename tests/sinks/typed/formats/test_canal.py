@@ -150,10 +150,15 @@ def test_messages_that_pass_by(message: dict[str, Any]) -> None:
     assert changes(READ, message) == []
 
 
+def test_a_truncate_empties_the_table() -> None:
+    (one,) = READ(encoded(event(isDdl=True, data=None, type="TRUNCATE", sql="TRUNCATE orders", mysqlType=None)))
+    assert isinstance(one, Change)
+    assert (dict(one), one.empties, one.deletes) == ({}, True, False)
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (event(isDdl=True, data=None, type="TRUNCATE", sql="TRUNCATE orders"), "truncated"),
         (event(data=None, sql="INSERT INTO orders VALUES (1)"), "no_rows"),  # binlog_format = STATEMENT
         (event({"id": "1"}, type="UPSERT"), "not_canal"),
         (event({"id": "1"}, old=[None, None], type="UPDATE"), "not_canal"),

@@ -181,10 +181,16 @@ def test_messages_that_pass_by(message: dict[str, Any]) -> None:
     assert changes(READ, {"schema": {"type": "struct", "fields": []}, "payload": message}) == []
 
 
+def test_a_truncate_empties_the_table() -> None:
+    (one,) = Debezium(wanted(needs_order=True))(encoded(event("t", None)))
+    assert isinstance(one, Change)
+    assert (dict(one), one.empties, one.order) == ({}, True, "0000000003.0000000000000000484.0000000000 "
+                                                            "0001465581029100 223344")  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (event("t", None), "truncated"),
         (event("x", ROW), "not_debezium"),
         (event("c", None), "no_row"),
         (event("d", None), "no_row"),  # REPLICA IDENTITY NOTHING
