@@ -219,6 +219,13 @@ def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
     assert text.splitlines()[-3:] == ["# id: string", "# at: timestamp", "# offset_: int"]
 
 
+def test_what_add_writes_of_change_events() -> None:
+    text = proposed(None, parse({}, where="test"), ["orders"], None, CHANGES)
+    (made,) = parse(tomllib.loads(text), where="test").tables
+    assert made == table(**CHANGES)
+    assert text.splitlines()[-1] == 'schema = "infer"'
+
+
 def test_what_add_declares_takes_keys_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever appends to it, and adds a key at the end, makes no column of it."""
     place = MessagePlace("rocketmq/a", 0, 0)
