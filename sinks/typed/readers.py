@@ -50,7 +50,7 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 def _of_changes(how: Reading) -> AnyReader:
     from sinks.typed.formats.changes import Wanted
 
-    wanted = Wanted(how.database, how.table, how.row_key, dict(how.declared), how.time_zone, how.needs_order)
+    wanted = Wanted(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)
     if how.format == "canal":
         from sinks.typed.formats.canal import Canal
 

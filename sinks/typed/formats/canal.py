@@ -28,15 +28,15 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
 
 from sinks.typed.columns import MOST_DIGITS
-from sinks.typed.formats.changes import Change, Wanted, as_kind, bits, part, placed, quoted
-from sinks.typed.formats.json_fields import Fields, NoObject, fields_of, string_of
+from sinks.typed.formats.changes import Change, Convert, Wanted, as_kind, bits, placed, quoted
+from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep, string_of
 
 _NOT_CANAL: Final = "not_canal"
 _WITHOUT_ROWS: Final = frozenset(
@@ -55,7 +55,24 @@ _DECIMALS: Final = ("decimal", "numeric", "dec", "fixed")
 _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "linestring",
                  "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")  # fmt: skip
 
-_Convert: TypeAlias = Callable[[str], msgspec.Raw]
+
+class _Message(msgspec.Struct):
+    type: str
+    database: str | None
+    table: str | None = None
+    isDdl: bool | None = None
+    data: list[Fields] | None = None
+    old: list[Fields | None] | None = None
+    mysqlType: msgspec.Raw = msgspec.Raw(b"null")
+    gtid: str | None = None
+    es: int | None = None
+    sql: str | None = None
+
+
+_MESSAGE: Final = msgspec.json.Decoder(_Message)
+_TYPES: Final = msgspec.json.Decoder(dict[str, str] | None)
+_Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
+"""The kinds of columns by field, and the fields whose values are converted."""
 
 
 class Canal:
@@ -63,64 +80,71 @@ class Canal:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._declared = {name: _of_kind(kind, wanted.time_zone) for name, kind in wanted.kinds.items()}
 
     def __call__(self, body: bytes | None) -> list[Change]:
         """The rows of a message; none if it has none, or is of another table. Raises NoObject."""
-        fields = fields_of(body)
-        type_ = part(fields, "type", str, _NOT_CANAL)
-        if type_ is None or "database" not in fields:
-            raise NoObject(_NOT_CANAL, f"no type and database, but {', '.join(fields) or 'nothing'}")
-        database, table = part(fields, "database", str, _NOT_CANAL), part(fields, "table", str, _NOT_CANAL)
-        if not self._wanted.has(database, table):
+        message = decoded_by(_MESSAGE, body, _NOT_CANAL)
+        if not self._wanted.has(message.database, message.table):
             return []
-        if type_ == "TRUNCATE":
-            return [Change({}, {}, empties=True, order=self._order(fields))]
-        if part(fields, "isDdl", bool, _NOT_CANAL) or type_ in _WITHOUT_ROWS:
+        not_too_deep(given(body))
+        if message.type == "TRUNCATE":
+            return [Change({}, {}, empties=True, order=self._order(message))]
+        if message.isDdl or message.type in _WITHOUT_ROWS:
             return []
-        if type_ not in _ROWS:
-            raise NoObject(_NOT_CANAL, f"type {type_}")
-        return self._rows(fields, type_)
+        if message.type not in _ROWS:
+            raise NoObject(_NOT_CANAL, f"type {message.type}")
+        return self._rows(message)
 
-    def _rows(self, fields: Fields, type_: str) -> list[Change]:
-        rows = part(fields, "data", list[Fields], _NOT_CANAL)
+    def _rows(self, message: _Message) -> list[Change]:
+        rows, before = message.data, message.old
         if not rows:  # with binlog_format = STATEMENT
-            raise NoObject("no_rows", f"{type_} without data: {bytes(fields.get('sql', b'')).decode()}")
-        types = part(fields, "mysqlType", dict[str, str], _NOT_CANAL) or {}
-        before = part(fields, "old", list[Fields | None], _NOT_CANAL) or [None] * len(rows)
-        if len(before) != len(rows):
+            raise NoObject("no_rows", f"{message.type} without data: {message.sql}")
+        if before and len(before) != len(rows):
             raise NoObject(_NOT_CANAL, f"{len(rows)} rows, but {len(before)} in old")
-        order = self._order(fields)
+        columns = _columns(bytes(message.mysqlType), self._wanted)
+        order, is_gone = self._order(message), message.type == "DELETE"
         found: list[Change] = []
-        for row, old in zip(rows, before, strict=True):
-            if type_ == "UPDATE" and old is not None and self._wanted.is_moved(old, row):
-                found.append(self._change({**row, **old}, types, order, deletes=True))
-            found.append(self._change(row, types, order, deletes=type_ == "DELETE"))
+        for row, old in zip(rows, before or [None] * len(rows), strict=True):
+            if message.type == "UPDATE" and old is not None and self._wanted.is_moved(old, row):
+                found.append(_change({**row, **old}, columns, order, deletes=True))
+            found.append(_change(row, columns, order, deletes=is_gone))
         return found
 
-    def _order(self, fields: Fields) -> str | None:
-        return self._wanted.ordered(_order(fields), "no gtid")
-
-    def _change(self, row: Fields, types: dict[str, str], order: str | None, *, deletes: bool) -> Change:
-        values: Fields = {}
-        kinds: dict[str, str] = {}
-        for name, raw in row.items():
-            said = types.get(name)
-            if said is None:
-                convert: _Convert | None = self._declared.get(name)
-            else:
-                kinds[name], convert = _of_type(said, self._wanted.time_zone)
-            text = string_of(bytes(raw))
-            values[name] = raw if text is None or convert is None else convert(text)
-        return Change(values, kinds, deletes=deletes, order=order)
+    def _order(self, message: _Message) -> str | None:
+        count = transactions(message.gtid or "") if self._wanted.needs_order else None
+        return self._wanted.ordered(None if count is None else placed([(count, 19)], message.es or 0), "no gtid")
 
 
-@lru_cache(maxsize=1024)
-def _of_type(text: str, time_zone: str) -> tuple[str, _Convert]:
+def _change(row: Fields, columns: _Columns, order: str | None, *, deletes: bool) -> Change:
+    kinds, converted = columns
+    for name, convert in converted:
+        raw = row.get(name)
+        if raw is not None and bytes(raw)[:1] == b'"':
+            row[name] = convert(raw)
+    return Change(row, kinds, deletes=deletes, order=order)
+
+
+@lru_cache(maxsize=256)
+def _columns(mysql_types: bytes, wanted: Wanted) -> _Columns:
+    """The columns by the types that a message says, or as they are declared where it says none. Raises NoObject."""
+    try:
+        types = _TYPES.decode(mysql_types) or {}
+    except msgspec.ValidationError as error:
+        raise NoObject(_NOT_CANAL, f"mysqlType: {error}") from None
+    said = {name: _of_type(one, wanted.time_zone) for name, one in types.items()}
+    declared = {name: as_kind(kind, wanted.time_zone) for name, kind in wanted.kinds if name not in said}
+    converts = {**{name: convert for name, (_, convert) in said.items()}, **declared}
+    return (
+        {name: kind for name, (kind, _) in said.items()},
+        [(name, convert) for name, convert in converts.items() if convert is not None],
+    )
+
+
+def _of_type(text: str, time_zone: str) -> tuple[str, Convert | None]:
     """The kind of column for a type of MySQL, and what makes a value of Canal's text."""
     found = _TYPE.fullmatch(text)
     if found is None:
-        return "string", quoted
+        return "string", None
     word, inside, behind = found[1].lower(), found[2] or "", found[3].lower()
     if word in _INTEGERS:
         kind = _UNSIGNED.get(word, "int") if "unsigned" in behind else _INTEGERS[word]
@@ -130,16 +154,16 @@ def _of_type(text: str, time_zone: str) -> tuple[str, _Convert]:
         return _bit(int(inside) if inside.isdigit() else 1)
     elif word in ("enum", "set"):
         members = [one.replace("''", "'") for one in _MEMBER.findall(inside)]
-        return "string", _enum(members) if word == "enum" else _set(members)
+        return "string", _of_text(_enum(members) if word == "enum" else _set(members))
     elif word in _BYTES:
-        return "string", _base64
+        return "string", _of_text(_base64)
     else:
         kind = _OTHERS.get(word, "string")
-    return kind, _of_kind(kind, time_zone if word == "timestamp" else "UTC")
+    return kind, as_kind(kind, time_zone if word == "timestamp" else "UTC")
 
 
-def _of_kind(kind: str, time_zone: str) -> _Convert:
-    return lambda text: as_kind(kind, text, time_zone)
+def _of_text(convert: Callable[[str], str]) -> Convert:
+    return lambda raw: quoted(convert(string_of(bytes(raw)) or ""))
 
 
 def _decimal(inside: str) -> str:
@@ -147,23 +171,23 @@ def _decimal(inside: str) -> str:
     return f"decimal({digits},{scale or 0})" if digits.isdigit() and int(digits) <= MOST_DIGITS else "string"
 
 
-def _bit(length: int) -> tuple[str, _Convert]:
+def _bit(length: int) -> tuple[str, Convert | None]:
     if length == 1:
-        return "boolean", _of_kind("boolean", "UTC")
-    return "string", lambda text: quoted(bits(int(text), length) if _is_index(text) else text)
+        return "boolean", as_kind("boolean")
+    return "string", _of_text(lambda text: bits(int(text), length) if _is_index(text) else text)
 
 
-def _enum(members: list[str]) -> _Convert:
+def _enum(members: list[str]) -> Callable[[str], str]:
     """Of a number the member, from 1 on; 0 is what MySQL has for a value that is none, the empty text."""
     texts = ["", *members]
-    return lambda text: quoted(texts[int(text)] if _is_index(text) and int(text) < len(texts) else text)
+    return lambda text: texts[int(text)] if _is_index(text) and int(text) < len(texts) else text
 
 
-def _set(members: list[str]) -> _Convert:
-    def convert(text: str) -> msgspec.Raw:
+def _set(members: list[str]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
         if not _is_index(text) or int(text) >> len(members):
-            return quoted(text)
-        return quoted(",".join(one for number, one in enumerate(members) if int(text) >> number & 1))
+            return text
+        return ",".join(one for number, one in enumerate(members) if int(text) >> number & 1)
 
     return convert
 
@@ -172,18 +196,11 @@ def _is_index(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
-def _base64(text: str) -> msgspec.Raw:
+def _base64(text: str) -> str:
     try:
-        return quoted(base64.b64encode(text.encode("latin-1")).decode())
+        return base64.b64encode(text.encode("latin-1")).decode()
     except UnicodeEncodeError:  # somebody else wrote it, in another way
-        return quoted(text)
-
-
-def _order(fields: Fields) -> str | None:
-    gtid = part(fields, "gtid", str, _NOT_CANAL)
-    count = transactions(gtid or "")
-    at_ms = part(fields, "es", int, _NOT_CANAL) or 0
-    return None if count is None else placed([(count, 19)], at_ms)
+        return text
 
 
 _MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-([0-9]+)")

@@ -12,23 +12,28 @@ of one server can be compared (`incomparable` in `sinks/typed/step/upsert.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final, TypeAlias
 from zoneinfo import ZoneInfo
 
 import msgspec
 
-from sinks.typed.formats.json_fields import DescribedFields, Fields, NoObject
+from sinks.typed.formats.json_fields import DescribedFields, Fields, NoObject, string_of
 from sinks.typed.formats.scalars import is_number
 from sinks.typed.patterns import is_meant
 
 _NO_POSITION: Final = "no_position"
 _NULL: Final = b"null"
-_WITHOUT_ZONE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?")
+_WITHOUT_ZONE: Final = re.compile(rb'"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"')
 _UTC: Final = "UTC"
-_T = TypeVar("_T")
+_BOOLEANS: Final = {b"0": msgspec.Raw(b"false"), b"1": msgspec.Raw(b"true")}
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+
+Convert: TypeAlias = Callable[[msgspec.Raw], msgspec.Raw]
+"""Makes of an event's value what a body of JSON would have."""
 
 
 class Change(DescribedFields):
@@ -58,14 +63,14 @@ class Change(DescribedFields):
 class Wanted:
     """Which rows a typed table wants: of `table` in `database`, names or patterns; `key` are the fields of its key.
 
-    `kinds` are the kinds of declared columns by field. Times without a zone are those of `time_zone`. With
+    `kinds` are declared fields, each with the kind of its column. Times without a zone are those of `time_zone`. With
     `needs_order` each event has to say where it stands at its source.
     """
 
     database: str
     table: str
     key: tuple[str, ...]
-    kinds: Mapping[str, str]
+    kinds: tuple[tuple[str, str], ...] = ()
     time_zone: str = _UTC
     needs_order: bool = False
 
@@ -100,52 +105,52 @@ def file_number(name: str) -> int | None:
     return int(number) if number.isascii() and number.isdigit() else None
 
 
-def part(fields: Fields, name: str, type_: type[_T], reason: str) -> _T | None:
-    """The value of a field of the message itself; None if it is null or missing. Raises NoObject with `reason`."""
-    try:
-        return msgspec.json.decode(fields.get(name, msgspec.Raw(_NULL)), type=type_ | None)
-    except msgspec.MsgspecError as error:
-        raise NoObject(reason, f"{name}: {error}") from None
-
-
 def quoted(text: str) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(text))
 
 
-def as_kind(kind: str, text: str, time_zone: str = _UTC) -> msgspec.Raw:
-    """What a body of JSON would have for a value of such a column; the text itself if it is none."""
-    encoded = text.encode()
+def as_kind(kind: str, time_zone: str = _UTC) -> Convert | None:
+    """What makes of a text what a body of JSON would have for such a column; any other value stays as it is.
+
+    None if that is the text itself.
+    """
     if kind in ("int", "bigint", "double") or kind.startswith("decimal"):
-        return msgspec.Raw(encoded) if is_number(encoded) else quoted(text)
-    if kind == "boolean" and text in ("0", "1"):
-        return msgspec.Raw(b"true" if text == "1" else b"false")
+        return _number
     if kind == "timestamp":
-        return quoted(zoned(text, time_zone))
-    if kind == "json":
-        return msgspec.Raw(encoded) if _is_json(encoded) else quoted(text)
-    return quoted(text)
+        return partial(_instant, time_zone)
+    return {"boolean": _boolean, "json": _json}.get(kind)
 
 
-def zoned(text: str, time_zone: str = _UTC) -> str:
-    """A time with its zone; where clocks are set back, the first of the two. Any other text stays."""
-    if _WITHOUT_ZONE.fullmatch(text) is None:
-        return text
-    if time_zone == _UTC:
-        return f"{text}Z"
-    second, point, fraction = text.partition(".")
+def _number(raw: msgspec.Raw) -> msgspec.Raw:
+    text = bytes(raw)[1:-1]  # of a text without escapes: a number has none
+    return msgspec.Raw(text) if is_number(text) else raw
+
+
+def _boolean(raw: msgspec.Raw) -> msgspec.Raw:
+    return _BOOLEANS.get(bytes(raw).strip(b'"'), raw)
+
+
+def _json(raw: msgspec.Raw) -> msgspec.Raw:
+    text = (string_of(bytes(raw)) or "").encode()
     try:
-        offset = f"{datetime.fromisoformat(second).replace(tzinfo=ZoneInfo(time_zone)):%z}"
-    except ValueError:  # there is no such day
-        return text
-    return f"{second}{point}{fraction}{offset[:3]}:{offset[3:5]}"
-
-
-def _is_json(text: bytes) -> bool:
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
+        return msgspec.Raw(bytes(_RAW.decode(text)))
     except msgspec.DecodeError:
-        return False
-    return True
+        return raw
+
+
+def _instant(time_zone: str, raw: msgspec.Raw) -> msgspec.Raw:
+    """With its zone; where clocks are set back, the first of the two."""
+    text = bytes(raw)
+    if _WITHOUT_ZONE.fullmatch(text) is None:
+        return raw
+    if time_zone == _UTC:
+        return msgspec.Raw(text[:-1] + b'Z"')
+    try:
+        at = datetime.fromisoformat(text[1:20].decode()).replace(tzinfo=ZoneInfo(time_zone))
+    except ValueError:  # there is no such day
+        return raw
+    offset = f"{at:%z}"
+    return msgspec.Raw(text[:-1] + f'{offset[:3]}:{offset[3:5]}"'.encode())
 
 
 def bits(number: int, length: int) -> str:

@@ -30,8 +30,8 @@ The position is, of MySQL and MariaDB, file, position and row of the binary log;
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -39,43 +39,31 @@ import msgspec
 
 from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, instant
-from sinks.typed.formats.changes import (
-    Change,
-    Wanted,
-    as_kind,
-    bits,
-    clock,
-    file_number,
-    part,
-    placed,
-    quoted,
-)
-from sinks.typed.formats.json_fields import Fields, NoObject, fields_of, string_of
+from sinks.typed.formats.changes import Change, Convert, Wanted, as_kind, bits, clock, file_number, placed, quoted
+from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, fields_of, given, not_too_deep
 from sinks.typed.formats.scalars import long_of
 
+_MOST_SCALE: Final = 20_000
+"""PostgreSQL's numbers have 16,383 digits behind the point at most."""
 _NOT_DEBEZIUM: Final = "not_debezium"
-_ENVELOPE: Final = frozenset(("schema", "payload"))
 _OTHERS: Final = (
     frozenset(("ddl", "databaseName")),  # a change of a schema
     frozenset(("status", "event_count")),  # the beginning, or the end, of a transaction
 )
 _HEARTBEAT: Final = frozenset(("ts_ms", "ts_us", "ts_ns"))
 _UNAVAILABLE: Final = "__debezium_unavailable_value"
-_STANDS_FOR_NONE: Final = frozenset(
-    (
-        f'"{_UNAVAILABLE}"'.encode(),
-        b'"' + base64.b64encode(_UNAVAILABLE.encode()) + b'"',
-        msgspec.json.encode([_UNAVAILABLE]),
-        msgspec.json.encode([base64.b64encode(_UNAVAILABLE.encode()).decode()]),
-        msgspec.json.encode([*_UNAVAILABLE.encode()]),
-        msgspec.json.encode({_UNAVAILABLE: _UNAVAILABLE}),
-        msgspec.json.encode(msgspec.json.encode({_UNAVAILABLE: _UNAVAILABLE}).decode()),
+_IN_BASE64: Final = base64.b64encode(_UNAVAILABLE.encode()).decode()
+_STAND_FOR_NONE: Final = frozenset(
+    map(
+        msgspec.json.encode,
+        (
+            _UNAVAILABLE, _IN_BASE64, [_UNAVAILABLE], [_IN_BASE64], [*_UNAVAILABLE.encode()],
+            {_UNAVAILABLE: _UNAVAILABLE}, msgspec.json.encode({_UNAVAILABLE: _UNAVAILABLE}).decode(),
+        ),
     )
-)
-
-_Convert: TypeAlias = Callable[[msgspec.Raw], msgspec.Raw]
-"""Makes what a body of JSON would have of the value. Raises ValueError for one that its type does not have."""
-_Columns: TypeAlias = Mapping[str, tuple[str, _Convert]]
+)  # fmt: skip
+_MARKS: Final = (_UNAVAILABLE.encode(), _IN_BASE64.encode(), b",".join(b"%d" % one for one in _UNAVAILABLE.encode()))
+"""One of these is in a message that has any of those."""
 
 
 class _Source(msgspec.Struct):
@@ -85,11 +73,23 @@ class _Source(msgspec.Struct):
     connector: str = ""
     ts_ms: int = 0
     file: str | None = None
-    pos: int = 0
-    row: int = 0
-    server_id: int = 0
+    pos: int | None = None
+    row: int | None = None
+    server_id: int | None = None
     lsn: int | None = None
     sequence: str | None = None
+
+
+class _Event(msgspec.Struct):
+    schema: msgspec.Raw = msgspec.Raw()
+    payload: msgspec.Raw = msgspec.Raw()
+    op: str | None = None
+    source: _Source | None = None
+    before: Fields | None = None
+    after: Fields | None = None
+
+
+_EVENT: Final = msgspec.json.Decoder(_Event)
 
 
 class Debezium:
@@ -97,68 +97,70 @@ class Debezium:
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._dates = [name for name, kind in wanted.kinds.items() if kind == "date"]
+        self._dates = [name for name, kind in wanted.kinds if kind == "date"]
 
     def __call__(self, body: bytes | None) -> list[Change]:
         """The rows of an event; none if it has none, or is of another table. Raises NoObject."""
-        fields, schema = fields_of(body), b""
-        if fields.keys() == _ENVELOPE:
-            schema = bytes(fields["schema"]).removeprefix(b"null")
-            fields = part(fields, "payload", Fields, _NOT_DEBEZIUM) or {}
-        if "op" not in fields or "source" not in fields:
-            if fields and (fields.keys() <= _HEARTBEAT or any(fields.keys() >= one for one in _OTHERS)):
+        event, schema = decoded_by(_EVENT, body, _NOT_DEBEZIUM), b""
+        if event.op is None and (payload := bytes(event.payload)):
+            body, schema = payload, bytes(event.schema).removeprefix(b"null")
+            event = decoded_by(_EVENT, body, _NOT_DEBEZIUM)
+        if event.op is None or event.source is None:
+            names = fields_of(body).keys()
+            if names and (names <= _HEARTBEAT or any(names >= one for one in _OTHERS)):
                 return []
-            raise NoObject(_NOT_DEBEZIUM, f"no op and source, but {', '.join(fields) or 'nothing'}")
-        return self._rows(fields, schema)
-
-    def _rows(self, fields: Fields, schema: bytes) -> list[Change]:
-        operation = part(fields, "op", str, _NOT_DEBEZIUM)
-        source = part(fields, "source", _Source, _NOT_DEBEZIUM) or _Source()
-        if operation == "m" or not self._wanted.has(source.db, source.table, f"{source.schema}.{source.table}"):
+            raise NoObject(_NOT_DEBEZIUM, f"no op and source, but {', '.join(names) or 'nothing'}")
+        source = event.source
+        if event.op == "m" or not self._wanted.has(source.db, source.table, f"{source.schema}.{source.table}"):
             return []
-        if operation not in ("r", "c", "u", "d", "t"):
-            raise NoObject(_NOT_DEBEZIUM, f"op {operation}")
-        order = self._wanted.ordered(_order(source), f"no position is known of connector {source.connector}")
-        if operation == "t":
+        not_too_deep(given(body))
+        return self._rows(event, source, schema, is_whole=not any(one in given(body) for one in _MARKS))
+
+    def _rows(self, event: _Event, source: _Source, schema: bytes, *, is_whole: bool) -> list[Change]:
+        if event.op not in ("r", "c", "u", "d", "t"):
+            raise NoObject(_NOT_DEBEZIUM, f"op {event.op}")
+        order = None
+        if self._wanted.needs_order:
+            order = self._wanted.ordered(_order(source), f"no position is known of connector {source.connector}")
+        if event.op == "t":
             return [Change({}, {}, empties=True, order=order)]
-        before, after = (part(fields, one, Fields, _NOT_DEBEZIUM) for one in ("before", "after"))
-        is_gone = operation == "d"
-        row = before if is_gone else after
+        before, is_gone = event.before, event.op == "d"
+        row = before if is_gone else event.after
         if row is None:
-            raise NoObject("no_row", f"op {operation} without {'before' if is_gone else 'after'}")
+            raise NoObject("no_row", f"op {event.op} without {'before' if is_gone else 'after'}")
         found = []
         if not is_gone and before is not None:
-            for name in [name for name, raw in row.items() if bytes(raw) in _STANDS_FOR_NONE]:
+            for name in () if is_whole else [name for name, raw in row.items() if bytes(raw) in _STAND_FOR_NONE]:
                 row[name] = before.get(name, row[name])
             if self._wanted.is_moved(before, row):
                 found.append(self._change(before, schema, order, deletes=True))
-        return [*found, self._change(row, schema, order, deletes=is_gone)]
+        unfit = {} if is_whole else _unavailable(row)
+        return [*found, self._change(row, schema, order, deletes=is_gone, unfit=unfit)]
 
-    def _change(self, row: Fields, schema: bytes, order: str | None, *, deletes: bool) -> Change:
-        columns = _columns(schema) if schema else {}
-        values: Fields = {}
-        unfit: dict[str, tuple[str, str]] = {}
-        for name, raw in row.items():
-            text = bytes(raw)
-            if text in _STANDS_FOR_NONE:
-                unfit[name] = ("unavailable", _UNAVAILABLE)
-            elif name in columns and text != b"null":
-                values[name] = _converted(columns[name][1], raw)
-            else:
-                values[name] = raw
-        for name in () if schema else self._dates:
-            if name in values and (days := long_of(bytes(values[name]))) is not None:
-                values[name] = msgspec.Raw(msgspec.json.encode(day(days)))
-        kinds = {name: kind for name, (kind, _) in columns.items()}
-        return Change(values, kinds, deletes=deletes, order=order, unfit=unfit)
+    def _change(
+        self,
+        row: Fields,
+        schema: bytes,
+        order: str | None,
+        *,
+        deletes: bool,
+        unfit: Mapping[str, tuple[str, str]] | None = None,
+    ) -> Change:
+        kinds, converted = _columns(schema) if schema else ({}, [(name, _date) for name in self._dates])
+        for name, convert in converted:
+            raw = row.get(name)
+            if raw is not None and bytes(raw) != b"null":
+                with suppress(ValueError, ArithmeticError, msgspec.MsgspecError):  # as it came, it does not fit
+                    row[name] = convert(raw)
+        return Change(row, kinds, deletes=deletes, order=order, unfit=unfit)
 
 
-def _converted(convert: _Convert, raw: msgspec.Raw) -> msgspec.Raw:
-    """The converted value; as it came if it is none of its type, and so does not fit."""
-    try:
-        return convert(raw)
-    except (ValueError, ArithmeticError, msgspec.MsgspecError):
-        return raw
+def _unavailable(row: Fields) -> dict[str, tuple[str, str]]:
+    """Take out the values that the event does not have."""
+    names = [name for name, raw in row.items() if bytes(raw) in _STAND_FOR_NONE]
+    for name in names:
+        del row[name]
+    return dict.fromkeys(names, ("unavailable", _UNAVAILABLE))
 
 
 def _order(source: _Source) -> str | None:
@@ -168,7 +170,8 @@ def _order(source: _Source) -> str | None:
     number = None if source.file is None else file_number(source.file)
     if number is None:
         return None
-    return placed([(number, 10), (source.pos, 19), (source.row, 10)], source.ts_ms, source.server_id)
+    place = [(number, 10), (source.pos or 0, 19), (source.row or 0, 10)]
+    return placed(place, source.ts_ms, source.server_id or 0)
 
 
 def _last_of(sequence: str | None) -> int | None:
@@ -188,22 +191,28 @@ class _Schema(msgspec.Struct):
     fields: list[msgspec.Raw] = []
 
 
+_Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
+"""The kinds of columns by field, and the fields whose values are converted."""
+
+
 @lru_cache(maxsize=256)
 def _columns(schema: bytes) -> _Columns:
-    """The kinds of a row's columns and how their values are made, from the schema of an event. Raises NoObject."""
+    """The columns of a row, from the schema of an event. Raises NoObject."""
     try:
         parts = [_schema(one) for one in _schema(schema).fields]
         row = next(one for one in parts if one.field in ("after", "before"))
-        return {one.field: _column(one) for one in map(_schema, row.fields)}
+        columns = {one.field: _column(one) for one in map(_schema, row.fields)}
     except (msgspec.MsgspecError, StopIteration) as error:
         raise NoObject(_NOT_DEBEZIUM, f"a schema without rows: {error}") from None
+    converted = [(name, convert) for name, (_, convert) in columns.items() if convert is not None]
+    return {name: kind for name, (kind, _) in columns.items()}, converted
 
 
-def _schema(raw: Any) -> _Schema:
+def _schema(raw: bytes | msgspec.Raw) -> _Schema:
     return msgspec.json.decode(raw, type=_Schema)
 
 
-def _column(schema: _Schema) -> tuple[str, _Convert]:
+def _column(schema: _Schema) -> tuple[str, Convert | None]:
     said = schema.parameters or {}
     match schema.name:
         case "org.apache.kafka.connect.data.Decimal":
@@ -214,11 +223,7 @@ def _column(schema: _Schema) -> tuple[str, _Convert]:
             return "string", _variable
         case "io.debezium.data.Bits":
             return "string", _bits(int(said.get("length", "1")))
-    return _NAMED.get(schema.name or "") or _PLAIN.get(schema.type, ("json", _same))
-
-
-def _same(raw: msgspec.Raw) -> msgspec.Raw:
-    return raw
+    return _NAMED.get(schema.name or "") or (_PLAIN.get(schema.type, "json"), None)
 
 
 def _number(raw: msgspec.Raw) -> int:
@@ -228,27 +233,30 @@ def _number(raw: msgspec.Raw) -> int:
     return value
 
 
-def _made(make: Callable[[int], Any]) -> _Convert:
+def _made(make: Callable[[int], Any]) -> Convert:
     return lambda raw: msgspec.Raw(msgspec.json.encode(make(_number(raw))))
 
 
 def _bytes(raw: msgspec.Raw) -> bytes:
-    return base64.b64decode(string_of(bytes(raw)) or "", validate=True)
+    return base64.b64decode(bytes(raw)[1:-1], validate=True)
 
 
 def _unscaled(value: bytes, scale: int) -> str:
     unscaled = int.from_bytes(value, "big", signed=True)
-    return f"{Decimal((int(unscaled < 0), tuple(map(int, str(abs(unscaled)))), -scale)):f}"
+    if scale <= 0:
+        return str(unscaled * 10**-scale)
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 
 
-def _decimal(precision: str, scale: int) -> tuple[str, _Convert]:
+def _decimal(precision: str, scale: int) -> tuple[str, Convert]:
     is_short = precision.isdigit() and 0 < int(precision) <= MOST_DIGITS and 0 <= scale <= int(precision)
 
     def convert(raw: msgspec.Raw) -> msgspec.Raw:
-        if bytes(raw)[:1] != b'"':  # decimal.format = NUMERIC
-            return raw if is_short else quoted(bytes(raw).decode())
-        text = _unscaled(_bytes(raw), scale)
-        return msgspec.Raw(text.encode()) if is_short else quoted(text)
+        text = bytes(raw)
+        if text[:1] == b'"':  # otherwise decimal.format = NUMERIC
+            text = _unscaled(_bytes(raw), scale).encode()
+        return msgspec.Raw(text if is_short else b'"' + text + b'"')
 
     return f"decimal({precision},{scale})" if is_short else "string", convert
 
@@ -260,22 +268,20 @@ class _Variable(msgspec.Struct):
 
 def _variable(raw: msgspec.Raw) -> msgspec.Raw:
     found = msgspec.json.decode(raw, type=_Variable)
+    if abs(found.scale) > _MOST_SCALE:
+        raise ValueError("more digits than anybody has")
     return quoted(_unscaled(base64.b64decode(found.value, validate=True), found.scale))
 
 
-def _bits(length: int) -> _Convert:
+def _bits(length: int) -> Convert:
     return lambda raw: quoted(bits(int.from_bytes(_bytes(raw), "little"), length))
 
 
-def _json(raw: msgspec.Raw) -> msgspec.Raw:
-    text = string_of(bytes(raw))
-    return raw if text is None else as_kind("json", text)
-
-
-_DATE: Final[tuple[str, _Convert]] = ("date", _made(day))
-_MILLIS: Final[tuple[str, _Convert]] = ("timestamp", _made(lambda value: instant(value * 1000)))
-_CLOCK: Final[tuple[str, _Convert]] = ("string", _made(lambda value: clock(value * 1000)))
-_NAMED: Final[Mapping[str, tuple[str, _Convert]]] = {
+_date: Final = _made(day)
+_DATE: Final[tuple[str, Convert | None]] = ("date", _date)
+_MILLIS: Final[tuple[str, Convert | None]] = ("timestamp", _made(lambda value: instant(value * 1000)))
+_CLOCK: Final[tuple[str, Convert | None]] = ("string", _made(lambda value: clock(value * 1000)))
+_NAMED: Final[Mapping[str, tuple[str, Convert | None]]] = {
     "io.debezium.time.Date": _DATE,
     "org.apache.kafka.connect.data.Date": _DATE,
     "io.debezium.time.Time": _CLOCK,
@@ -286,19 +292,19 @@ _NAMED: Final[Mapping[str, tuple[str, _Convert]]] = {
     "org.apache.kafka.connect.data.Timestamp": _MILLIS,
     "io.debezium.time.MicroTimestamp": ("timestamp", _made(instant)),
     "io.debezium.time.NanoTimestamp": ("timestamp", _made(lambda value: instant(value // 1000))),
-    "io.debezium.time.ZonedTimestamp": ("timestamp", _same),
-    "io.debezium.data.Json": ("json", _json),
+    "io.debezium.time.ZonedTimestamp": ("timestamp", None),
+    "io.debezium.data.Json": ("json", as_kind("json")),
 }
-_PLAIN: Final[Mapping[str, tuple[str, _Convert]]] = {
-    "boolean": ("boolean", _same),
-    "int8": ("int", _same),
-    "int16": ("int", _same),
-    "int32": ("int", _same),
-    "int64": ("bigint", _same),
-    "float": ("double", _same),
-    "float32": ("double", _same),
-    "double": ("double", _same),
-    "float64": ("double", _same),
-    "string": ("string", _same),
-    "bytes": ("string", _same),
+_PLAIN: Final = {
+    "boolean": "boolean",
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "bigint",
+    "float": "double",
+    "float32": "double",
+    "double": "double",
+    "float64": "double",
+    "string": "string",
+    "bytes": "string",
 }

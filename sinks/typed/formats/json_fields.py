@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +36,7 @@ from sinks.typed.formats.scalars import (
     long_of,
 )
 
+_T = TypeVar("_T")
 Fields: TypeAlias = dict[str, msgspec.Raw]
 """The text of each field, by its name."""
 
@@ -90,19 +91,23 @@ class NoObject(ValueError):
 
 def fields_of(body: bytes | None) -> Fields:
     """The fields of a JSON body. Raises NoObject."""
+    found = decoded_by(_OBJECT, body, "no_object")
+    not_too_deep(given(body))
+    return found
+
+
+def decoded_by(decoder: msgspec.json.Decoder[_T], body: bytes | None, reason: str) -> _T:
+    """What `decoder` reads in a JSON body. Raises NoObject, with `reason` if the decoder reads something else."""
     body = given(body)
     decoded(body)
     try:
-        found = _OBJECT.decode(body)
+        return decoder.decode(body)
     except RecursionError:
         raise NoObject("too_deep", f"more than {_DEEP} levels") from None
     except msgspec.ValidationError as error:
-        raise NoObject("no_object", str(error)) from None
+        raise NoObject(reason, str(error)) from None
     except msgspec.DecodeError as error:
         raise NoObject("not_json", _no_json(body) or str(error)) from None
-    if _may_be_deep(body) and max(_depth(bytes(raw)) for raw in found.values()) >= _DEEP:
-        raise NoObject("too_deep", f"more than {_DEEP} levels")
-    return found
 
 
 def text_of(body: bytes | None) -> Fields:

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
-from sinks.typed.formats.changes import Change, Wanted, as_kind, file_number, part, placed
-from sinks.typed.formats.json_fields import Fields, NoObject, fields_of, string_of
+from sinks.typed.formats.changes import Change, Wanted, as_kind, file_number, placed
+from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep
 
 _NOT_MAXWELL: Final = "not_maxwell"
 _BOOTSTRAP: Final = "bootstrap-insert"
@@ -31,54 +31,62 @@ _WITHOUT_ROWS: Final = frozenset(
 _LAST: Final = 10**9
 
 
+class _Message(msgspec.Struct):
+    type: str
+    database: str | None = None
+    table: str | None = None
+    data: Fields | None = None
+    old: Fields | None = None
+    position: str | None = None
+    xoffset: int | None = None
+    commit: bool | None = None
+    ts: int = 0
+    server_id: int | None = None
+
+
+_MESSAGE: Final = msgspec.json.Decoder(_Message)
+
+
 class Maxwell:
     """A reader of messages that gives the wanted rows."""
 
     def __init__(self, wanted: Wanted) -> None:
         self._wanted = wanted
-        self._declared = {name: kind for name, kind in wanted.kinds.items() if kind in ("timestamp", "boolean")}
+        converts = ((name, as_kind(kind)) for name, kind in wanted.kinds if kind in ("timestamp", "boolean"))
+        self._converted = [(name, convert) for name, convert in converts if convert is not None]
 
     def __call__(self, body: bytes | None) -> list[Change]:
         """The rows of a message; none if it has none, or is of another table. Raises NoObject."""
-        fields = fields_of(body)
-        type_ = part(fields, "type", str, _NOT_MAXWELL)
-        if type_ in _WITHOUT_ROWS:
+        message = decoded_by(_MESSAGE, body, _NOT_MAXWELL)
+        if message.type in _WITHOUT_ROWS:
             return []
-        database, table = part(fields, "database", str, _NOT_MAXWELL), part(fields, "table", str, _NOT_MAXWELL)
-        if type_ not in _ROWS or database is None or table is None:
-            raise NoObject(_NOT_MAXWELL, f"type {type_}, of {database}.{table}")
-        if not self._wanted.has(database, table):
+        if message.type not in _ROWS or message.database is None or message.table is None:
+            raise NoObject(_NOT_MAXWELL, f"type {message.type}, of {message.database}.{message.table}")
+        if not self._wanted.has(message.database, message.table):
             return []
-        row, old = part(fields, "data", Fields, _NOT_MAXWELL), part(fields, "old", Fields, _NOT_MAXWELL)
+        not_too_deep(given(body))
+        row, old = message.data, message.old
         if row is None:
             raise NoObject(_NOT_MAXWELL, "no data")
         order = None
-        if type_ != _BOOTSTRAP:
-            order = self._wanted.ordered(_order(fields), "no position, which output_binlog_position gives")
+        if message.type != _BOOTSTRAP and self._wanted.needs_order:
+            order = self._wanted.ordered(_order(message), "no position, which output_binlog_position gives")
         found = []
-        if type_ == "update" and old is not None and self._wanted.is_moved(old, row):
+        if message.type == "update" and old is not None and self._wanted.is_moved(old, row):
             found.append(self._change({**row, **old}, order, deletes=True))
-        return [*found, self._change(row, order, deletes=type_ == "delete")]
+        return [*found, self._change(row, order, deletes=message.type == "delete")]
 
     def _change(self, row: Fields, order: str | None, *, deletes: bool) -> Change:
-        for name, kind in self._declared.items():
+        for name, convert in self._converted:
             if name in row:
-                raw = row[name]
-                row[name] = as_kind(kind, string_of(bytes(raw)) or bytes(raw).decode()) if _says(kind, raw) else raw
+                row[name] = convert(row[name])
         return Change(row, {}, deletes=deletes, order=order)
 
 
-def _says(kind: str, raw: msgspec.Raw) -> bool:
-    return bytes(raw)[:1] == b'"' if kind == "timestamp" else bytes(raw) in (b"0", b"1")
-
-
-def _order(fields: Fields) -> str | None:
-    file, _, offset = (part(fields, "position", str, _NOT_MAXWELL) or "").rpartition(":")
+def _order(message: _Message) -> str | None:
+    file, _, offset = (message.position or "").rpartition(":")
     number = file_number(file)
     if number is None or not offset.isdigit():
         return None
-    is_last = part(fields, "commit", bool, _NOT_MAXWELL)
-    row = _LAST if is_last else part(fields, "xoffset", int, _NOT_MAXWELL) or 0
-    at_ms = (part(fields, "ts", int, _NOT_MAXWELL) or 0) * 1000
-    server = part(fields, "server_id", int, _NOT_MAXWELL) or 0
-    return placed([(number, 10), (int(offset), 19), (row, 10)], at_ms, server)
+    row = _LAST if message.commit else message.xoffset or 0
+    return placed([(number, 10), (int(offset), 19), (row, 10)], message.ts * 1000, message.server_id or 0)

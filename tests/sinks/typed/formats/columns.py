@@ -55,4 +55,5 @@ def changes(read: AnyReader, event: dict[str, Any]) -> list[tuple[bool, dict[str
 
 def wanted(**how: Any) -> Wanted:
     """Rows of the table ``orders``, in the database ``shop``, by ``id``."""
-    return Wanted(**{"database": "shop", "table": "orders", "key": ("id",), "kinds": {}, **how})
+    kinds = tuple(how.pop("kinds", {}).items())
+    return Wanted(**{"database": "shop", "table": "orders", "key": ("id",), "kinds": kinds, **how})

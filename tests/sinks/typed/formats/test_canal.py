@@ -165,9 +165,10 @@ def test_a_truncate_empties_the_table() -> None:
         (event({"id": "1"}, data={"id": "1"}), "not_canal"),
         (event({"id": "1"}, mysqlType=["int"]), "not_canal"),
         ({"id": 1, "name": "flat"}, "not_canal"),
-        (b"[]", "no_object"),
+        (b"[]", "not_canal"),
         (b"\xff", "not_utf8"),
-        (b'{"data":' + b"[" * 200, "not_json"),
+        (encoded(event({"id": "1"}))[:-1], "not_json"),
+        (encoded(event({"id": 0})).replace(b"0", b"[" * 100 + b"]" * 100, 1), "too_deep"),
         (None, "no_body"),
     ],
 )
