@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import zlib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pytest
 
+from pipeline.config.configuration import load
+from pipeline.operate.typed_tables import one_of
 from sinks.typed.definition import Reading
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import messages_in, records_of
 from sinks.typed.step.plan import FollowedLogs
 from sources.errors import ConfigurationError
 from sources.offsets import Offset, OffsetRange
+from tests.pipeline.group_in_process import give_to_verbs
 from tests.pipeline.typed.in_process import PlainJob
+from tests.pipeline.typed.test_in_a_job import Verbs, written
 from tests.pipeline.typed.world import InFiles, bring, definition, fields
+from tests.sinks.typed.formats.test_canal import event as canal
 
 pytestmark = pytest.mark.spark
 
@@ -64,6 +70,38 @@ def test_topics_of_a_pattern_also_those_that_come_later(by_spark: InFiles) -> No
     assert messages_in(by_spark.spark, by_spark.lake, wanted, ranges).count() == 3
     counted = records_of(by_spark.spark, by_spark.lake, wanted, ranges).collect()
     assert {row["source"]: row["records"] for row in counted} == dict.fromkeys(("orders-eu", "orders-us", "notes"), 1)
+
+
+def test_tables_of_change_events_are_checked_and_made_anew(
+    by_spark: InFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its verbs, with the columns that one of them declares of the messages; a key has one row."""
+    give_to_verbs(by_spark.spark, monkeypatch)
+    types = {"id": "int(11)", "name": "varchar(9)", "amount": "decimal(12,2)"}
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("INSERT", {"data": [{"id": "1", "name": "a", "amount": "1.10"}, {"id": "2", "name": "b", "amount": None}]}),
+        ("UPDATE", {"data": [{"id": "3", "name": "b", "amount": "-2.00"}], "old": [{"id": "2", "amount": None}]}),
+        ("DELETE", {"data": [{"id": "1", "name": "a", "amount": "1.10"}]}),
+        ("INSERT", {"data": [{"id": "1", "name": "a"}], "table": "other"}),
+    ]
+    for type_, more in events:
+        by_spark.send(canal(type=type_, mysqlType=types, **more), topic="shop")
+    by_spark.replicate()
+    file = written(by_spark, tmp_path, "")
+    of_table = ("--format", "canal", "--database", "shop", "--table", "orders", "--key", "id", "--name", "orders")
+    says = Verbs(file)
+    code, text = says("add", "--from", "shop", "--declare", *of_table)
+    assert (code, text.splitlines()[0]) == (0, "[[tables]]")
+    file.write_text(f"{file.read_text()}\n{text}")
+    assert 'schema.amount = "decimal(12,2)"' in text
+    assert says("rebuild", "orders")[1] == "orders: there is nothing to rebuild; logtwin replicate creates it\n"
+    bring(TypedFollower(by_spark.spark, by_spark.lake, one_of(load(file), "orders")))
+    for _ in range(2):
+        (row,) = [one for one in by_spark.rows() if not one["_deleted"]]
+        assert (row["id"], row["name"], row["amount"]) == (3, "b", Decimal("-2.00"))
+        assert says("check") == (0, "orders: equal, 4 messages: 1 row (2 deleted since), no value unfit\n")
+        assert "1 row (2 deleted since), no value unfit; 4 columns" in says("list")[1]
+        assert says("rebuild", "orders")[0] == 0
 
 
 def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:
