@@ -156,7 +156,8 @@ def _of_type(text: str, time_zone: str) -> tuple[str, Convert | None]:
         members = [one.replace("''", "'") for one in _MEMBER.findall(inside)]
         return "string", _of_text(_enum(members) if word == "enum" else _set(members))
     elif word in _BYTES:
-        return "string", _of_text(_base64)
+        # the binary log leaves out the zeros at the end of a BINARY(n)
+        return "string", _of_text(_base64(int(inside) if word == "binary" and inside.isdigit() else 0))
     else:
         kind = _OTHERS.get(word, "string")
     return kind, as_kind(kind, time_zone if word == "timestamp" else "UTC")
@@ -196,11 +197,14 @@ def _is_index(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
 
 
-def _base64(text: str) -> str:
-    try:
-        return base64.b64encode(text.encode("latin-1")).decode()
-    except UnicodeEncodeError:  # somebody else wrote it, in another way
-        return text
+def _base64(size: int) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        try:
+            return base64.b64encode(text.encode("latin-1").ljust(size, b"\0")).decode()
+        except UnicodeEncodeError:  # somebody else wrote it, in another way
+            return text
+
+    return convert
 
 
 _MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-([0-9]+)")

@@ -57,6 +57,7 @@ def event(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         ("set('a','b','c')", "0", "string", ""),
         ("json", '{"a": [1, 1.10]}', "json", '{"a": [1, 1.10]}'),
         ("varbinary(16)", "\x00\xff~", "string", "AP9+"),
+        ("binary(4)", "\x00\xff", "string", "AP8AAA=="),
         ("longblob", "", "string", ""),
         ("text", "数\U0001f600", "string", "数\U0001f600"),
         ("varchar(20) character set utf8mb4", "12", "string", "12"),
