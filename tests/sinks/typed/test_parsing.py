@@ -84,7 +84,10 @@ def test_rows_and_dead_letters(tmp_path: Path) -> None:
 def test_a_look_at_change_events_finds_the_kinds_that_they_tell() -> None:
     reading = Reading(format="canal", database="shop", table="orders", row_key=("id",))
     types = {"id": "int(11)", "amount": "decimal(12,2)", "state": "enum('a')"}
-    rows = [{"id": "1", "amount": "1.10", "state": "1"}, {"id": "2", "amount": None, "state": None}]
+    rows: list[dict[str, Any]] = [
+        {"id": "1", "amount": "1.10", "state": "1"},
+        {"id": "2", "amount": None, "state": None},
+    ]
     bodies = [encoded(one) for one in (event(*rows, mysqlType=types), event(rows[0], table="other"))]
     (report,) = reported(row for one in FieldSurvey(reading)([messages(*bodies)]) for row in one.to_pylist())
     assert {name: one.kind for name, one in report.seen.items()} == {
