@@ -45,6 +45,7 @@ _WITHOUT_ROWS: Final = frozenset(
 _ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE"))
 
 _TYPE: Final = re.compile(r"\s*([a-z]+)(?:\s+(?:precision|varying))?\s*(?:\((.*)\))?([^)]*)", re.I | re.S)
+_DIGITS: Final = re.compile(r"\s*([0-9]{1,4})\s*(?:,\s*([0-9]{1,4})\s*)?")
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*+)'")
 _INTEGERS: Final = {"tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "integer": "int",
                     "bigint": "bigint", "year": "int"}  # fmt: skip
@@ -71,6 +72,7 @@ class _Message(msgspec.Struct):
 
 _MESSAGE: Final = msgspec.json.Decoder(_Message)
 _TYPES: Final = msgspec.json.Decoder(dict[str, str] | None)
+_SIZE_DIGITS: Final = 3  # BINARY(255), BIT(64)
 _Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
 """The kinds of columns by field, and the fields whose values are converted."""
 
@@ -151,13 +153,13 @@ def _of_type(text: str, time_zone: str) -> tuple[str, Convert | None]:
     elif word in _DECIMALS:
         kind = _decimal(inside)
     elif word == "bit":
-        return _bit(int(inside) if inside.isdigit() else 1)
+        return _bit(_size(inside) or 1)
     elif word in ("enum", "set"):
         members = [one.replace("''", "'") for one in _MEMBER.findall(inside)]
         return "string", _of_text(_enum(members) if word == "enum" else _set(members))
     elif word in _BYTES:
         # the binary log leaves out the zeros at the end of a BINARY(n)
-        return "string", _of_text(_base64(int(inside) if word == "binary" and inside.isdigit() else 0))
+        return "string", _of_text(_base64(_size(inside) if word == "binary" else 0))
     else:
         kind = _OTHERS.get(word, "string")
     return kind, as_kind(kind, time_zone if word == "timestamp" else "UTC")
@@ -167,9 +169,15 @@ def _of_text(convert: Callable[[str], str]) -> Convert:
     return lambda raw: quoted(convert(string_of(bytes(raw)) or ""))
 
 
+def _size(inside: str) -> int:
+    """The size of a type, unless it is larger than MySQL has any."""
+    return int(inside) if inside.isascii() and inside.isdigit() and len(inside) <= _SIZE_DIGITS else 0
+
+
 def _decimal(inside: str) -> str:
-    digits, _, scale = (one.strip() for one in (inside or "10").partition(","))
-    return f"decimal({digits},{scale or 0})" if digits.isdigit() and int(digits) <= MOST_DIGITS else "string"
+    found = _DIGITS.fullmatch(inside or "10")
+    digits, scale = (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
+    return f"decimal({digits},{scale})" if 0 < digits <= MOST_DIGITS and scale <= digits else "string"
 
 
 def _bit(length: int) -> tuple[str, Convert | None]:

@@ -6,7 +6,7 @@ passed by. A `TRUNCATE` is a row without fields: all older ones go.
 
 An event's place at its source is a text that sorts as the source does: the position, zero-padded, then the time at
 which the source says that it happened, in milliseconds, then the number of its server, if it is known. Only positions
-of one server can be compared (`incomparable` in `sinks/typed/step/upsert.py`).
+of one server can be compared (`sinks/typed/step/newest.py`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from sinks.typed.formats.json_fields import DescribedFields, Fields, NoObject, string_of
+from sinks.typed.formats.json_fields import DescribedFields, Fields, NoObject, not_too_deep, string_of
 from sinks.typed.formats.scalars import is_number
 from sinks.typed.patterns import is_meant
 
@@ -133,8 +133,8 @@ def _boolean(raw: msgspec.Raw) -> msgspec.Raw:
 def _json(raw: msgspec.Raw) -> msgspec.Raw:
     text = (string_of(bytes(raw)) or "").encode()
     try:
-        return msgspec.Raw(bytes(_RAW.decode(text)))
-    except msgspec.DecodeError:
+        return msgspec.Raw(bytes(_RAW.decode(not_too_deep(text))))
+    except (msgspec.DecodeError, NoObject):  # it stays a text
         return raw
 
 

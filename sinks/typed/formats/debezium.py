@@ -45,6 +45,7 @@ from sinks.typed.formats.scalars import long_of
 
 _MOST_SCALE: Final = 20_000
 """PostgreSQL's numbers have 16,383 digits behind the point at most."""
+_MOST_BITS: Final = 1 << 20
 _NOT_DEBEZIUM: Final = "not_debezium"
 _OTHERS: Final = (
     frozenset(("ddl", "databaseName")),  # a change of a schema
@@ -202,7 +203,7 @@ def _columns(schema: bytes) -> _Columns:
         parts = [_schema(one) for one in _schema(schema).fields]
         row = next(one for one in parts if one.field in ("after", "before"))
         columns = {one.field: _column(one) for one in map(_schema, row.fields)}
-    except (msgspec.MsgspecError, StopIteration) as error:
+    except (msgspec.MsgspecError, StopIteration, ValueError) as error:
         raise NoObject(_NOT_DEBEZIUM, f"a schema without rows: {error}") from None
     converted = [(name, convert) for name, (_, convert) in columns.items() if convert is not None]
     return {name: kind for name, (kind, _) in columns.items()}, converted
@@ -215,14 +216,13 @@ def _schema(raw: bytes | msgspec.Raw) -> _Schema:
 def _column(schema: _Schema) -> tuple[str, Convert | None]:
     said = schema.parameters or {}
     match schema.name:
-        case "org.apache.kafka.connect.data.Decimal":
-            scale = int(said.get("scale", "0"))
+        case "org.apache.kafka.connect.data.Decimal" if abs(scale := int(said.get("scale", "0"))) <= _MOST_SCALE:
             # without it there are BIGINT UNSIGNED, and PostgreSQL's money
             return _decimal(said.get("connect.decimal.precision", "38" if scale else "20"), scale)
         case "io.debezium.data.VariableScaleDecimal":
             return "string", _variable
-        case "io.debezium.data.Bits":
-            return "string", _bits(int(said.get("length", "1")))
+        case "io.debezium.data.Bits" if (length := int(said.get("length", "1"))) <= _MOST_BITS:
+            return "string", _bits(length)
     return _NAMED.get(schema.name or "") or (_PLAIN.get(schema.type, "json"), None)
 
 

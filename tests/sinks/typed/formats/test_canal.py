@@ -39,6 +39,8 @@ def event(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         ("decimal(12,2)", "-0.10", "decimal(12,2)", Decimal("-0.10")),
         ("decimal(10, 3) unsigned", "5.180", "decimal(10,3)", Decimal("5.18")),
         ("decimal(65,30)", "0.100000000000000000000000000000", "string", "0.100000000000000000000000000000"),
+        ("decimal(5,9)", "1.5", "string", "1.5"),  # nobody has such a type
+        ("bit(999999999)", "1", "boolean", True),
         ("double", "1.0E10", "double", 1e10),
         ("float(7,4)", "0.1", "double", 0.1),
         ("double precision", "0.5", "double", 0.5),
@@ -56,6 +58,7 @@ def event(*rows: dict[str, Any], **more: Any) -> dict[str, Any]:
         ("set('a','b','c')", "5", "string", "a,c"),
         ("set('a','b','c')", "0", "string", ""),
         ("json", '{"a": [1, 1.10]}', "json", '{"a": [1, 1.10]}'),
+        ("json", "[" * 101 + "]" * 101, "json", '"' + "[" * 101 + "]" * 101 + '"'),
         ("varbinary(16)", "\x00\xff~", "string", "AP9+"),
         ("binary(4)", "\x00\xff", "string", "AP8AAA=="),
         ("longblob", "", "string", ""),
