@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,35 +90,37 @@ def test_the_newest_are_the_model_s(kind: str, data: st.DataObject) -> None:
     assert set(found.to_pylist()) == model(places)
 
 
+def place_of(number: int) -> str:
+    """One of file, position and row."""
+    return placed([(number // 20, 10), (number // 4 % 5, 19), (number % 4, 10)], 1_700_000_000_000)
+
+
 @given(
-    events=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 200)), max_size=12, unique_by=lambda one: one[1]),
+    events=st.lists(st.tuples(st.sampled_from("abc-"), st.integers(0, 200)), max_size=12, unique_by=lambda one: one[1]),
     data=st.data(),
 )
 def test_in_whatever_order_and_steps_changes_come_the_source_decides(
     events: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    """Each place of an event at its source is one of file, position and row; each event comes once or twice."""
-    come = data.draw(
-        st.permutations([*events, *data.draw(st.lists(st.sampled_from(events)) if events else st.just([]))])
+    """Each event is a row of a key, or empties the table, and comes once or twice."""
+    again = data.draw(st.lists(st.sampled_from(events))) if events else []
+    come = data.draw(st.permutations([*events, *again]))
+    table, emptied, start = ordered(), None, 0
+    while start < len(come):
+        step = [*enumerate(come[start : start + data.draw(st.integers(1, 4))], start)]
+        for offset, (key, number) in step:
+            emptied = Emptied(LOG, offset, order=place_of(number)).newer(emptied) if key == "-" else emptied
+        rows = [(key, offset, place_of(number)) for offset, (key, number) in step if key != "-"]
+        table = pa.concat_tables([table, ordered(*rows)])
+        assert incomparable(table, ["k"], emptied) is None
+        table = table if emptied is None else table.filter(pc.invert(are_before(table, emptied)))
+        table = table.take(newest_of(table, ["k"]))
+        start += len(step)
+    last = max((number for key, number in events if key == "-"), default=-1)
+    newest = {key: place_of(number) for key, number in sorted(events, key=lambda one: one[1]) if number > last}
+    assert sorted(zip(*(table[name].to_pylist() for name in ("k", SOURCE_ORDER.name)), strict=True)) == sorted(
+        newest.items()
     )
-    table = ordered()
-    at = 0
-    while at < len(come):
-        step = come[at : at + data.draw(st.integers(1, 4))]
-        places = [
-            (key, at + number, placed([(place // 20, 10), (place // 4 % 5, 19), (place % 4, 10)], 1_700_000_000_000))
-            for number, (key, place) in enumerate(step)
-        ]
-        rows = pa.concat_tables([table, ordered(*places)])
-        assert incomparable(rows, ["k"], None) is None
-        table = rows.take(newest_of(rows, ["k"]))
-        at += len(step)
-    newest = {key: max(place for other, place in events if other == key) for key, _ in events}
-    found = dict(zip(table["k"].to_pylist(), table[SOURCE_ORDER.name].to_pylist(), strict=True))
-    assert len(found) == table.num_rows
-    assert {key: [int(one) for one in order.split()[0].split(".")] for key, order in found.items()} == {
-        key: [place // 20, place // 4 % 5, place % 4] for key, place in newest.items()
-    }
 
 
 def test_of_one_message_s_rows_the_last_is_the_newest() -> None:
