@@ -30,8 +30,8 @@ The position is, of MySQL and MariaDB, file, position and row of the binary log;
 from __future__ import annotations
 
 import base64
+import binascii
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -151,9 +151,16 @@ class Debezium:
         for name, convert in converted:
             raw = row.get(name)
             if raw is not None and bytes(raw) != b"null":
-                with suppress(ValueError, ArithmeticError, msgspec.MsgspecError):  # as it came, it does not fit
-                    row[name] = convert(raw)
+                row[name] = _converted(convert, raw)
         return Change(row, kinds, deletes=deletes, order=order, unfit=unfit)
+
+
+def _converted(convert: Convert, raw: msgspec.Raw) -> msgspec.Raw:
+    """The converted value; as it came if it is none of its type, and so does not fit."""
+    try:
+        return convert(raw)
+    except (ValueError, ArithmeticError, msgspec.MsgspecError):
+        return raw
 
 
 def _unavailable(row: Fields) -> dict[str, tuple[str, str]]:
@@ -238,7 +245,7 @@ def _made(make: Callable[[int], Any]) -> Convert:
 
 
 def _bytes(raw: msgspec.Raw) -> bytes:
-    return base64.b64decode(bytes(raw)[1:-1], validate=True)
+    return binascii.a2b_base64(bytes(raw)[1:-1], strict_mode=True)
 
 
 def _unscaled(value: bytes, scale: int) -> str:
