@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -39,6 +39,12 @@ DECLARED = {
 }
 
 
+LOST: Final = {"maxwell": ("datetime(", "timestamp(", "time(", "date", "bit(1", "binary(", "set(")}
+"""Types that a system does not tell in full: Maxwell's README in that folder says what it loses of MariaDB's."""
+NEVER_SENT: Final = {("maxwell", "visits"): 7}
+"""How many rows a TRUNCATE took that was not told."""
+
+
 def tables(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(((RECORDED / name).parent / "rows.json").read_text())
     return found
@@ -46,6 +52,8 @@ def tables(name: str) -> dict[str, Any]:
 
 def declared(type_: str) -> str | None:
     """The kind that a table of Maxwell's would declare, which tells no types."""
+    if type_ == "bigint(20) unsigned":
+        return "decimal(20,0)"
     word = type_ if type_ in DECLARED else type_.partition("(")[0]
     kind = DECLARED.get(word)
     return type_ if kind == "decimal" else kind
@@ -118,17 +126,21 @@ def is_equal(type_: str, value: Any, text: str | None) -> bool:
 @pytest.mark.parametrize("name", [one for one in NAMES if not one.endswith("/plain")])
 def test_every_value_is_that_of_the_database(name: str, table: str) -> None:
     """Also that of a column that was added. One that was renamed keeps its old name in rows that did not change."""
-    of = tables(name)[table]
+    of, system = tables(name)[table], name.partition("/")[0]
     found = {}
     for one in applied([*changes(name, table, of, needs_order=False)], of["key"]).values():
         kinds = {column: one.kinds.get(column) or kind_of(raw) or "string" for column, raw in one.items()}
         values, wrong = row_of(Change(dict(one), one.kinds), kinds)
         values["title"] = values.get("title", values.get("name"))
         found[tuple(str(values[column]) for column in of["key"])] = values, {*wrong, *one.unfit}
-    assert len(found) == len(of["rows"])
+    assert len(found) == len(of["rows"]) + NEVER_SENT.get((system, table), 0)
     for row in of["rows"]:
         values, unfit = found[tuple(row[column] for column in of["key"])]
-        told = {column: values.get(column) for column in of["columns"] if column not in unfit}
+        told = {
+            column: values.get(column)
+            for column, type_ in of["columns"].items()
+            if column not in unfit and not type_.startswith(LOST.get(system, ()))
+        }
         assert [(column, value, row[column]) for column, value in told.items()
                 if not is_equal(of["columns"][column], value, row[column])] == []  # fmt: skip
 
@@ -147,4 +159,4 @@ def test_the_order_of_the_source_puts_them_right_again(name: str, table: str) ->
 
 
 def test_what_is_recorded() -> None:
-    assert {one.partition("/")[0].partition("-")[0] for one in NAMES} >= {"canal", "debezium"}
+    assert {one.partition("/")[0].partition("-")[0] for one in NAMES} == {"canal", "debezium", "maxwell"}
