@@ -77,7 +77,14 @@ def add(
     mode: Annotated[
         str | None, typer.Option(help="append or upsert; by default upsert with --key, else append")
     ] = None,
-    form: Annotated[str | None, typer.Option("--format", help="text, avro or protobuf; by default JSON")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help="text, avro, protobuf, canal, debezium or maxwell; by default JSON"),
+    ] = None,
+    database: Annotated[
+        str | None, typer.Option(help="with canal, debezium and maxwell: the database of the rows, or a pattern")
+    ] = None,
+    table: Annotated[str | None, typer.Option(help="as above: the table of the rows")] = None,
     schema: Annotated[
         str | None, typer.Option(help="with avro and protobuf: a schema file, or the URL of a schema registry")
     ] = None,
@@ -86,10 +93,14 @@ def add(
     """Write the [[tables]] of a typed table to standard output: append it to the configuration."""
     from pipeline.operate.typed_tables import proposed
     from pipeline.spark.session import session_for
+    from sinks.typed.definition import CHANGES
 
-    if declare and (form or schema):
+    if declare and (schema or form not in (None, *CHANGES)):
         raise typer.BadParameter("the schema gives the columns", param_hint="--declare")
-    given = {"format": form, "schema": schema, "message": message, "mode": mode or (key and "upsert"), "key": key}
+    given = {
+        "format": form, "database": database, "table": table, "schema": schema, "message": message,
+        "mode": mode or (key and "upsert"), "key": key,
+    }  # fmt: skip
     settings = configuration.load(config)
     spark = session_for(settings) if declare else None
     show(proposed(spark, settings, source, name, {name: value for name, value in given.items() if value}))

@@ -9,13 +9,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator, model_validator
 
 from sinks.tables import TABLES
 from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
-from sinks.typed.definition import Definition, Reading, check_topic
+from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
+from sinks.typed.patterns import check_topic
 from sinks.typed.readers import kinds
 from sinks.views.definition import VIEWS
 from sources.access.secrets import Secret, place_of
@@ -26,6 +28,8 @@ _TAKEN: Final = {*VIEWS, *(spec.name for spec in TABLES)}
 _KAFKA: Final = "kafka/"
 _KAFKA_SLASHES: Final = 2
 _SCHEMATIC: Final = ("avro", "protobuf")
+_ORDERS: Final = {"canal": "log", "debezium": "source", "maxwell": "log"}
+"""What decides which of two changes is the later one: only Debezium's events always say where they stand."""
 _URLS: Final = ("http://", "https://")
 _REGISTRY: Final = re.compile(r"https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[A-Za-z0-9._~/-]*)?")
 _SEPARATOR: Final = re.compile(r'[^"\r\n]')
@@ -59,9 +63,21 @@ class TypedTableConfig(BaseModel):
     where: str | None = Field(
         None, description="SQL condition over the columns of messages, or of kafka_records, that a message has to meet"
     )
-    format: Literal["json", "text", "csv", "avro", "protobuf"] = Field(
-        "json", description="of the bodies: JSON objects, text in one column, a record of CSV, of Avro, of protobuf"
+    format: Literal["json", "text", "csv", "avro", "protobuf", "canal", "debezium", "maxwell"] = Field(
+        "json",
+        description="of the bodies: JSON objects, text in one column, a record of CSV, of Avro, of protobuf; or change "
+        "events of a database: Canal's, Debezium's, Maxwell's",
     )
+    database: str | None = Field(
+        None, description="of change events: the database that the rows are of, or a regular expression for whole names"
+    )
+    table: str | None = Field(None, description="of change events: the rows' table; as above")
+    order: Literal["source", "log"] | None = Field(
+        None,
+        description="of change events: of two of a key the later one at its source wins, or the later one in the log; "
+        "by default source with debezium, log with canal and maxwell",
+    )
+    time_zone: str = Field("UTC", description="of canal: the zone that Canal writes TIMESTAMP in")
     schema_: dict[str, str] | str = Field(
         "infer",
         alias="schema",
@@ -123,6 +139,7 @@ class TypedTableConfig(BaseModel):
         if self.tombstones and not self.from_[0].startswith(_KAFKA):
             raise ValueError("tombstones only with topics of Kafka; messages of RocketMQ have a body")
         self._check_format()
+        self._check_changes()
         self._check_fields()
         return self
 
@@ -163,6 +180,29 @@ class TypedTableConfig(BaseModel):
         url = str(self.schema_)
         if self._has_registry and (_REGISTRY.fullmatch(url) is None or urlsplit(url).port == 0):
             raise ValueError("schema: http://HOST:PORT, perhaps with a path")
+
+    def _check_changes(self) -> None:
+        if self.format not in CHANGES:
+            if self.database or self.table or self.order or self.time_zone != "UTC":
+                raise ValueError(f"database, table, order and time_zone only with {_listed(CHANGES)}")
+            return
+        if self.mode != "upsert" or self.deletes or self.tombstones:
+            raise ValueError(f'mode = "upsert", and no deletes or tombstones, with format = "{self.format}"')
+        if isinstance(self.schema_, str) and self.schema_ != "infer":
+            raise ValueError(f'schema = "infer", or a table of fields, with format = "{self.format}"')
+        if not self.database or not self.table:
+            raise ValueError(f'database and table with format = "{self.format}": names of the source, or patterns')
+        for one in (self.database, self.table):
+            try:
+                check_topic(one)
+            except ValueError as error:
+                raise ValueError(f"database and table: {error}") from error
+        if self.time_zone != "UTC" and self.format != "canal":
+            raise ValueError('time_zone with format = "canal"; the others say UTC')
+        try:
+            ZoneInfo(self.time_zone)
+        except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+            raise ValueError(f"time_zone: a name such as Asia/Shanghai, and not {self.time_zone!r}") from error
 
     @property
     def _has_registry(self) -> bool:
@@ -235,6 +275,13 @@ class TypedTableConfig(BaseModel):
                 format=self.format, registry=str(self.schema_),
                 username=self.registry_username, password=self.registry_password,
             )  # fmt: skip
+        if self.format in CHANGES:
+            is_by_source = (self.order or _ORDERS[self.format]) == "source"
+            return Reading(
+                format=self.format, database=self.database or "", table=self.table or "", row_key=self.key,
+                declared=tuple(self.schema_.items()) if isinstance(self.schema_, dict) else (),
+                time_zone=self.time_zone, needs_order=is_by_source,
+            )  # fmt: skip
         text = None
         if self.format == "csv":
             text = json.dumps(self.schema_)
@@ -267,6 +314,10 @@ class TypedTableConfig(BaseModel):
                 hint="Give one of the fields another name with rename.",
             )
         return found
+
+
+def _listed(formats: Sequence[str]) -> str:
+    return f"{', '.join(formats[:-1])} and {formats[-1]}"
 
 
 def _taken(names: Sequence[str]) -> list[str]:

@@ -22,7 +22,8 @@ from sinks.delta.spark_jobs import JobFacts, job_failure
 from sinks.tables import KAFKA_LOG, LOG
 from sinks.typed.columns import DELETED, column_name, with_found
 from sinks.typed.dead_letters import UnfitCount, unfit_count
-from sinks.typed.definition import Definition, Reading, is_meant
+from sinks.typed.definition import CHANGES, Definition, Reading
+from sinks.typed.patterns import is_meant
 from sinks.typed.state import TypedState, without
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import messages_in, records_of, view_of
@@ -70,7 +71,7 @@ def proposed(
         said["schema"] = found or "infer"
         lines += [*notes, *(f"schema.{_key(field)} = {_toml(kind)}" for field, kind in found.items())]
     definition = _definition(said)
-    if "format" in said:
+    if "format" in said and said["format"] not in CHANGES:
         return "\n".join([*lines, *(f"# {one.name}: {one.kind}" for one in definition.declared())])
     return "\n".join(lines if said.get("schema", "infer") != "infer" else [*lines, 'schema = "infer"'])
 
@@ -84,7 +85,7 @@ def _declared(spark: SparkSession, config: Config, wanted: Definition) -> tuple[
     report = _looked(spark, config, wanted)
     seen = [one.of_all_texts for one in report.seen.values()]
     columns, _ = with_found((), seen, renamed={}, masks={}, most=wanted.max_columns)
-    unread = report.messages - report.rows
+    unread = 0 if wanted.reading.format in CHANGES else report.messages - report.rows
     notes = [f"# of the newest {count(report.messages, 'message')}"]
     if unread:
         notes[0] += f", {unread:,} of which {'is no JSON object' if unread == 1 else 'are no JSON objects'}"

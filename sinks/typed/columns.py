@@ -98,7 +98,9 @@ class Column:
 
 DELETED: Final = Column("_deleted", "", "boolean")
 """The column that tables with deletes have before those of their fields (`sinks/typed/definition.py`)."""
-_OURS: Final = {DELETED.name, *(one.name for one in PLACE)}
+SOURCE_ORDER: Final = Column("_source_order", "", "string")
+"""The column that tables of change events have there, too, if their rows follow the order of their source."""
+_OURS: Final = {DELETED.name, SOURCE_ORDER.name, *(one.name for one in PLACE)}
 
 
 def arrow_type(kind: str) -> pa.DataType:
@@ -143,6 +145,8 @@ def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
 def _comment(one: Column) -> str:
     if one == DELETED:
         return "whether a message has deleted the row of this key, which then is all that is left of it"
+    if one == SOURCE_ORDER:
+        return "the place of the row's change at its source: of two of a key the greater one is newer"
     if one.sql is not None:
         return f"computed: {one.sql}"
     text = f"field {one.field}"

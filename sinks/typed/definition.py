@@ -1,10 +1,5 @@
 """The definition of a typed table: its messages, its columns, and how they are read. Pure; made from ``[[tables]]``.
 
-Each text in its ``from`` is the name of a topic, or a regular expression for whole names. A name has only letters that
-topics' names have; any other text is a pattern: ``orders.eu`` is one topic, ``orders-.*`` are many. Of
-``kafka/<cluster>/<topic>`` only the topic may be a pattern. Python and Spark's SQL, so Java, both have to read a
-pattern, and in the same way.
-
 A deleted key keeps a row that has only `_deleted` and its key. Otherwise an older message that comes later, out of a
 filled hole or from another log, would bring the row back. Queries have to leave these rows out; the table's name in SQL
 does.
@@ -14,8 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import compress
 from typing import Any, Final
@@ -23,8 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from sinks.typed.columns import DELETED, Column, column_name
+from sinks.typed.columns import DELETED, SOURCE_ORDER, Column, column_name
+from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, not_too_deep
+from sinks.typed.patterns import is_meant
 from sources.access.secrets import Secret
 from sources.offsets import LogId
 
@@ -36,6 +32,9 @@ class Reading:
     `schema_text` is the text of the schema file, for a descriptor set in base64, for CSV the fields and their kinds as
     JSON. Otherwise each body names its schema in the registry at the URL `registry`, for which `username` and
     `password` are. `message` is the type of a protobuf message.
+
+    Of change events (`CHANGES`) it reads those of `database` and `table`, names or patterns, for rows by `row_key`; see
+    `Wanted` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds.
     """
 
     format: str = "json"
@@ -45,39 +44,16 @@ class Reading:
     registry: str | None = None
     username: Secret | None = None
     password: Secret | None = None
+    database: str = ""
+    table: str = ""
+    row_key: tuple[str, ...] = ()
+    declared: tuple[tuple[str, str], ...] = ()
+    time_zone: str = "UTC"
+    needs_order: bool = False
 
 
-_NAME: Final = re.compile(r"[A-Za-z0-9%|._/-]+")
-_READ_DIFFERENTLY: Final = re.compile(r"&&|\(\?P|\\[ZGQENk]|\[[^\]]*\[")
-
-
-def is_pattern(text: str) -> bool:
-    return _NAME.fullmatch(text) is None
-
-
-def check_topic(text: str) -> None:
-    """Raise ValueError for a pattern that is no regular expression, or that Python and Java read differently."""
-    if not is_pattern(text):
-        return
-    if is_pattern(text.rpartition("/")[0] or "x"):
-        raise ValueError(f"a pattern only of the topic, and not {text!r}")
-    if _READ_DIFFERENTLY.search(text) is not None:
-        raise ValueError(f"a plain regular expression, without named groups and nested classes, and not {text!r}")
-    try:
-        re.compile(expression(text))
-    except re.error as error:
-        raise ValueError(f"a topic, or a regular expression, and not {text!r}: {error}") from error
-
-
-def expression(text: str) -> str:
-    """The regular expression of a pattern, with its ``kafka/<cluster>/`` as it is written."""
-    before, slash, topic = text.rpartition("/")
-    return f"{re.escape(before + slash)}(?:{topic})"
-
-
-def is_meant(topic: str, texts: Iterable[str]) -> bool:
-    return any(topic == one or (is_pattern(one) and re.fullmatch(expression(one), topic) is not None) for one in texts)
-
+CHANGES: Final = ("canal", "debezium", "maxwell")
+"""The formats of change events: a message has any number of rows, each there or gone."""
 
 _OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
 
@@ -155,12 +131,22 @@ class Definition:
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
-        return (*([DELETED] if self.deleted or self.tombstones else ()), *named, *computed)
+        is_of_changes = self.reading.format in CHANGES
+        deletes = [DELETED] if self.deleted or self.tombstones or is_of_changes else []
+        return (*deletes, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
+
+    @property
+    def passes_tombstones(self) -> bool:
+        """Whether a message without a body says nothing: Debezium sends it to Kafka behind each deletion."""
+        return self.reading.format == "debezium" and bool(self.kafka_topics)
 
     def deletes(self, objects: Sequence[Fields]) -> list[bool]:
         """Whether each of `objects` deletes the row of its key. Removes all other fields from those that do."""
         found = [
-            any(name in one and _plain(one[name]) in values for name, values in self.deleted.items()) for one in objects
+            one.deletes
+            if isinstance(one, Change)
+            else any(name in one and _plain(one[name]) in values for name, values in self.deleted.items())
+            for one in objects
         ]
         for one in compress(objects, found):
             for name in [name for name in one if name not in self.key]:

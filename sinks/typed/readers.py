@@ -11,12 +11,12 @@ from functools import lru_cache
 
 from sinks.typed.definition import Reading
 from sinks.typed.formats.csv_record import csv_reader
-from sinks.typed.formats.json_fields import Reader, fields_of, text_of
+from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_of
 from sinks.typed.registry import framed
 
 
 @lru_cache(maxsize=64)
-def reader(how: Reading) -> Reader:
+def reader(how: Reading) -> AnyReader:
     """The reader for `how`, one for each in a process. Raises ConfigurationError."""
     match how.format:
         case "text":
@@ -25,6 +25,8 @@ def reader(how: Reading) -> Reader:
             return csv_reader(json.loads(how.schema_text or "{}"), how.separator or ",")
         case "json" if how.registry is None:
             return fields_of
+        case "canal" | "debezium" | "maxwell":
+            return _of_changes(how)
     return _of_registry(how) if how.registry is not None else _of_file(how)[0]
 
 
@@ -43,6 +45,23 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 
     message = of_descriptor_set(how.schema_text or "", how.message or "")
     return message.fields, message.kinds
+
+
+def _of_changes(how: Reading) -> AnyReader:
+    from sinks.typed.formats.changes import Wanted
+
+    wanted = Wanted(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)
+    if how.format == "canal":
+        from sinks.typed.formats.canal import Canal
+
+        return Canal(wanted)
+    if how.format == "maxwell":
+        from sinks.typed.formats.maxwell import Maxwell
+
+        return Maxwell(wanted)
+    from sinks.typed.formats.debezium import Debezium
+
+    return Debezium(wanted)
 
 
 def _of_registry(how: Reading) -> Reader:

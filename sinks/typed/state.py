@@ -9,6 +9,7 @@ the second, and there are never rows without their position:
     changes    how the columns have changed so far
     columns    the fingerprint of the definition: if that changes, the table has to be rebuilt
     sources    the topics of which a message has come; a table that an older version has made does not say
+    emptied    the newest message that emptied the table at its source: no older row is in it
 
 A typed table is a function of its logs: it lacks what they lack. So comparing the holes shows which rows have to go,
 and which have to come.
@@ -45,6 +46,23 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class Emptied:
+    """A message that emptied the table at its source: its place in its log and at the source, when it was stored."""
+
+    log_id: str
+    offset: int
+    index: int = 0
+    stored_us: int | None = None
+    order: str | None = None
+
+    def newer(self, other: Emptied | None) -> Emptied:
+        return self if other is None else max(self, other, key=Emptied._age)
+
+    def _age(self) -> tuple[str, int, str, int, int]:
+        return self.order or "", self.stored_us or 0, self.log_id, self.offset, self.index
+
+
+@dataclass(frozen=True, slots=True)
 class TypedState:
     """The state of a typed table; see the module's docstring."""
 
@@ -54,6 +72,7 @@ class TypedState:
     logs: Mapping[LogId, Followed] = field(default_factory=dict)
     changes: tuple[ColumnChange, ...] = ()
     sources: tuple[str, ...] | None = ()
+    emptied: Emptied | None = None
 
     def as_json(self) -> str:
         logs = {
@@ -61,10 +80,11 @@ class TypedState:
             for log_id, one in self.logs.items()
         }
         changes = [asdict(one) for one in self.changes]
+        emptied = {} if self.emptied is None else {"emptied": asdict(self.emptied)}
         return json.dumps(
             {
                 "columns": self.made, "generation": self.generation, "number": self.number, "logs": logs,
-                "changes": changes, "sources": self.sources,
+                "changes": changes, "sources": self.sources, **emptied,
             },
             separators=(",", ":"),
         )  # fmt: skip
@@ -80,14 +100,24 @@ class TypedState:
         changes = tuple(ColumnChange(**one) for one in values["changes"])
         sources = values.get("sources")
         told = None if sources is None else tuple(sources)
-        return cls(values["columns"], values["generation"], values["number"], logs, changes, told)
+        emptied = Emptied(**values["emptied"]) if "emptied" in values else None
+        return cls(values["columns"], values["generation"], values["number"], logs, changes, told, emptied)
 
     def moved(
-        self, logs: Mapping[LogId, Followed], changes: Sequence[ColumnChange] = (), sources: Iterable[str] = ()
+        self,
+        logs: Mapping[LogId, Followed],
+        changes: Sequence[ColumnChange] = (),
+        sources: Iterable[str] = (),
+        emptied: Emptied | None = None,
     ) -> TypedState:
         found = None if self.sources is None else tuple(sorted({*self.sources, *sources}))
         return replace(
-            self, number=self.number + 1, logs={**self.logs, **logs}, changes=(*self.changes, *changes), sources=found
+            self,
+            number=self.number + 1,
+            logs={**self.logs, **logs},
+            changes=(*self.changes, *changes),
+            sources=found,
+            emptied=self.emptied if emptied is None else emptied.newer(self.emptied),
         )
 
 

@@ -26,6 +26,7 @@ from tests.sinks.typed.formats.test_protobuf import FILE
 
 ORDERS: dict[str, Any] = {"name": "orders", "from": ["orders"]}
 KEYS = {"registry_username": "env:A", "registry_password": "file:/b"}
+CHANGES = {"format": "canal", "database": "shop", "table": "orders", "mode": "upsert", "key": ["id"]}
 FIELDS = [
     {"name": "id", "type": "string"},
     {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
@@ -78,7 +79,18 @@ def table(**more: Any) -> TypedTableConfig:
         ({"schema": {"n": "int"}, "compute": {"offset": {"type": "int", "sql": "n"}}}, "cannot be called 'offset'"),
         ({"schema": {"n": "int"}, "compute": {"d": {"type": "day", "sql": "n"}}}, "no such type"),
         ({"schema": {"n": "int"}, "compute": {"d": {"type": "json", "sql": "n"}}}, "string or timestamp"),
-        ({"format": "xml"}, "'json', 'text', 'csv', 'avro' or 'protobuf'"),
+        ({"format": "xml"}, "'avro', 'protobuf', 'canal', 'debezium' or 'maxwell'"),
+        ({"database": "shop"}, "database, table, order and time_zone only with canal, debezium and maxwell"),
+        ({"order": "log"}, "only with canal, debezium and maxwell"),
+        ({"format": "canal", "database": "shop", "table": "orders"}, 'mode = "upsert", and no deletes'),
+        ({**CHANGES, "deletes": {"op": ["d"]}}, 'mode = "upsert", and no deletes'),
+        ({**CHANGES, "schema": "http://r"}, 'schema = "infer", or a table of fields'),
+        ({**CHANGES, "table": None}, "database and table with"),
+        ({**CHANGES, "database": ""}, "database and table with"),
+        ({**CHANGES, "table": "orders_("}, "database and table: a topic, or a regular expression"),
+        ({**CHANGES, "time_zone": "+8"}, "a name such as Asia/Shanghai"),
+        ({**CHANGES, "format": "maxwell", "time_zone": "Asia/Shanghai"}, "time_zone with"),
+        ({**CHANGES, "order": "time"}, "'source' or 'log'"),
         ({"schema": "orders.avsc"}, 'with format = "json"'),
         ({"format": "csv"}, "a table of all fields"),
         ({"format": "csv", "schema": "orders.avsc"}, "a table of all fields"),
@@ -119,6 +131,14 @@ def test_a_secret_is_refused_and_not_repeated(more: dict[str, Any]) -> None:
     assert "hunter2" not in str(caught.value)
 
 
+def test_change_events_have_columns_of_their_own() -> None:
+    schema = {"id": "bigint", "at": "timestamp"}
+    made = [table(**{**CHANGES, "format": one, "schema": schema}) for one in ("canal", "debezium", "maxwell")]
+    columns = ["_deleted", "_source_order", "id", "at"]
+    for one, names in zip(made, (columns[:1], columns[:2], columns[:1]), strict=True):
+        assert [column.name for column in one.definition().declared()] == [*names, "id", "at"]
+
+
 def avsc(folder: Path, **more: Any) -> str:
     path = folder / "order.avsc"
     path.write_text(json.dumps({**ORDER, **more}))
@@ -132,7 +152,7 @@ def test_a_schema_file_declares_the_columns(tmp_path: Path) -> None:
         ("at", "at", "timestamp", "hash"),
         ("offset_", "offset", "int", None),
     ]
-    assert reader(found.reading)(b"\x02a\x00\x00").keys() == {"id", "at", "offset"}
+    assert [*reader(found.reading)(b"\x02a\x00\x00")] == ["id", "at", "offset"]
     assert pickle.loads(pickle.dumps(found.reading)) == found.reading  # noqa: S301
 
 
@@ -164,6 +184,10 @@ def test_another_definition_is_told_from_the_same(tmp_path: Path) -> None:
         table(format="csv", schema={"a": "int", "b": "int"}).definition(),
         table(format="csv", schema={"b": "int", "a": "int"}).definition(),
         table(format="csv", schema={"a": "int", "b": "int"}, separator=";").definition(),
+        table(**CHANGES).definition(),
+        table(**{**CHANGES, "table": "orders_[0-9]+"}).definition(),
+        table(**{**CHANGES, "order": "source"}).definition(),
+        table(**{**CHANGES, "time_zone": "Asia/Shanghai"}).definition(),
     ]
     assert len({one.fingerprint for one in made}) == len(made)
     assert table(on_bad="stop", max_columns=7).definition().fingerprint == made[0].fingerprint
@@ -193,6 +217,13 @@ def test_what_add_writes_is_what_it_was_given(tmp_path: Path) -> None:
     (made,) = parse(tomllib.loads(text), where="test").tables
     assert made == table(name="orders_new", **{"from": ["kafka/prod/orders-new"], **how})
     assert text.splitlines()[-3:] == ["# id: string", "# at: timestamp", "# offset_: int"]
+
+
+def test_what_add_writes_of_change_events() -> None:
+    text = proposed(None, parse({}, where="test"), ["orders"], None, CHANGES)
+    (made,) = parse(tomllib.loads(text), where="test").tables
+    assert made == table(**CHANGES)
+    assert text.splitlines()[-1] == 'schema = "infer"'
 
 
 def test_what_add_declares_takes_keys_behind_it(monkeypatch: pytest.MonkeyPatch) -> None:

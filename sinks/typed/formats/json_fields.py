@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +36,7 @@ from sinks.typed.formats.scalars import (
     long_of,
 )
 
+_T = TypeVar("_T")
 Fields: TypeAlias = dict[str, msgspec.Raw]
 """The text of each field, by its name."""
 
@@ -50,6 +51,8 @@ class DescribedFields(dict[str, msgspec.Raw]):
 
 Reader: TypeAlias = Callable[[bytes | None], Fields]
 """Returns the fields of a body of one format. Raises NoObject."""
+AnyReader: TypeAlias = Reader | Callable[[bytes | None], Sequence[Fields]]
+"""The same, or one of bodies that have any number of rows."""
 
 _OBJECT: Final = msgspec.json.Decoder(Fields)
 _NULL: Final = msgspec.Raw(b"null")
@@ -88,19 +91,23 @@ class NoObject(ValueError):
 
 def fields_of(body: bytes | None) -> Fields:
     """The fields of a JSON body. Raises NoObject."""
+    found = decoded_by(_OBJECT, body, "no_object")
+    not_too_deep(given(body))
+    return found
+
+
+def decoded_by(decoder: msgspec.json.Decoder[_T], body: bytes | None, reason: str) -> _T:
+    """What `decoder` reads in a JSON body. Raises NoObject, with `reason` if the decoder reads something else."""
     body = given(body)
     decoded(body)
     try:
-        found = _OBJECT.decode(body)
+        return decoder.decode(body)
     except RecursionError:
         raise NoObject("too_deep", f"more than {_DEEP} levels") from None
     except msgspec.ValidationError as error:
-        raise NoObject("no_object", str(error)) from None
+        raise NoObject(reason, str(error)) from None
     except msgspec.DecodeError as error:
         raise NoObject("not_json", _no_json(body) or str(error)) from None
-    if _may_be_deep(body) and max(_depth(bytes(raw)) for raw in found.values()) >= _DEEP:
-        raise NoObject("too_deep", f"more than {_DEEP} levels")
-    return found
 
 
 def text_of(body: bytes | None) -> Fields:
@@ -250,13 +257,13 @@ def _value_reader(column: Column) -> Callable[[bytes], Any]:
     precision, scale = column.type.precision, column.type.scale
 
     def decimal(text: bytes) -> Decimal | None:
-        said = _string(text)
+        said = string_of(text)
         return decimal_of(text if said is None else said.encode(), precision, scale)
 
     return decimal
 
 
-def _string(text: bytes) -> str | None:
+def string_of(text: bytes) -> str | None:
     """The value of a JSON string; None for any other value."""
     return msgspec.json.decode(text, type=str) if text[:1] == b'"' else None
 
@@ -278,10 +285,10 @@ _VALUES: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "int": _int,
     "bigint": long_of,
     "double": double_of,
-    "string": _string,
-    "timestamp": lambda text: instant_us(_string(text) or ""),
+    "string": string_of,
+    "timestamp": lambda text: instant_us(string_of(text) or ""),
     "timestamp_ms": _millis,
-    "date": lambda text: day_of(_string(text) or ""),
+    "date": lambda text: day_of(string_of(text) or ""),
 }
 
 
@@ -296,7 +303,7 @@ def _masked(mask: str, raws: Sequence[msgspec.Raw]) -> pa.Array:
 def _mask(mask: str, text: bytes) -> str:
     if mask == "redact":
         return REDACTED
-    said = _string(text)
+    said = string_of(text)
     return hashlib.sha256(text if said is None else said.encode()).hexdigest()
 
 
@@ -308,16 +315,18 @@ def concealed(mask: str, raw: msgspec.Raw) -> msgspec.Raw:
 
 
 def taken_apart(
-    bodies: Sequence[bytes | None], read: Reader = fields_of
+    bodies: Sequence[bytes | None], read: AnyReader = fields_of
 ) -> tuple[list[Fields], list[int], list[Misfit]]:
-    """The fields of the bodies that could be read, their rows, and a misfit for each other body."""
+    """The objects in the bodies that could be read, the number of each one's body, and a misfit for each other body."""
     objects: list[Fields] = []
     rows: list[int] = []
     misfits: list[Misfit] = []
     for row, body in enumerate(bodies):
         try:
-            objects.append(read(body))
-            rows.append(row)
+            found = read(body)
+            several = (found,) if isinstance(found, dict) else found
+            objects += several
+            rows += [row] * len(several)
         except NoObject as error:
             misfits.append(Misfit(row, None, error.reason, str(error)))
     return objects, rows, misfits

@@ -65,7 +65,9 @@ def decimal_of(text: bytes, precision: int, scale: int) -> Decimal | None:
     found = _NUMBER.fullmatch(text)
     if found is None:
         return None
-    sign, whole, fraction, exponent_sign, exponent = (part or b"" for part in found.groups())
+    sign, whole, fraction, exponent_sign, exponent = found.groups(b"")
+    if found[5] is None and len(fraction) <= scale and len(whole) <= precision - scale:
+        return Decimal(text.decode())  # as most are
     digits = (whole + fraction).lstrip(b"0")
     if not digits:
         return Decimal(0)

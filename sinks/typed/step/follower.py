@@ -258,9 +258,10 @@ class TypedFollower:
         if self._wanted.stops_at_unfit and report.first_unfit is not None:
             self._discard(report)
             raise self._unfit(report.first_unfit)
-        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes, report.sources)
+        to = state.moved({log_id: one.to for log_id, one in plan.ways.items()}, changes, report.sources, report.emptied)
         self._sources = to.sources
-        if not (report.files or report.unfit or changes or any(plan.undone.values())):
+        is_emptied = to.emptied != state.emptied
+        if not (report.files or report.unfit or changes or is_emptied or any(plan.undone.values())):
             self._pass(view, to)
             return StepResult(is_last=plan.is_last)
         files: Sequence[DataFile] = report.files
@@ -272,9 +273,11 @@ class TypedFollower:
         if any(one.change == "widened" and one.column in there for one in changes):
             rewritten = files_rewritten(self._spark, self._table, view, columns)
         removed, added = rewritten or ([], [])
-        if self._wanted.is_upsert and report.files:
+        if self._wanted.is_upsert and (report.files or is_emptied):
             key = self._wanted.key_columns
-            removed, added, files = files_by_key(self._spark, self._table, view, columns, key, files, rewritten)
+            removed, added, files = files_by_key(
+                self._spark, self._table, view, columns, key, files, rewritten, to.emptied
+            )
         self._commit(view, to, added=[*added, *files], removed=removed, columns=columns)
         self._bring_changes(view, to)
         unfit_values = sum(one.records for one in report.unfit)

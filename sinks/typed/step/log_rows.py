@@ -20,7 +20,7 @@ from sinks.delta.file_statistics import bounds
 from sinks.delta.files import batches_of, group_bounds, in_columns, open_parquet
 from sinks.storage.errors import reported_as
 from sinks.tables import LOG_ID, TableSpec
-from sinks.typed.definition import is_meant
+from sinks.typed.patterns import is_meant
 from sources.offsets import LogId, Offset, OffsetRange
 
 _OFFSET = "offset"
@@ -93,7 +93,7 @@ def _may_overlap(within: tuple[int, int] | None, wanted: Sequence[OffsetRange]) 
 class LogRows:
     """Reads shares, picklable: rows of the table `spec` in `folder`, and only those of `topics`.
 
-    Topics are names or patterns (`sinks.typed.definition`).
+    Topics are names or patterns (`sinks.typed.patterns`).
     """
 
     spec: TableSpec

@@ -15,7 +15,8 @@ from pyspark.sql import functions as sql
 from sinks.delta.spark_jobs import first_line
 from sinks.spark_schemas import empty_table, literal, spark_schema
 from sinks.tables import KAFKA_LOG, LOG, metadata_table
-from sinks.typed.definition import Definition, expression, is_pattern
+from sinks.typed.definition import Definition
+from sinks.typed.patterns import expression, is_pattern
 from sinks.views.registration import register_views
 from sinks.warehouse import absolute
 from sources.errors import ConfigurationError
@@ -100,7 +101,7 @@ def _condition(wanted: Definition) -> str:
 
 
 def _meant(column: str, texts: Iterable[str]) -> str:
-    """The SQL condition that `column` is one of `texts`, or matches one (`sinks.typed.definition`)."""
+    """The SQL condition that `column` is one of `texts`, or matches one (`sinks.typed.patterns`)."""
     texts = tuple(texts)
     names = [literal(one) for one in texts if not is_pattern(one)]
     of_names = [f"{column} IN ({', '.join(names)})"] if names else []

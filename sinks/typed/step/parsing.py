@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -17,8 +17,18 @@ import pyarrow.compute as pc
 
 from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
-from sinks.typed.columns import DELETED, MOST_CHARACTERS, PLACE, Column, MessagePlace, table_spec
+from sinks.typed.columns import (
+    DELETED,
+    MOST_CHARACTERS,
+    PLACE,
+    SOURCE_ORDER,
+    Column,
+    MessagePlace,
+    column_name,
+    table_spec,
+)
 from sinks.typed.definition import Definition, Reading
+from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import (
     NO_BODY,
     Fields,
@@ -34,6 +44,7 @@ from sinks.typed.formats.json_fields import (
 )
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
 from sinks.typed.readers import reader
+from sinks.typed.state import Emptied
 from sinks.typed.step import guard
 from sinks.typed.step.report import FoundFields, MessagePlaces, Report, Told, as_row, free_names, looked
 from sources.errors import across_processes
@@ -162,8 +173,13 @@ class Parsing:
 
     def rows(self, messages: pa.RecordBatch, told: Told) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         objects, numbers, misfits = taken_apart(messages["body"].to_pylist(), reader(self.wanted.reading))
-        misfits = [_missing_body(one, messages) for one in misfits]
+        misfits = [
+            _missing_body(one, messages)
+            for one in misfits
+            if not (self.wanted.passes_tombstones and one.reason == NO_BODY)
+        ]
         places, columns = MessagePlaces(messages), self.step.columns
+        objects, numbers = _without_emptying(objects, numbers, messages, told)
         deleted = self.wanted.deletes(objects)
         if self.wanted.tombstones:
             tombstones, misfits = self._tombstones(messages, misfits)
@@ -176,12 +192,17 @@ class Parsing:
             if column == DELETED:
                 values.append(pa.array(deleted, column.type))
                 continue
+            if column == SOURCE_ORDER:
+                orders = (one.order if isinstance(one, Change) else None for one in objects)
+                values.append(pa.array(orders, column.type))
+                continue
             raws = texts_of(objects, column)
             array, wrong = column_values(column, raws)
             values.append(array)
             if self.finds:
                 wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told)
             misfits += (replace(one, row=numbers[one.row]) for one in wrong)
+        misfits += self._untold(objects, numbers)
         if self.finds:
             told.see_left(objects, numbers, places)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
@@ -194,6 +215,14 @@ class Parsing:
         told.see_messages(messages, made.num_rows)
         told.see_unfit(misfits, places)
         return made, self._unfit(messages, misfits)
+
+    def _untold(self, objects: Sequence[Fields], numbers: Sequence[int]) -> Iterator[Misfit]:
+        """What change events do not tell of their rows."""
+        for one, number in zip(objects, numbers, strict=True):
+            if isinstance(one, Change) and not one.deletes:
+                for name, (reason, found) in one.unfit.items():
+                    if name not in self.wanted.dropped:
+                        yield Misfit(number, column_name(name, self.wanted.renamed) or name, reason, found)
 
     def _tombstones(
         self, messages: pa.RecordBatch, misfits: Sequence[Misfit]
@@ -269,6 +298,21 @@ class Parsing:
         schema = UNFIT.schema.remove_metadata()
         columns = [given[name] if name in given else rows[name] for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _without_emptying(
+    objects: list[Fields], numbers: list[int], messages: pa.RecordBatch, told: Told
+) -> tuple[list[Fields], list[int]]:
+    """Note what empties the table, and return the other objects with their rows in the batch."""
+    emptying = [at for at, one in enumerate(objects) if isinstance(one, Change) and one.empties]
+    for at in emptying:
+        log_id, offset, index, stored_at = (messages[one.name][numbers[at]] for one in PLACE)
+        order = cast("Change", objects[at]).order
+        stored_us = stored_at.cast(pa.int64()).as_py()
+        told.add(Report(emptied=Emptied(log_id.as_py(), offset.as_py(), index.as_py() or 0, stored_us, order)))
+    gone = {*emptying}
+    left = [at for at in range(len(objects)) if at not in gone] if gone else []
+    return ([objects[at] for at in left], [numbers[at] for at in left]) if gone else (objects, numbers)
 
 
 def _large_integers(doubles: pa.Array, raws: Sequence[msgspec.Raw], misfits: Sequence[Misfit]) -> Iterator[int]:

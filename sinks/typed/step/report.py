@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from sinks.delta.data_file import DataFile
 from sinks.typed.columns import PLACE, REST, Column, MessagePlace, SeenValues, column_name
 from sinks.typed.formats.json_fields import Fields, Misfit, each_left, kind_of
+from sinks.typed.state import Emptied
 
 MOST: Final = 1_000
 """How many fields a task tells of, unless a table says less."""
@@ -127,8 +128,8 @@ class Report:
     """What one task, or several together, made of their messages.
 
     `fractions` has the place of the first number with a fraction, by column of integers. `large` has, by column of
-    doubles, the place of the first integer that would have kept a column of integers from being widened. `held` is
-    where the messages are; only a look tells it.
+    doubles, the place of the first integer that would have kept a column of integers from being widened. `emptied` is
+    the newest message that empties the table at its source. `held` is where the messages are; only a look tells it.
     """
 
     messages: int = 0
@@ -139,6 +140,7 @@ class Report:
     fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
+    emptied: Emptied | None = None
     sources: frozenset[str] = frozenset()
     held: tuple[Span, ...] = ()
 
@@ -156,6 +158,7 @@ class Report:
             _first(self.fractions, other.fractions),
             _first(self.large, other.large),
             min(unfit, default=None),
+            self.emptied if other.emptied is None else other.emptied.newer(self.emptied),
             self.sources | other.sources,
             (*self.held, *other.held),
         )

@@ -1,8 +1,7 @@
 """Keep one row for each key: find the newest of several, and rewrite the files that have others.
 
-In one log the message with the higher offset is the newer one, whatever its queue. Of messages in several logs the one
-that was stored later is newer; if both were stored at the same moment, the one in the log with the greater id. A
-message that is older than the existing row changes nothing, so a hole that is filled late does no harm.
+A message that is older than the existing row (`newest.py`) changes nothing, so a hole that is filled late does no harm.
+Rows that are older than what has emptied the table go, whenever they come.
 
 The new rows are already in files that no commit names (`sinks/typed/step/parsing.py`). First, the files of the table
 that have any of the new keys are found. Then, among these and the new files, the newest row of each key, from keys and
@@ -21,7 +20,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.types as kinds
 from pyspark.sql import SparkSession
 
 from sinks.delta.data_file import DataFile
@@ -30,7 +28,9 @@ from sinks.delta.files import FileOfRows, batches_of, discard, in_columns, open_
 from sinks.delta.spark_jobs import JobFacts, run_tasks
 from sinks.storage.errors import reported_as
 from sinks.tables import TableSpec
-from sinks.typed.columns import PLACE, Column, table_spec
+from sinks.typed.columns import PLACE, SOURCE_ORDER, Column, table_spec
+from sinks.typed.state import Emptied
+from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
 from sinks.typed.step.widening import Rewritten
 from sinks.typed.table import TypedTable, TypedView
 from sources.errors import ReplicaError, across_processes
@@ -40,7 +40,6 @@ _ROWS_A_FILE: Final = 1_000_000
 _KEYS_A_TASK: Final = 4_000_000
 """How many rows a task handles; it holds the key and place of each."""
 
-_LEAST: Final = -(1 << 63)
 _FILE, _ROW = "_file", "_row"
 
 
@@ -52,15 +51,18 @@ def files_by_key(
     key: Sequence[str],
     new: Sequence[DataFile],
     rewritten: Rewritten | None,
+    emptied: Emptied | None,
 ) -> tuple[list[StoredFile], list[DataFile], list[DataFile]]:
-    """Keep the newest row of each key. Returns files to remove, rewritten files to keep, and new files.
+    """Keep the newest row of each key, unless it is older than what has `emptied` the table.
 
-    Raises what a task raised, or ReplicaError.
+    Returns files to remove, rewritten files to keep, and new files. Raises what a task raised, or ReplicaError.
     """
     spec = table_spec(table.name, columns)
     stored, kept = rewritten or (table.files(view), [])
     there = {one.path: one.statistics()["numRecords"] for one in stored} if rewritten is None else _rows_in(kept)
-    gone, written = _upserted(spark, KeyedFiles(spec, table.path, tuple(key)), there, _rows_in(new))
+    is_new = emptied is not None and (view.state is None or view.state.emptied != emptied)
+    files = KeyedFiles(spec, table.path, tuple(key))
+    gone, written = _upserted(spark, files, there, _rows_in(new), emptied, is_new=is_new)
     discard(table.path, [one.name for one in new if one.name in gone])
     come = [*(one for one in new if one.name not in gone), *written]
     if rewritten is None:
@@ -73,11 +75,18 @@ def _rows_in(files: Sequence[DataFile]) -> dict[str, int]:
 
 
 def _upserted(
-    spark: SparkSession, files: KeyedFiles, there: Mapping[str, int], new: Mapping[str, int]
+    spark: SparkSession,
+    files: KeyedFiles,
+    there: Mapping[str, int],
+    new: Mapping[str, int],
+    emptied: Emptied | None,
+    *,
+    is_new: bool,
 ) -> tuple[set[str], list[DataFile]]:
     """Rewrite files so that there is one row for each key. Returns the names of those that are gone, and new files.
 
-    `there` are the files of the table, `new` those of the step: their numbers of rows by name.
+    `there` are the files of the table, `new` those of the step: their numbers of rows by name. If what has `emptied`
+    the table `is_new`, any of its files may have rows that go.
     """
     facts = JobFacts(
         problem=f"the Spark job that brings rows of {files.spec.name} by their key failed",
@@ -85,10 +94,12 @@ def _upserted(
         hint="Nothing of the step was committed; a running job does it again.",
     )
     looking = _in_groups(there, _KEYS_A_TASK)
-    touched = run_tasks(spark, TouchedFiles(files, tuple(new)), looking, facts)
+    touched = there if is_new else run_tasks(spark, TouchedFiles(files, tuple(new)), looking, facts)
     each = {**{name: there[name] for name in touched}, **new}
+    if not each:
+        return set(), []
     parts = 1 + sum(each.values()) // _KEYS_A_TASK
-    found = run_tasks(spark, NewestRows(files, each, parts), range(parts), facts)
+    found = run_tasks(spark, NewestRows(files, each, parts, emptied), range(parts), facts)
     newest = {name: np.logical_or.reduce([np.unpackbits(one[name]) for one in found])[: each[name]] for name in each}
     others = {name: int(rows.sum()) for name, rows in newest.items() if not rows.all()}
     groups = [{name: np.packbits(newest[name]) for name in group} for group in _in_groups(others, _ROWS_A_FILE)]
@@ -162,6 +173,7 @@ class NewestRows:
     files: KeyedFiles
     each: Mapping[str, int]
     parts: int
+    emptied: Emptied | None = None
 
     def __call__(self, numbers: Iterable[int]) -> Iterator[dict[str, np.ndarray]]:
         with across_processes():
@@ -170,6 +182,9 @@ class NewestRows:
 
     def _of_part(self, number: int) -> dict[str, np.ndarray]:
         rows = pa.concat_tables(self._rows(at, name, number) for at, name in enumerate(self.each))
+        self._check(rows)
+        if self.emptied is not None:
+            rows = rows.filter(pc.invert(are_before(rows, self.emptied)))
         newest = rows.select([_FILE, _ROW]).take(newest_of(rows, self.files.key))
         files, found = newest[_FILE].to_numpy(), newest[_ROW].to_numpy()
         bits = {}
@@ -179,9 +194,26 @@ class NewestRows:
             bits[name] = np.packbits(is_newest)
         return bits
 
+    def _check(self, rows: pa.Table) -> None:
+        """Raise ReplicaError if it cannot be said which of two changes of a key is the newer one."""
+        found = incomparable(rows, self.files.key, self.emptied)
+        if found is not None:
+            number, other = found
+            log_id, offset, order = (rows[name][number].as_py() for name in ("log_id", "offset", SOURCE_ORDER.name))
+            raise ReplicaError(
+                f"changes of the typed table {self.files.spec.name} come from two servers, or from one that began anew",
+                log=log_id,
+                offset=offset,
+                expected=f"a place at the source that can be compared with {other}",
+                found=order,
+                hint='With order = "log" in its [[tables]] it takes changes in the order of their log; then logtwin '
+                f"tables rebuild {self.files.spec.name}.",
+            )
+
     def _rows(self, at: int, name: str, part: int) -> pa.Table:
         """The keys and places of the rows in one file, with the file's and the row's number."""
-        columns = list(dict.fromkeys((*self.files.key, *(one.name for one in PLACE))))
+        places = (one.name for one in (*PLACE, SOURCE_ORDER) if one.name in self.files.spec.schema.names)
+        columns = list(dict.fromkeys((*self.files.key, *places)))
         schema = pa.schema([self.files.spec.schema.field(one) for one in columns]).remove_metadata()
         rows = normal_form(pa.Table.from_batches(self.files.batches(name, columns), schema))
         if rows.num_rows != self.each[name]:
@@ -216,34 +248,6 @@ class NewestWritten:
             at += batch.num_rows
             if rows.num_rows:
                 yield rows
-
-
-def newest_of(rows: pa.Table, key: Sequence[str]) -> pa.Array:
-    """The numbers of the rows that are the newest of their key. Pure."""
-    placed = rows.drop_columns(["batch_index", "stored_at"])
-    for name in ("batch_index", "stored_at"):  # nulls come first
-        placed = placed.append_column(name, pc.fill_null(rows[name].cast(pa.int64()), _LEAST))
-    in_log = _last(placed, ("offset", "batch_index"), (*key, "log_id"))
-    return in_log.take(_last(placed.take(in_log), ("stored_at", "log_id"), key))
-
-
-def _last(rows: pa.Table, order: Sequence[str], of: Sequence[str]) -> pa.Array:
-    """The numbers of the rows that come last in `order` among those with the same values in the columns `of`."""
-    numbers = pc.sort_indices(rows, [(one, "ascending") for one in order])
-    columns = rows.select(list(dict.fromkeys(of))).take(numbers)
-    columns = columns.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-    last = columns.group_by(list(dict.fromkeys(of)), use_threads=False).aggregate([(_ROW, "max")])
-    return numbers.take(last[f"{_ROW}_max"].combine_chunks())
-
-
-def normal_form(rows: pa.Table) -> pa.Table:
-    """The same rows, but with one zero and one NaN: floating-point numbers have two zeros and many NaNs."""
-    for at, field in enumerate(rows.schema):
-        if kinds.is_floating(field.type):
-            values = pc.add(rows[field.name], pa.scalar(0.0, field.type))
-            is_none = pc.is_nan(values)
-            rows = rows.set_column(at, field, pc.if_else(is_none, pa.scalar(float("nan"), field.type), values))
-    return rows
 
 
 def _is_of_part(values: pa.ChunkedArray, part: int, parts: int) -> pa.Array:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import zlib
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pytest
 
-from sinks.typed.definition import Reading
+from pipeline.config.typed_tables import TypedTableConfig
+from pipeline.operate.typed_tables import checked, verdict_lines
+from sinks.typed.definition import CHANGES, Reading
+from sinks.typed.rebuild import rebuild
 from sinks.typed.step.follower import TypedFollower
 from sinks.typed.step.messages import messages_in, records_of
 from sinks.typed.step.plan import FollowedLogs
 from sources.errors import ConfigurationError
 from sources.offsets import Offset, OffsetRange
+from tests.pipeline.running import job_config
 from tests.pipeline.typed.in_process import PlainJob
 from tests.pipeline.typed.world import InFiles, bring, definition, fields
+from tests.sinks.typed.formats.test_canal import event as canal
+from tests.sinks.typed.formats.test_debezium import event as debezium
+from tests.sinks.typed.formats.test_maxwell import event as maxwell
 
 pytestmark = pytest.mark.spark
 
@@ -64,6 +72,37 @@ def test_topics_of_a_pattern_also_those_that_come_later(by_spark: InFiles) -> No
     assert messages_in(by_spark.spark, by_spark.lake, wanted, ranges).count() == 3
     counted = records_of(by_spark.spark, by_spark.lake, wanted, ranges).collect()
     assert {row["source"]: row["records"] for row in counted} == dict.fromkeys(("orders-eu", "orders-us", "notes"), 1)
+
+
+def test_tables_of_change_events(by_spark: InFiles) -> None:
+    """Each key has one row, also in a table that is made anew."""
+    said = {"database": "shop", "table": "orders", "mode": "upsert", "key": ["id"]}
+    tables = tuple(
+        TypedTableConfig.model_validate({"name": one, "from": [one], "format": one, **said}) for one in CHANGES
+    )
+    types = {"id": "int(11)", "name": "varchar(9)", "amount": "decimal(12,2)"}
+    old, new = {"id": 2, "name": "b"}, {"id": 3, "name": "b"}
+    for event in (
+        canal({"id": "1", "name": "a"}, {"id": "2", "name": "b", "amount": "1.10"}, mysqlType=types),
+        canal({"id": "3", "name": "b", "amount": "1.10"}, old=[{"id": "2"}], type="UPDATE", mysqlType=types),
+        canal({"id": "1", "name": "a"}, type="DELETE", mysqlType=types),
+    ):
+        by_spark.send(event, topic="canal")
+    by_spark.send(
+        debezium("d", None, old, pos=9), debezium("c", new, pos=9), debezium("u", old, pos=3), topic="debezium"
+    )
+    by_spark.send(maxwell(data=old), maxwell("update", data=new, old={"id": 2}), topic="maxwell")
+    by_spark.replicate()
+    for one in tables:
+        bring(TypedFollower(by_spark.spark, by_spark.lake, one.definition()))
+        assert [(row["id"], row["name"]) for row in by_spark.rows(one.name) if not row["_deleted"]] == [(3, "b")]
+    before = by_spark.rows("canal")
+    assert [row["amount"] for row in before if row["id"] == 3] == [Decimal("1.10")]
+    rebuild(by_spark.spark, by_spark.lake, tables[0].definition())
+    assert by_spark.rows("canal") == before
+    config = job_config(by_spark.lake, **by_spark.options).model_copy(update={"tables": tables})
+    (verdict,) = checked(by_spark.spark, config, "canal")
+    assert [*verdict_lines([verdict])] == ["canal: equal, 3 messages: 1 row (2 deleted since), no value unfit"]
 
 
 def test_computed_columns(by_spark: InFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, cast
 
 from sinks.typed.definition import Reading
 from sinks.typed.formats.json_fields import Reader
@@ -45,7 +45,7 @@ class Served:
         self._server.server_close()
 
     def reader(self, form: str = "avro", path: str = "", **more: Any) -> Reader:
-        return reader.__wrapped__(Reading(format=form, registry=self.url + path, **more))
+        return cast("Reader", reader.__wrapped__(Reading(format=form, registry=self.url + path, **more)))
 
 
 def frame(number: int, body: bytes) -> bytes:

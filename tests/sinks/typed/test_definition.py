@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,11 +11,14 @@ import pyarrow as pa
 import pytest
 
 from sinks.typed.columns import DELETED, Column
-from sinks.typed.definition import Definition, check_topic, is_meant, is_pattern
+from sinks.typed.definition import Definition, Reading
 from sinks.typed.formats.json_fields import NoObject, fields_of
+from sinks.typed.patterns import check_topic, is_meant, is_pattern
 from sinks.typed.state import TypedState
 from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, with_epochs
 from sinks.typed.step.report import FoundFields, Told, free_names
+from tests.sinks.typed.formats.columns import encoded
+from tests.sinks.typed.formats.test_debezium import event
 
 
 @pytest.mark.parametrize(
@@ -167,6 +171,34 @@ def test_a_message_that_deletes_is_a_row_of_its_key_alone() -> None:
         (5, "too_deep"),
     ]
     assert set(told.report.seen) == {"_deleted"}  # of a, whose column will be called otherwise
+
+
+def test_behind_a_deletion_debezium_sends_kafka_a_record_without_a_value() -> None:
+    """It says nothing new. In RocketMQ a message without a body is one that cannot be read."""
+    reading = Reading(format="debezium", database="shop", table="orders", row_key=("id",))
+    bodies: list[bytes | None] = [encoded(event("d", None, {"id": 1})), None]
+    of_kafka = Definition(name="orders", key=("id",), reading=reading, kafka_topics=("k",))
+    for wanted, reasons in ((of_kafka, []), (replace(of_kafka, kafka_topics=(), topics=("k",)), ["no_body"])):
+        parsing = Parsing(wanted, "rows", "unfit", OfStep((DELETED, Column("id", "id", "bigint"))))
+        told = Told(FoundFields(free_names((), {})))
+        made, unfit = parsing.rows(with_epochs(messages(bodies, [b"1"] * 2), {"k/0": 0}), told)
+        assert [(row["offset"], row["_deleted"], row["id"]) for row in made.to_pylist()] == [(0, True, 1)]
+        assert unfit["reason"].to_pylist() == reasons
+
+
+def test_what_an_event_does_not_tell_is_null_and_told() -> None:
+    reading = Reading(format="debezium", database="shop", table="orders", row_key=("id",))
+    wanted = Definition(name="orders", key=("id",), reading=reading, topics=("k",), renamed={"note": "remark"})
+    columns = (DELETED, Column("id", "id", "bigint"), Column("remark", "note", "string"))
+    row = {"id": 1, "note": "__debezium_unavailable_value", "card": "__debezium_unavailable_value"}
+    for dropped, told_of in (((), ["remark", "card"]), (("card",), ["remark"])):
+        parsing = Parsing(replace(wanted, dropped=dropped), "rows", "unfit", OfStep(columns))
+        of = messages([encoded(event("u", row))], [b""])
+        made, unfit = parsing.rows(with_epochs(of, {"k/0": 0}), Told(FoundFields(free_names((), {}))))
+        assert [(row["_deleted"], row["remark"], row["_rest"]) for row in made.to_pylist()] == [(False, None, None)]
+        assert [(row["column"], row["reason"]) for row in unfit.to_pylist()] == [
+            (one, "unavailable") for one in told_of
+        ]
 
 
 def messages(bodies: list[bytes | None], keys: list[bytes]) -> pa.RecordBatch:

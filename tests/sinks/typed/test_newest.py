@@ -8,15 +8,21 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sinks.delta.files import FileWriter, new_name
-from sinks.typed.columns import Column, table_spec
-from sinks.typed.step.upsert import KeyedFiles, NewestRows, TouchedFiles, newest_of, normal_form
+from sinks.typed.columns import SOURCE_ORDER, Column, table_spec
+from sinks.typed.formats.changes import placed
+from sinks.typed.state import Emptied
+from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
+from sinks.typed.step.upsert import KeyedFiles, NewestRows, TouchedFiles
 from sources.offsets import Offset
 
+LOG = "rocketmq/a"
+DAY_MS = 86_400_000
 KEYS: dict[str, list[Any]] = {
     "string": ["a", "b", "", "é"],
     "bigint": [0, -1, 2**62],
@@ -37,6 +43,12 @@ def rows_of(kind: str, places: list[tuple[Any, str, int, int | None, int | None]
     fields = spec.schema.remove_metadata()
     arrays = [pa.array(given_.get(one.name, [None] * len(places)), one.type) for one in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
+
+
+def ordered(*places: tuple[str, int, str | None]) -> pa.Table:
+    """Rows of the key `k` of a table of change events, in one log: of key, offset and place at the source."""
+    rows = rows_of("string", [(key, LOG, offset, None, 1) for key, offset, _ in places])
+    return rows.append_column(SOURCE_ORDER.name, pa.array([order for *_, order in places], pa.string()))
 
 
 def model(places: list[tuple[Any, str, int, int | None, int | None]]) -> set[int]:
@@ -76,6 +88,105 @@ def test_the_newest_are_the_model_s(kind: str, data: st.DataObject) -> None:
     places = data.draw(st.lists(place, max_size=30, unique_by=lambda one: one[1:4]))
     found = newest_of(normal_form(rows_of(kind, places)), ["k"])
     assert set(found.to_pylist()) == model(places)
+
+
+def place_of(number: int) -> str:
+    """One of file, position and row."""
+    return placed([(number // 20, 10), (number // 4 % 5, 19), (number % 4, 10)], 1_700_000_000_000)
+
+
+@given(
+    events=st.lists(st.tuples(st.sampled_from("abc-"), st.integers(0, 200)), max_size=12, unique_by=lambda one: one[1]),
+    data=st.data(),
+)
+def test_in_whatever_order_and_steps_changes_come_the_source_decides(
+    events: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """Each event is a row of a key, or empties the table, and comes once or twice."""
+    again = data.draw(st.lists(st.sampled_from(events))) if events else []
+    come = data.draw(st.permutations([*events, *again]))
+    table, emptied, start = ordered(), None, 0
+    while start < len(come):
+        step = [*enumerate(come[start : start + data.draw(st.integers(1, 4))], start)]
+        for offset, (key, number) in step:
+            emptied = Emptied(LOG, offset, order=place_of(number)).newer(emptied) if key == "-" else emptied
+        rows = [(key, offset, place_of(number)) for offset, (key, number) in step if key != "-"]
+        table = pa.concat_tables([table, ordered(*rows)])
+        assert incomparable(table, ["k"], emptied) is None
+        table = table if emptied is None else table.filter(pc.invert(are_before(table, emptied)))
+        table = table.take(newest_of(table, ["k"]))
+        start += len(step)
+    last = max((number for key, number in events if key == "-"), default=-1)
+    newest = {key: place_of(number) for key, number in sorted(events, key=lambda one: one[1]) if number > last}
+    assert sorted(zip(*(table[name].to_pylist() for name in ("k", SOURCE_ORDER.name)), strict=True)) == sorted(
+        newest.items()
+    )
+
+
+def test_of_one_message_s_rows_the_last_is_the_newest() -> None:
+    plain = rows_of("string", [(key, LOG, 7, None, 1) for key in "abacab"])
+    assert sorted(newest_of(plain, ["k"]).to_pylist()) == [3, 4, 5]
+    rows = ordered(*((key, 7, "9 1") for key in "abacab"))
+    assert sorted(newest_of(rows, ["k"]).to_pylist()) == [3, 4, 5]
+
+
+def test_a_row_of_a_bootstrap_is_older_than_any_with_a_place() -> None:
+    rows = ordered(("a", 1, "5 1"), ("a", 2, None), ("b", 3, None), ("b", 4, None))
+    assert sorted(newest_of(rows, ["k"]).to_pylist()) == [0, 3]
+    assert incomparable(rows, ["k"], None) is None
+
+
+def at(position: int, at_ms: int = DAY_MS, server: int = 0) -> str:
+    return placed([(position, 5)], at_ms, server)
+
+
+@pytest.mark.parametrize(
+    ("places", "emptied", "found"),
+    [
+        ([("a", 1, at(1)), ("a", 2, at(2, 0))], None, None),  # as long as a statement may have waited
+        ([("a", 1, at(1, DAY_MS + 1)), ("a", 2, at(2, 0))], None, (1, at(1, DAY_MS + 1))),
+        ([("a", 1, at(900)), ("a", 2, at(5, 3 * DAY_MS))], None, (0, at(5, 3 * DAY_MS))),  # it began anew
+        ([("b", 1, at(900)), ("a", 2, at(5, 3 * DAY_MS))], None, None),  # another key
+        ([("a", 1, at(900, server=1)), ("a", 2, at(5, server=2))], None, (0, at(5, server=2))),
+        ([("b", 1, at(900, server=1)), ("a", 2, at(5, server=2))], None, None),
+        ([("a", 1, at(1)), ("a", 2, at(2, server=2))], None, None),  # a snapshot does not know its server
+        ([("a", 1, None), ("a", 2, at(5, server=2))], at(6, server=2), None),
+        ([("a", 1, at(5, server=2))], at(6, server=1), (0, at(6, server=1))),
+        ([("a", 1, None), ("b", 2, at(5, 3 * DAY_MS))], at(6), (1, at(6))),
+        ([("b", 2, at(7, 3 * DAY_MS))], at(6), None),
+        ([("a", 1, None)], None, None),
+        ([], None, None),
+    ],
+)
+def test_places_that_cannot_be_compared_are_told(
+    places: list[tuple[str, int, str | None]], emptied: str | None, found: tuple[int, str] | None
+) -> None:
+    by = None if emptied is None else Emptied(LOG, 9, order=emptied)
+    assert incomparable(ordered(*places), ["k"], by) == found
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([LOG, "rocketmq/b"]), st.integers(0, 3), st.none() | st.integers(0, 2),
+                       st.none() | st.integers(0, 3)), max_size=20),
+    st.integers(0, 3), st.integers(0, 2), st.none() | st.integers(0, 3),
+)  # fmt: skip
+def test_what_is_older_than_what_emptied_the_table(
+    places: list[tuple[str, int, int | None, int | None]], offset: int, index: int, stored: int | None
+) -> None:
+    """In its own log by its place there, in others by the time."""
+    emptied = Emptied(LOG, offset, index, None if stored is None else stored * 1_000_000)
+    rows = rows_of("string", [("a", *one) for one in places])
+    assert are_before(rows, emptied).to_pylist() == [
+        (of, number or 0) < (offset, index)
+        if log == LOG
+        else stored is not None and (-1 if at is None else at) < stored
+        for log, of, number, at in places
+    ]
+
+
+def test_the_source_says_what_is_older_than_what_emptied_the_table() -> None:
+    rows = ordered(("a", 9, at(1)), ("b", 1, at(3)), ("c", 1, None))
+    assert are_before(rows, Emptied(LOG, 5, order=at(2))).to_pylist() == [True, False, True]
 
 
 def test_what_is_no_number_is_one_key_whatever_its_bits() -> None:

@@ -16,9 +16,11 @@ from sinks.typed.definition import Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import kinds
 from sinks.typed.step.computed import in_years
-from sinks.typed.step.parsing import MESSAGES, OfStep, Parsing, Unread
-from sinks.typed.step.report import Report, reports
+from sinks.typed.step.parsing import MESSAGES, FieldSurvey, OfStep, Parsing, Unread
+from sinks.typed.step.report import Report, reported, reports
 from sources.errors import ReplicaError
+from tests.sinks.typed.formats.columns import encoded
+from tests.sinks.typed.formats.test_canal import event
 from tests.sinks.typed.formats.test_protobuf import FILE, Order, in_base64, of_set
 
 STORED = datetime(2026, 11, 25, tzinfo=UTC)
@@ -77,6 +79,21 @@ def test_rows_and_dead_letters(tmp_path: Path) -> None:
         (1, None, "not_protobuf", BODIES[1]),
         (2, "double", "not_double", BODIES[2]),
     ]
+
+
+def test_a_look_at_change_events_finds_the_kinds_that_they_tell() -> None:
+    reading = Reading(format="canal", database="shop", table="orders", row_key=("id",))
+    types = {"id": "int(11)", "amount": "decimal(12,2)", "state": "enum('a')"}
+    rows: list[dict[str, Any]] = [
+        {"id": "1", "amount": "1.10", "state": "1"},
+        {"id": "2", "amount": None, "state": None},
+    ]
+    bodies = [encoded(one) for one in (event(*rows, mysqlType=types), event(rows[0], table="other"))]
+    (report,) = reported(row for one in FieldSurvey(reading)([messages(*bodies)]) for row in one.to_pylist())
+    assert {name: one.kind for name, one in report.seen.items()} == {
+        "id": "bigint", "amount": "decimal(12,2)", "state": "string"
+    }  # fmt: skip
+    assert report.messages == 2
 
 
 def test_an_unreadable_body_says_why_and_is_kept_as_stored(tmp_path: Path) -> None:

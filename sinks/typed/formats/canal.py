@@ -1,0 +1,238 @@
+"""Canal's flat messages (`com.alibaba.otter.canal.protocol.FlatMessage`, JSON). Pure.
+
+One message has the rows of one event of MySQL's binary log: `data`, each as it is now, or was when it was deleted, and
+`old`, what an update has changed in it. All values are texts, of the types in `mysqlType`:
+
+    mysqlType                      kind of the column      value
+    tinyint to int                 int; int unsigned is a bigint
+    bigint                         bigint; unsigned decimal(20,0)
+    decimal(p,s)                   decimal(p,s)            beyond 38 digits a string
+    float, double                  double
+    date                           date
+    datetime                       timestamp               has no zone: its clock is taken for UTC
+    timestamp                      timestamp               Canal writes it by the clock of its own zone (`time_zone`)
+    time, char, varchar, text, …   string
+    year                           int
+    bit(1), bit(n)                 boolean, string         its digits; Canal has the number
+    enum, set                      string                  its members, with commas; Canal has the number, or the bits
+    json                           json
+    blob, binary, varbinary        string                  base64; Canal has a character of ISO 8859-1 for each byte
+
+Others write such messages with values of JSON's own types, or without `mysqlType`: then a value is taken as it is, and
+a text as a column asks for it that is declared.
+
+A message has no position. In GTID mode `gtid` has all transactions so far: how many they are is the order.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+import msgspec
+
+from sinks.typed.columns import MOST_DIGITS
+from sinks.typed.formats.changes import Change, Convert, Wanted, as_kind, bits, placed, quoted
+from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep, string_of
+
+_NOT_CANAL: Final = "not_canal"
+_WITHOUT_ROWS: Final = frozenset(
+    ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT")
+)
+_ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE"))
+
+_TYPE: Final = re.compile(r"\s*([a-z]+)(?:\s+(?:precision|varying))?\s*(?:\((.*)\))?([^)]*)", re.I | re.S)
+_DIGITS: Final = re.compile(r"\s*([0-9]{1,4})\s*(?:,\s*([0-9]{1,4})\s*)?")
+_MEMBER: Final = re.compile(r"'((?:[^']|'')*+)'")
+_INTEGERS: Final = {"tinyint": "int", "smallint": "int", "mediumint": "int", "int": "int", "integer": "int",
+                    "bigint": "bigint", "year": "int"}  # fmt: skip
+_UNSIGNED: Final = {"int": "bigint", "integer": "bigint", "bigint": "decimal(20,0)"}
+_OTHERS: Final = {"float": "double", "double": "double", "real": "double", "date": "date", "datetime": "timestamp",
+                  "timestamp": "timestamp", "json": "json"}  # fmt: skip
+_DECIMALS: Final = ("decimal", "numeric", "dec", "fixed")
+_BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "geometry", "point", "linestring",
+                 "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")  # fmt: skip
+
+
+class _Message(msgspec.Struct):
+    type: str
+    database: str | None
+    table: str | None = None
+    isDdl: bool | None = None
+    data: list[Fields] | None = None
+    old: list[Fields | None] | None = None
+    mysqlType: msgspec.Raw = msgspec.Raw(b"null")
+    gtid: str | None = None
+    es: int | None = None
+    sql: str | None = None
+
+
+_MESSAGE: Final = msgspec.json.Decoder(_Message)
+_TYPES: Final = msgspec.json.Decoder(dict[str, str] | None)
+_SIZE_DIGITS: Final = 3  # BINARY(255), BIT(64)
+_Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
+"""The kinds of columns by field, and the fields whose values are converted."""
+
+
+class Canal:
+    """A reader of flat messages that gives the wanted rows."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+
+    def __call__(self, body: bytes | None) -> list[Change]:
+        """The rows of a message; none if it has none, or is of another table. Raises NoObject."""
+        message = decoded_by(_MESSAGE, body, _NOT_CANAL)
+        if not self._wanted.has(message.database, message.table):
+            return []
+        not_too_deep(given(body))
+        if message.type == "TRUNCATE":
+            return [Change({}, {}, empties=True, order=self._order(message))]
+        if message.isDdl or message.type in _WITHOUT_ROWS:
+            return []
+        if message.type not in _ROWS:
+            raise NoObject(_NOT_CANAL, f"type {message.type}")
+        return self._rows(message)
+
+    def _rows(self, message: _Message) -> list[Change]:
+        rows, before = message.data, message.old
+        if not rows:  # with binlog_format = STATEMENT
+            raise NoObject("no_rows", f"{message.type} without data: {message.sql}")
+        if before and len(before) != len(rows):
+            raise NoObject(_NOT_CANAL, f"{len(rows)} rows, but {len(before)} in old")
+        columns = _columns(bytes(message.mysqlType), self._wanted)
+        order, is_gone = self._order(message), message.type == "DELETE"
+        found: list[Change] = []
+        for row, old in zip(rows, before or [None] * len(rows), strict=True):
+            if message.type == "UPDATE" and old is not None and self._wanted.is_moved(old, row):
+                found.append(_change({**row, **old}, columns, order, deletes=True))
+            found.append(_change(row, columns, order, deletes=is_gone))
+        return found
+
+    def _order(self, message: _Message) -> str | None:
+        count = transactions(message.gtid or "") if self._wanted.needs_order else None
+        return self._wanted.ordered(None if count is None else placed([(count, 19)], message.es or 0), "no gtid")
+
+
+def _change(row: Fields, columns: _Columns, order: str | None, *, deletes: bool) -> Change:
+    kinds, converted = columns
+    for name, convert in converted:
+        raw = row.get(name)
+        if raw is not None and bytes(raw)[:1] == b'"':
+            row[name] = convert(raw)
+    return Change(row, kinds, deletes=deletes, order=order)
+
+
+@lru_cache(maxsize=256)
+def _columns(mysql_types: bytes, wanted: Wanted) -> _Columns:
+    """The columns by the types that a message says, or as they are declared where it says none. Raises NoObject."""
+    try:
+        types = _TYPES.decode(mysql_types) or {}
+    except msgspec.ValidationError as error:
+        raise NoObject(_NOT_CANAL, f"mysqlType: {error}") from None
+    said = {name: _of_type(one, wanted.time_zone) for name, one in types.items()}
+    declared = {name: as_kind(kind, wanted.time_zone) for name, kind in wanted.kinds if name not in said}
+    converts = {**{name: convert for name, (_, convert) in said.items()}, **declared}
+    return (
+        {name: kind for name, (kind, _) in said.items()},
+        [(name, convert) for name, convert in converts.items() if convert is not None],
+    )
+
+
+def _of_type(text: str, time_zone: str) -> tuple[str, Convert | None]:
+    """The kind of column for a type of MySQL, and what makes a value of Canal's text."""
+    found = _TYPE.fullmatch(text)
+    if found is None:
+        return "string", None
+    word, inside, behind = found[1].lower(), found[2] or "", found[3].lower()
+    if word in _INTEGERS:
+        kind = _UNSIGNED.get(word, "int") if "unsigned" in behind else _INTEGERS[word]
+    elif word in _DECIMALS:
+        kind = _decimal(inside)
+    elif word == "bit":
+        return _bit(_size(inside) or 1)
+    elif word in ("enum", "set"):
+        members = [one.replace("''", "'") for one in _MEMBER.findall(inside)]
+        return "string", _of_text(_enum(members) if word == "enum" else _set(members))
+    elif word in _BYTES:
+        # the binary log leaves out the zeros at the end of a BINARY(n)
+        return "string", _of_text(_base64(_size(inside) if word == "binary" else 0))
+    else:
+        kind = _OTHERS.get(word, "string")
+    return kind, as_kind(kind, time_zone if word == "timestamp" else "UTC")
+
+
+def _of_text(convert: Callable[[str], str]) -> Convert:
+    return lambda raw: quoted(convert(string_of(bytes(raw)) or ""))
+
+
+def _size(inside: str) -> int:
+    """The size of a type, unless it is larger than MySQL has any."""
+    return int(inside) if inside.isascii() and inside.isdigit() and len(inside) <= _SIZE_DIGITS else 0
+
+
+def _decimal(inside: str) -> str:
+    found = _DIGITS.fullmatch(inside or "10")
+    digits, scale = (0, 0) if found is None else (int(found[1]), int(found[2] or 0))
+    return f"decimal({digits},{scale})" if 0 < digits <= MOST_DIGITS and scale <= digits else "string"
+
+
+def _bit(length: int) -> tuple[str, Convert | None]:
+    if length == 1:
+        return "boolean", as_kind("boolean")
+    return "string", _of_text(lambda text: bits(int(text), length) if _is_index(text) else text)
+
+
+def _enum(members: list[str]) -> Callable[[str], str]:
+    """Of a number the member, from 1 on; 0 is what MySQL has for a value that is none, the empty text."""
+    texts = ["", *members]
+    return lambda text: texts[int(text)] if _is_index(text) and int(text) < len(texts) else text
+
+
+def _set(members: list[str]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if not _is_index(text) or int(text) >> len(members):
+            return text
+        return ",".join(one for number, one in enumerate(members) if int(text) >> number & 1)
+
+    return convert
+
+
+def _is_index(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS
+
+
+def _base64(size: int) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        try:
+            return base64.b64encode(text.encode("latin-1").ljust(size, b"\0")).decode()
+        except UnicodeEncodeError:  # somebody else wrote it, in another way
+            return text
+
+    return convert
+
+
+_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-([0-9]+)")
+_INTERVALS: Final = re.compile(r"[0-9a-f-]{36}((?::[0-9]+(?:-[0-9]+)?)+)", re.I)
+
+
+def transactions(gtids: str) -> int | None:
+    """How many transactions are in a set of GTIDs, of MySQL (`uuid:1-5:7,…`) or MariaDB (`0-1-270,…`); None of none.
+
+    It grows with each, whichever server of a replicated group has it.
+    """
+    total = 0
+    parts = [one.strip() for one in gtids.split(",") if one.strip()]
+    for one in parts:
+        if (of_mariadb := _MARIADB.fullmatch(one)) is not None:
+            total += int(of_mariadb[1])
+        elif (of_mysql := _INTERVALS.fullmatch(one)) is not None:
+            for interval in of_mysql[1][1:].split(":"):
+                first, _, last = interval.partition("-")
+                total += int(last or first) - int(first) + 1
+        else:
+            return None
+    return total if parts else None
