@@ -21,9 +21,9 @@ def test_its_events_make_its_rows() -> None:
                 kept[bytes(row["id"])] = {name: bytes(raw) for name, raw in row.items()}
     assert len(kept) == len(shop.rows) > 100
     for values in shop.rows.values():
-        row = kept[str(values["id"]).encode()]
-        assert row["credit"].decode() == values["credit"]
-        assert (row["city"] == b"null") == (values["city"] is None)
+        made = kept[str(values["id"]).encode()]
+        assert made["credit"].decode() == values["credit"]
+        assert (made["city"] == b"null") == (values["city"] is None)
 
 
 def test_the_same_seed_makes_the_same_rows() -> None:
