@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.sql import SparkSession
 from rich.console import Console
 
 from pipeline.config.configuration import Config, EmbeddedMasterConfig, WorkloadConfig
@@ -25,12 +26,15 @@ from pipeline.demo.live import (
     show_summary,
     started,
 )
+from pipeline.demo.shop_database import DATABASE, TABLE, TOPIC, TYPES, ChangeFeed
 from pipeline.demo.warehouse import demo_job, leave_job
 from pipeline.monitoring.display import duration, number, size
 from pipeline.monitoring.progress import Progress
 from pipeline.system.processes import child_process
+from sinks.views.definition import named_in
+from sinks.views.registration import register
 from sources.access.address import Address
-from sources.errors import MasterError
+from sources.errors import MasterError, ReplicaError
 from sources.master import SoleMaster
 from sources.registry import open_log
 from sources.rocketmq.format.properties import WAIT
@@ -46,7 +50,11 @@ WINDOW = 8192
 """How many requests may be in flight: producers wait about a second for a commit, and send these meanwhile."""
 
 ORDERS = {"name": "orders", "from": ["orders"], "mode": "upsert", "key": ["order_id"], "drop": ["note"]}
-"""The demo's typed table."""
+"""The demo's typed table of messages."""
+CUSTOMERS = {"name": "customers", "from": [TOPIC], "format": "canal", "database": DATABASE, "table": TABLE,
+             "mode": "upsert", "key": ["id"]}  # fmt: skip
+"""The demo's table of change events."""
+TABLES = [ORDERS, CUSTOMERS]
 
 QUERIES = {
     "messages and bytes by topic": """
@@ -69,16 +77,17 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
     with _master_process(settings.embedded_master) as master:
         ha, remoting = master["ha"], master["remoting"]
         console.print(f"master: HA {ha}, remoting {remoting}, store {settings.embedded_master.store}")
-        config = demo_job(settings, logs=[{"id": LOG_ID, "master": ha, "remoting": remoting}], tables=[ORDERS])
+        config = demo_job(settings, logs=[{"id": LOG_ID, "master": ha, "remoting": remoting}], tables=TABLES)
         log_files = Path(settings.embedded_master.store).absolute() / "commitlog"
-        leave_job(settings.warehouse, logs=[{"id": LOG_ID, "path": str(log_files)}], tables=[ORDERS])
+        leave_job(settings.warehouse, logs=[{"id": LOG_ID, "path": str(log_files)}], tables=TABLES)
         spark, job = started(config, console)
         _say_start(console, job.progress()[0], settings.workload, keep)
         log, acknowledged = open_log(config.logs[0]), list[int | None]()
+        feed = ChangeFeed(Address.parse(remoting), settings.workload.seed)
 
         def is_done(_: list[Progress]) -> bool:
             acknowledged[:] = [log.acknowledged_by_master().get(log.log_id)]
-            return acknowledged[0] == log.bounds().end
+            return feed.has_ended() and acknowledged[0] == log.bounds().end
 
         sender = ["pipeline", "send", "--to", remoting, "--window", str(WINDOW)]
         outcome = run_beside(
@@ -86,13 +95,36 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
             "producer",
             [*sender, *as_arguments(settings.workload, keep=keep)],
             is_done,
+            meanwhile=lambda _: feed.begin(),
             may_begin=first_is_acknowledged(log, remoting, console),
         )
         for error in job.tables.bring(lambda: True):  # the first is enough
             raise error
         _summary(console, job.progress()[0], outcome, acknowledged[0] if acknowledged else None)
         show_queries(console, spark, config.warehouse, QUERIES)
+        if outcome.said is not None:  # otherwise its last changes may be nowhere yet
+            show_source(console, spark, config.warehouse, feed)
         show_proof(console, spark, config)
+
+
+def show_source(console: Console, spark: SparkSession, warehouse: str, feed: ChangeFeed) -> None:
+    """Show that the table of change events has the rows of the database that sent them. Raises ReplicaError."""
+    title = (
+        f"is the table {CUSTOMERS['name']} what the shop's database has, after {feed.sent:,} change events of Canal?"
+    )
+    console.print(f"\n[bold]{title}[/]", highlight=False)
+    query = f"SELECT {', '.join(TYPES)} FROM {CUSTOMERS['name']}"  # noqa: S608 - our own names
+    register(spark, warehouse, views=named_in(query))
+    source = {tuple(row.values()) for row in feed.database.rows.values()}
+    rows = [tuple(None if value is None else str(value) for value in row) for row in spark.sql(query).collect()]
+    if len(rows) != len(source) or {*rows} != source:
+        missing, more = sorted(source.difference(rows), key=str), sorted({*rows} - source, key=str)
+        raise ReplicaError(
+            f"the table {CUSTOMERS['name']} is not what its source is",
+            expected=f"{len(source):,} rows, among them {missing[:3]}",
+            found=f"{len(rows):,} rows, among them {more[:3]}",
+        )
+    console.print(f"  the same {len(rows):,} rows")
 
 
 def _say_start(console: Console, progress: Progress, workload: WorkloadConfig, keep: bool) -> None:

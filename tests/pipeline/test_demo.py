@@ -45,6 +45,7 @@ def check_summary(folder: Path, out: str, err: str) -> int:
     assert "FLUSH_SLAVE_TIMEOUT" not in out
     assert "complete  0 to" in out
     assert "  equal" in out
+    assert re.search(r"^  the same [1-9]\d* rows$", out, re.M)  # the table of change events, and their database
     assert "Traceback" not in err
     assert DeltaTable(folder / "warehouse" / "log").transaction_version("logtwin/rocketmq/embedded@0") == end
     assert count_of(folder / "warehouse") > 0
