@@ -58,7 +58,7 @@ def logtwin(
         bool, typer.Option("--version", is_eager=True, callback=_say_version, help="print the version and exit")
     ] = False,
 ) -> None:
-    """A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once."""
+    """Your message log as tables: RocketMQ, Kafka and dister in Delta, each record once, provably complete."""
 
 
 @app.command(rich_help_panel=REPLICATE)
