@@ -90,12 +90,13 @@ def replicate(
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
-        spark = session_for(settings, writes=True, before_java=lambda: tell_at_start(settings))
+        told: dict[str, str] = {}
+        spark = session_for(settings, writes=True, before_java=lambda: tell_at_start(settings, told))
         warm_up(spark)
         from pipeline.job.replicate import Job
         from pipeline.operate.upkeep import TableUpkeep
 
-        job = Job(spark, settings, available_now=available_now, take_over=take_over)
+        job = Job(spark, settings, available_now=available_now, take_over=take_over, told=told)
         upkeep = None if available_now else TableUpkeep(spark, settings)
 
         def stop() -> None:

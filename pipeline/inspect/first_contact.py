@@ -155,15 +155,16 @@ def _late(name: str, at: str, within_s: float) -> Contact:
     return Contact(name, error=error, is_late=True)
 
 
-def tell_at_start(config: Config) -> None:
+def tell_at_start(config: Config, said: dict[str, str]) -> None:
     """Tell, before a job starts Spark, who does not answer. If one table is all there is, raise what would end the job.
+    `said` gets what was told, by name; of several tables when they have been asked, in a thread.
 
     With several, one that is away must not keep the others from being replicated: they are asked while the job starts.
     What a pattern would match may be in the replica, and nobody is refused for being late. Raises MasterError,
     ConfigurationError.
     """
     if len(config.logs) + len(config.clusters) + len(config.topics) != 1:
-        Thread(target=lambda: _warn(contacts(config)), name="first contact", daemon=True).start()
+        Thread(target=lambda: _warn(contacts(config), said), name="first contact", daemon=True).start()
         return
     told = contacts(config)
     errors = [one.error for one in told if one.error is not None and not one.is_late]
@@ -172,10 +173,11 @@ def tell_at_start(config: Config) -> None:
         ends_it = (MasterError, ConfigurationError) if is_alone else NobodyListens
         if isinstance(errors[0], ends_it):
             raise errors[0]
-    _warn(told)
+    _warn(told, said)
 
 
-def _warn(told: Sequence[Contact]) -> None:
+def _warn(told: Sequence[Contact], said: dict[str, str]) -> None:
     for one in told:
         if one.error is not None:
+            said[one.name] = str(one.error)
             log.warning("%s", one.error)

@@ -147,7 +147,7 @@ def test_the_mistake_of_a_job_of_one_log_is_told_before_spark(tmp_path: Path) ->
     ]:
         begun = time.monotonic()
         with pytest.raises(kind, match=f"{re.escape(at)}|/no/such/folder"):
-            tell_at_start(parse(given, where="job.toml"))
+            tell_at_start(parse(given, where="job.toml"), {})
         assert time.monotonic() - begun < 10
 
 
@@ -155,13 +155,16 @@ def test_of_several_one_that_is_away_keeps_none_from_starting(
     master: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cluster's name server that is away, too: what the replica has of it goes on."""
+    said: dict[str, str] = {}
     with caplog.at_level(logging.WARNING):
         several = [NOWHERE, {"id": "rocketmq/broker-a", **master.options}]
-        tell_at_start(parse({"logs": several}, where="job.toml"))
+        tell_at_start(parse({"logs": several}, where="job.toml"), said)
         wait_until(lambda: "/no/such/folder" in caplog.text, lambda: caplog.text)
         at = f"127.0.0.1:{deaf_port()}"
-        tell_at_start(parse({"logs": [{"cluster": "c", "name_server": at}]}, where="job.toml"))
+        tell_at_start(parse({"logs": [{"cluster": "c", "name_server": at}]}, where="job.toml"), said)
         assert at in caplog.text
+    assert len(said) == 2
+    assert set(caplog.messages) >= set(said.values())
 
 
 def test_who_is_late_is_told_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -177,5 +180,5 @@ def test_who_is_late_is_told_and_not_refused(caplog: pytest.LogCaptureFixture) -
             True,
         )
         with caplog.at_level(logging.WARNING):
-            tell_at_start(config)
+            tell_at_start(config, {})
         assert "rocketmq/b: the master has not answered" in caplog.text
