@@ -7,6 +7,7 @@ ended a verb, or a job before its first batch.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -25,6 +26,8 @@ from sources.errors import MasterError
 
 if TYPE_CHECKING:
     from pipeline.monitoring.progress import Progress
+
+log = logging.getLogger(__name__)
 
 app = options.plain_app(
     name="logtwin",
@@ -91,7 +94,12 @@ def replicate(
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
         told: dict[str, str] = {}
-        spark = session_for(settings, writes=True, before_java=lambda: tell_at_start(settings, told))
+
+        def before_java() -> None:
+            tell_at_start(settings, told)
+            log.info("starting Spark: some ten seconds")
+
+        spark = session_for(settings, writes=True, before_java=before_java)
         warm_up(spark)
         from pipeline.job.replicate import Job
         from pipeline.operate.upkeep import TableUpkeep
