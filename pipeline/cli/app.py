@@ -97,7 +97,7 @@ def replicate(
 
         def before_java() -> None:
             tell_at_start(settings, told)
-            log.info("starting Spark: some ten seconds")
+            log.info("starting Spark …")
 
         spark = session_for(settings, writes=True, before_java=before_java)
         warm_up(spark)
