@@ -357,6 +357,11 @@ def of_log(
     return LogtwinError(problem, log=log, offset=offset, found=found, hint="This is a defect: please report it.")
 
 
+def unnamed(error: object, log: object) -> str:
+    """What an error says, for a line that has named its log already."""
+    return str(error).removeprefix(f"{log}: ")
+
+
 @contextmanager
 def naming(log: object) -> Iterator[None]:
     """Add `log` to each error that is raised inside."""

@@ -251,11 +251,18 @@ def invalid_value(error: ValidationError, *, where: str) -> ConfigurationError:
             f"{where}: the key {key!r} is missing", hint=f"Add {key} = …{f', and mend: {also}.' if also else ''}"
         )
     return ConfigurationError(
-        f"{where}: {_key(first) or 'value'} is not usable",
+        f"{where}: {_key(first) or 'the table'} is not usable",
         expected=_expected(first),
-        found=repr(first["input"]),
+        found=repr(first["input"]) if _key(first) else _given(first["input"]),
         hint=f"Also fix: {also}." if also else None,
     )
+
+
+def _given(together: object) -> str:
+    """The keys of a table that do not go together, as the file has them."""
+    if not isinstance(together, Mapping):
+        return repr(together)
+    return ", ".join(f"{_said(str(key))} = {value!r}" for key, value in together.items())
 
 
 def _mistake(one: ErrorDetails) -> str:

@@ -7,6 +7,7 @@ ended a verb, or a job before its first batch.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -25,6 +26,8 @@ from sources.errors import MasterError
 
 if TYPE_CHECKING:
     from pipeline.monitoring.progress import Progress
+
+log = logging.getLogger(__name__)
 
 app = options.plain_app(
     name="logtwin",
@@ -58,7 +61,7 @@ def logtwin(
         bool, typer.Option("--version", is_eager=True, callback=_say_version, help="print the version and exit")
     ] = False,
 ) -> None:
-    """A lakehouse twin of a master log: RocketMQ's commit log in Delta tables, by physical offset, exactly once."""
+    """Your message log as tables: RocketMQ, Kafka and dister in Delta, each record once, provably complete."""
 
 
 @app.command(rich_help_panel=REPLICATE)
@@ -90,12 +93,18 @@ def replicate(
     with serving(settings.metrics) as metrics:
         # a second of imports, while the JVM starts
         threading.Thread(target=import_module, args=("pipeline.job.replicate",), daemon=True).start()
-        spark = session_for(settings, writes=True, before_java=lambda: tell_at_start(settings))
+        told: dict[str, str] = {}
+
+        def before_java() -> None:
+            tell_at_start(settings, told)
+            log.info("starting Spark …")
+
+        spark = session_for(settings, writes=True, before_java=before_java)
         warm_up(spark)
         from pipeline.job.replicate import Job
         from pipeline.operate.upkeep import TableUpkeep
 
-        job = Job(spark, settings, available_now=available_now, take_over=take_over)
+        job = Job(spark, settings, available_now=available_now, take_over=take_over, told=told)
         upkeep = None if available_now else TableUpkeep(spark, settings)
 
         def stop() -> None:

@@ -139,7 +139,7 @@ def docs(
 def files(
     to: Annotated[Path, typer.Option(metavar="DIR", help="folder for them; it is made, and nothing is overwritten")],
 ) -> None:
-    """Write what came with logtwin for hosts: dashboard, alerts, DAGs, systemd unit, Kubernetes, Dockerfile."""
+    """Write what hosts need: dashboard, alerts, DAGs, systemd unit, Kubernetes, Dockerfile, submit.py."""
     from pipeline.system.shipped import write_files
 
     for path in write_files(to):

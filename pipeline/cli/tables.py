@@ -72,7 +72,9 @@ def add(
     ] = False,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="a row for the newest message of each value of this field; may be repeated: upsert"),
+        typer.Option(
+            metavar="FIELD", help="a row for the newest message of each value of this field; may be repeated: upsert"
+        ),
     ] = None,
     mode: Annotated[
         str | None, typer.Option(help="append or upsert; by default upsert with --key, else append")

@@ -9,7 +9,7 @@ import re
 import subprocess
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ from pipeline.spark.jars import delta_set, java, session_jars, storage_sets
 from pipeline.spark.session import without_session
 from sinks.storage.check import check_writable
 from sinks.storage.place import SmallFile, placed
-from sources.errors import ConfigurationError, LogtwinError
+from sources.errors import ConfigurationError, LogtwinError, unnamed
 from sources.extras import EXTRA_OF, naming_extras
 from sources.side_by_side import side_by_side
 
@@ -38,17 +38,22 @@ _VERSION: Final = re.compile(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)')
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at, whether it is right, and what was found, or what is wrong and what to do."""
+    """What was looked at, whether it is right, and what was found, or what is wrong and what to do.
+
+    `is_odd`: a job starts with it, and it may not be what is meant.
+    """
 
     of: str
     is_right: bool
     said: str
+    is_odd: bool = False
 
     def line(self) -> str:
-        return f"{'ok' if self.is_right else 'failed':<7} {self.of}: {self.said}"
+        word = "failed" if not self.is_right else "warning" if self.is_odd else "ok"
+        return f"{word:<7} {self.of}: {self.said}"
 
     def as_json(self) -> dict[str, Any]:
-        return {"of": self.of, "is_right": self.is_right, "said": self.said}
+        return asdict(self)
 
 
 def checks(config: Config) -> list[Check]:
@@ -173,9 +178,15 @@ def _masters(config: Config) -> list[Check]:
             told += contacts_of(found)
     except LogtwinError as error:
         return [Check("masters", False, str(error))]
-    return [_contact(one) for one in told]
+    is_some = any(one.found is None or one.found for one in told)
+    return [_contact(one, is_some) for one in told]
 
 
-def _contact(one: Contact) -> Check:
-    said = one.said if one.error is None else str(one.error)
-    return Check(one.name, one.is_right, said.removeprefix(f"{one.name}: "))
+def _contact(one: Contact, is_some: bool) -> Check:
+    """What a pattern matches may come later; but a job does not start unless there `is_some` log or topic now."""
+    said = one.said if one.error is None else unnamed(one.error, one.name)
+    is_empty = one.found == {}
+    if is_empty:
+        said += "; a job takes what comes later" if is_some else "; there is nothing to replicate now"
+    is_right = one.error is None and (is_some or not is_empty)
+    return Check(one.name, is_right, said, is_odd=is_empty)

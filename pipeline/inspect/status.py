@@ -20,7 +20,7 @@ from pipeline.monitoring.progress import PartitionProgress, Phase, Progress, tot
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.monitoring.run_state import Run, RunState, told_together
 from sinks.state.log_state import LogState
-from sources.errors import LogtwinError, MasterError, ReplicaError
+from sources.errors import LogtwinError, MasterError, ReplicaError, unnamed
 from sources.master import MasterView
 from sources.offsets import Offset
 from sources.side_by_side import side_by_side
@@ -52,7 +52,7 @@ def troubles(one: Progress, now: datetime) -> list[LogtwinError]:
     """
     found: list[LogtwinError] = []
     if one.running and one.phase is Phase.WAITING:
-        found.append(ReplicaError("the job waits", log=one.log_id, found=one.last_error))
+        found.append(ReplicaError("the job waits", log=one.log_id, found=unnamed(one.last_error, one.log_id)))
     elif not one.running and one.phase is not Phase.DONE:
         found.append(
             ReplicaError(
@@ -63,13 +63,15 @@ def troubles(one: Progress, now: datetime) -> list[LogtwinError]:
             )
         )
     if one.master_error is not None:
-        found.append(MasterError("its master cannot be asked", log=one.log_id, found=one.master_error))
+        found.append(
+            MasterError("its master cannot be asked", log=one.log_id, found=unnamed(one.master_error, one.log_id))
+        )
     return found
 
 
 def _last(one: Progress, now: datetime) -> str:
     how = running(one, now).removeprefix("no, ")
-    return how if one.last_error is None else f"{how}: {one.last_error}"
+    return how if one.last_error is None else f"{how}: {unnamed(one.last_error, one.log_id)}"
 
 
 def status_of(subject: Subject, run: RunState | None, answer: MasterAnswer, now: datetime) -> Progress:

@@ -18,6 +18,7 @@ from pipeline.monitoring.display import (
     size,
 )
 from pipeline.monitoring.progress import ENDED, PartitionProgress, Phase, Progress
+from sources.errors import unnamed
 
 
 def status_blocks(statuses: Sequence[Progress], now: datetime) -> Group:
@@ -53,7 +54,7 @@ def status_facts(one: Progress, now: datetime) -> dict[str, str]:
     if one.unlisted:
         lines["unlisted"] = "no server lists it any more: it waits"
     errors = {"last error": one.last_error, "master says": one.master_error}
-    return lines | {name: text for name, text in errors.items() if text is not None}
+    return lines | {name: unnamed(text, one.log_id) for name, text in errors.items() if text is not None}
 
 
 def _partition(one: PartitionProgress) -> str:

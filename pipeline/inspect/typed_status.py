@@ -173,7 +173,7 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
     for one in found:
         yield f"{one.name}: {one.mode}, from {', '.join(one.source)}"
         if one.counts is None:
-            yield "  not created yet: logtwin replicate creates it"
+            yield "  not created yet: a job makes it"
             continue
         yield f"  {one.counts}; {count(len(one.columns), 'column')}"
         if one.unmatched:

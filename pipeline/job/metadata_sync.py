@@ -130,7 +130,7 @@ class MetadataSync:
 
     def _report(self) -> None:
         progress = self._progress()
-        log.info(
+        log.debug(  # the line a minute of the job has the same
             "%s: the master is at %s, the replica at %s, %s %s behind; acknowledged %s",
             self._log_id, *map(_known, (progress.master_maximum, progress.position, progress.lag)),
             self._log_id.unit, _known(progress.acknowledged),

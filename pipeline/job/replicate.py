@@ -6,7 +6,7 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TypedDict
@@ -81,7 +81,9 @@ class Job:
         available_now: bool,
         take_over: bool = False,
         on_step: Callable[[BatchStep], None] | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> None:
+        """`told` are errors by log id, which were logged before the start."""
         prepare_for_many_files(spark)
         self.available_now = available_now
         self._on_step = on_step or no_step
@@ -89,6 +91,7 @@ class Job:
         self._config = config
         opening = Opening()
         shard = None if config.shard is None else str(config.shard)
+        self._told = told or {}
         self._publisher = Publisher(config.warehouse, opening.writer, shard)
         self._ways: _Ways = {"available_now": available_now, "opening": opening, "publisher": self._publisher}
         self._named = matched([one for one in (*config.log_entries, *config.topics) if not one.is_pattern], ()).keys()
@@ -112,7 +115,10 @@ class Job:
     def _replication(self, options: FollowedOptions, *, take_over: bool) -> Replication:
         """Raises ConfigurationError."""
         may_leave = options.log_id not in self._named
-        return Replication(self._spark, self._config, options, take_over=take_over, may_leave=may_leave, **self._ways)
+        told = self._told.get(str(options.log_id), "")
+        return Replication(
+            self._spark, self._config, options, take_over=take_over, may_leave=may_leave, told=told, **self._ways
+        )
 
     def _group(self, table: TableSpec, members: Sequence[Replication]) -> LogGroup:
         available_now, on_step = self.available_now, self._stepped

@@ -71,14 +71,19 @@ class Replication:
         publisher: Publisher,
         take_over: bool = False,
         may_leave: bool = False,
+        told: str = "",
     ) -> None:
-        """With `may_leave`, a topic that is not there is waited for, as a broker is: a pattern has found it."""
+        """With `may_leave`, a topic that is not there is waited for, as a broker is: a pattern has found it.
+
+        `told` is the error that the job has logged of it, before it started.
+        """
         self._spark = spark
         self._config = config
         self.options = options
         self._available_now = available_now
         self._take_over = take_over
         self._may_leave = may_leave
+        self._told = told  # the error that was logged last, since it ran
         self.is_unlisted = False  # no server lists it any more, as far as the job knows
         self._writer = opening.writer
         self._is_shard = config.shard is not None
@@ -345,6 +350,8 @@ class Replication:
             if phase not in LEADS_TO[self._phase]:
                 raise RuntimeError(f"{self.id} cannot go from {self._phase.value} to {phase.value}")
             self._phase = phase
+            if phase is Phase.RUNNING:
+                self._told = ""
         self._publisher.changed(self.id)
         return True
 
@@ -361,8 +368,8 @@ class Replication:
         """
         if self._phase in ENDED:
             return
-        is_said = isinstance(error, HeldElsewhere) and isinstance(self._error, HeldElsewhere)
-        if not is_said:
+        is_held_on = isinstance(error, HeldElsewhere) and isinstance(self._error, HeldElsewhere)
+        if not is_held_on:
             self._blame(error)
         try:
             if self._is_shard and isinstance(error, TakenOver) and not self._available_now and self._let_go():
@@ -381,7 +388,9 @@ class Replication:
             wait_s = LOOK_AGAIN_S if is_held else doubled_s(FIRST_WAIT_S, self._retries, self._config.retry_wait_max_s)
             self._retries += 1
             self._wait(wait_s)
-            log.log(logging.DEBUG if is_said else logging.WARNING, "%s; trying again in %.0f s", error, wait_s)
+            is_told = is_held_on or str(error) == self._told  # the line a minute says it again
+            self._told = str(error)
+            log.log(logging.DEBUG if is_told else logging.WARNING, "%s; trying again in %.0f s", error, wait_s)
 
     def _let_go(self) -> bool:
         """Wait for what another run has taken; other partitions of the topic go on. Returns whether there is such."""

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from pipeline.monitoring.progress import Phase, Progress
 from pipeline.system.log_lines import FACTS
+from sources.errors import unnamed
 from sources.offsets import LogId, Unit
 from sources.visible import visible
 
@@ -234,7 +235,7 @@ def _exceptions(progress: Progress) -> dict[str, str]:
     if progress.reconnects:
         shown["reconnects"] = number(progress.reconnects)
     if progress.error and progress.phase is Phase.WAITING:
-        shown["error"] = str(progress.error)
+        shown["error"] = unnamed(progress.error, progress.log_id)
     return shown
 
 

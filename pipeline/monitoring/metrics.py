@@ -142,7 +142,8 @@ class Metrics(Collector):
                 f"[metrics] port = {port}, host = {host!r}: metrics cannot be served there",
                 expected="a free port and an address of this machine",
                 found=error,
-                hint="0 takes a free port; without the key there is no endpoint.",
+                hint="Another job may have it: logtwin status says whether one of this warehouse runs. 0 takes a free "
+                "port; without the key there is no endpoint.",
             ) from error
         server = self._server[0]
         server.set_app(with_probes(make_wsgi_app(self._registry), self._seen))

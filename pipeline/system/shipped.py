@@ -18,7 +18,7 @@ from sources.errors import ConfigurationError
 _SIGN: Final = "conf/logtwin.toml"
 _PAGES: Final = ("README*.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/*.md", "docs/decisions/*.md", _SIGN)
 _AIRFLOW: Final = "airflow_dags/README.md"
-_FILES: Final = ("Dockerfile", "logtwin.toml", "*/*")
+_FILES: Final = ("conf/Dockerfile", "conf/logtwin.toml", "conf/*/*", "pipeline/submit.py")
 _HEADING: Final = re.compile(r"^#+ (.+)$", re.M)
 _MARK: Final = re.compile(r"^<!-- .*? -->\n", re.M | re.S)
 
@@ -55,7 +55,7 @@ def write_files(to: Path) -> list[Path]:
     Raises ConfigurationError, and writes nothing, if a file there has another content.
     """
     folder = _folder()
-    wanted = [path for pattern in _FILES for path in sorted((folder / "conf").glob(pattern))]
+    wanted = [path for pattern in _FILES for path in sorted(folder.glob(pattern))]
     wanted += [path for path in sorted((folder / "airflow_dags").iterdir()) if path.is_file()]
     content: Mapping[Path, bytes] = {to / path.relative_to(folder): path.read_bytes() for path in wanted}
     try:

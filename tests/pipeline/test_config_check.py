@@ -16,7 +16,7 @@ import pytest
 from pipeline.cli.setup import Master
 from pipeline.config.configuration import Config, load, parse
 from pipeline.inspect.config_check import Check, checks
-from pipeline.inspect.first_contact import contacts, tell_at_start
+from pipeline.inspect.first_contact import Contact, contacts, tell_at_start
 from sources.errors import ConfigurationError, MasterUnreachable, NobodyListens
 from tests.deaf_port import deaf_port
 from tests.patience import wait_until
@@ -63,6 +63,7 @@ def test_a_sound_configuration_is_checked_and_nothing_is_left(master: Served, tm
     assert {"extras", "Java", "jars", "warehouse", "metrics", "rocketmq/broker-a"} == found.keys()
     # what the master says it is: its own name, version and role
     assert re.search(r"embedded, LOGTWIN_EMBEDDED ASYNC_MASTER, holds 0 to \d", found["rocketmq/broker-a"].said)
+    assert found["rocketmq/broker-a"].said.startswith(master.options["remoting"])  # it answered, and not the HA port
     assert list(tmp_path.iterdir()) == []
     with master.watched() as acknowledged:
         checks(config_of(master, tmp_path))
@@ -121,6 +122,17 @@ def test_the_verb_says_it_a_line_a_check_and_as_json(tmp_path: Path, capsys: pyt
     assert (code, out.count("\n"), "Did you mean 'warehouse'?" in out) == (2, 1, True)
 
 
+def test_a_pattern_that_matches_nothing_yet_is_odd_and_wrong_only_where_it_is_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing = Contact("kafka/c/z.*", "no topic", found={})
+    for others, word in ([Contact("rocketmq/a", "ok")], "warning"), ([], "failed "):
+        told = [nothing, *others]
+        monkeypatch.setattr("pipeline.inspect.config_check.contacts", lambda *_, told=told, **__: told)
+        line = found_of(parse({}, where="x"))["kafka/c/z.*"].line()
+        assert line.startswith(f"{word} kafka/c/z.*: no topic; ")
+
+
 NOWHERE = {"id": "rocketmq/b", "path": "/no/such/folder"}
 
 
@@ -135,7 +147,7 @@ def test_the_mistake_of_a_job_of_one_log_is_told_before_spark(tmp_path: Path) ->
     ]:
         begun = time.monotonic()
         with pytest.raises(kind, match=f"{re.escape(at)}|/no/such/folder"):
-            tell_at_start(parse(given, where="job.toml"))
+            tell_at_start(parse(given, where="job.toml"), {})
         assert time.monotonic() - begun < 10
 
 
@@ -143,13 +155,16 @@ def test_of_several_one_that_is_away_keeps_none_from_starting(
     master: Served, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cluster's name server that is away, too: what the replica has of it goes on."""
+    said: dict[str, str] = {}
     with caplog.at_level(logging.WARNING):
         several = [NOWHERE, {"id": "rocketmq/broker-a", **master.options}]
-        tell_at_start(parse({"logs": several}, where="job.toml"))
+        tell_at_start(parse({"logs": several}, where="job.toml"), said)
         wait_until(lambda: "/no/such/folder" in caplog.text, lambda: caplog.text)
         at = f"127.0.0.1:{deaf_port()}"
-        tell_at_start(parse({"logs": [{"cluster": "c", "name_server": at}]}, where="job.toml"))
+        tell_at_start(parse({"logs": [{"cluster": "c", "name_server": at}]}, where="job.toml"), said)
         assert at in caplog.text
+    assert len(said) == 2
+    assert set(caplog.messages) >= set(said.values())
 
 
 def test_who_is_late_is_told_and_not_refused(caplog: pytest.LogCaptureFixture) -> None:
@@ -159,7 +174,11 @@ def test_who_is_late_is_told_and_not_refused(caplog: pytest.LogCaptureFixture) -
         at = f"127.0.0.1:{silent.getsockname()[1]}"
         config = parse({"logs": [{"id": "rocketmq/b", "master": at, "remoting": at}]}, where="job.toml")
         (one,) = contacts(config, within_s=0.2)
-        assert (one.is_late, one.is_right, "within 0.2 s" in str(one.error)) == (True, False, True)
+        assert (one.is_late, one.is_right, f"within 0.2 s, found none from {at}" in str(one.error)) == (
+            True,
+            False,
+            True,
+        )
         with caplog.at_level(logging.WARNING):
-            tell_at_start(config)
+            tell_at_start(config, {})
         assert "rocketmq/b: the master has not answered" in caplog.text

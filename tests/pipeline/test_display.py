@@ -60,7 +60,7 @@ def test_a_line_says_where_it_is_and_how_far_behind_and_what_is_not_as_it_should
     assert "lag –, records/s" in line(master_maximum=None, lag_s=None)
     sound = line(lag_s=0.2)
     assert "lag 400 B, records/s" in sound
-    waiting = line(reconnects=3, phase=Phase.WAITING, error=MasterUnreachable("no connection"))
+    waiting = line(reconnects=3, phase=Phase.WAITING, error=MasterUnreachable("no connection", log=QUIET.log_id))
     for words in ("reconnects 3", "error no connection"):
         assert words in waiting
         assert words.split()[0] not in sound

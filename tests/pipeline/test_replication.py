@@ -372,3 +372,18 @@ def test_a_run_that_ends_says_what_another_job_has(one: Replicated) -> None:
     assert (one.phase, type(one.error)) == (Phase.DONE, HeldElsewhere)
     assert "kafka/c/t/0 by run r" in str(one.error)
     assert "12 in all" in str(one.error)
+
+
+def test_an_error_that_stays_is_told_once_until_the_log_runs_again(
+    one: Replicated, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nor again by a job that has told it before it started."""
+    one._told = "rocketmq/a: gone"
+    for problem, ran, is_told in (
+        ("gone", False, False), ("away", False, True), ("away", False, False), ("away", True, True),
+    ):  # fmt: skip
+        if ran:
+            one._go_to(Phase.RUNNING)
+        caplog.clear()
+        one.fail(MasterSilent(problem, log="rocketmq/a"), for_good=False)
+        assert (f"rocketmq/a: {problem}; trying again in " in caplog.text) is is_told, problem

@@ -21,6 +21,7 @@ FILES = {
     *(f"airflow_dags/{one.name}" for one in (PROJECT / "airflow_dags").iterdir() if one.is_file()),
     "conf/Dockerfile",
     "conf/logtwin.toml",
+    "pipeline/submit.py",
 }  # fmt: skip
 PAGES = {str(page.relative_to(PROJECT)) for page in documents.PAGES} - {"CONTRIBUTING.md", "SECURITY.md"}
 

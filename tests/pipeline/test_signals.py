@@ -136,7 +136,7 @@ def test_a_job_whose_terminal_is_gone_stops_in_order() -> None:
     command = [sys.executable, "-c", PROGRAM, "job", "60"]
     with subprocess.Popen(command, cwd=PROJECT, stdin=its, stdout=its, stderr=its, start_new_session=True) as process:
         os.close(its)
-        with open(ours, "rb", buffering=0) as terminal:
+        with os.fdopen(ours, "rb", buffering=0) as terminal:
             assert terminal.readline() == b"ready\r\n"  # whole: the end of a line may come by itself
         process.send_signal(signal.SIGHUP)
         try:

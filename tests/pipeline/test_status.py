@@ -91,7 +91,11 @@ def test_a_log_that_is_replicated() -> None:
     [
         (run(), ANSWER, []),
         (run(phase=Phase.DONE, age_s=1e5), ANSWER, []),  # a scheduler starts the next one
-        (run(phase=Phase.WAITING), ANSWER, [(5, "rocketmq/broker-a: the job waits; found it broke")]),
+        (
+            run(phase=Phase.WAITING, progress=replace(REPLICATED, last_error=f"{LOG}: it broke")),
+            ANSWER,
+            [(5, "rocketmq/broker-a: the job waits; found it broke")],
+        ),
         (None, ANSWER, [(5, f"{LOG}: no job replicates it; found none that ran. logtwin replicate starts one.")]),
         (
             run(phase=Phase.FAILED, age_s=60),

@@ -54,7 +54,7 @@ def table(**more: Any) -> TypedTableConfig:
         ({"from": ["orders-("]}, "from: a topic, or a regular expression"),
         ({"from": ["(?P<a>x)"]}, "a plain regular expression"),
         ({"from": ["kafka/prod/orders"], "tags": ["a"]}, "logs and tags only with topics of RocketMQ"),
-        ({"mode": "upsert"}, "key with mode"),
+        ({"mode": "upsert"}, "key with mode = \"upsert\", and only with that, found name = 'orders', from = ["),
         ({"key": ["id"]}, "key with mode"),
         ({"deletes": {"op": ["d"]}}, "deletes and tombstones with mode"),
         ({"tombstones": True}, "deletes and tombstones with mode"),

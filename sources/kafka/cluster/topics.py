@@ -155,7 +155,8 @@ def _existing_or_error(found: Any, name: str) -> Topic | LogtwinError:
 def _existing(found: Any, name: str) -> Topic:
     if found is None or found.error_code == kafka_errors.UnknownTopicOrPartitionError.errno:
         raise NoSuchTopic(
-            f"there is no topic {name!r}", hint="Was it deleted? Or is this another cluster: check the servers."
+            f"there is no topic {name!r}",
+            hint="Check its name. Was it deleted, or is this another cluster? Then check the servers.",
         )
     if found.error_code == kafka_errors.InvalidTopicError.errno:
         raise ConfigurationError("not the name of a topic", found=repr(name))

@@ -74,7 +74,7 @@ def test_beside_its_log_and_by_its_verbs(
     file = written(served, tmp_path)
     give_to_verbs(spark, monkeypatch)
     says = Verbs(file)
-    not_yet = "  not created yet: logtwin replicate creates it\n"
+    not_yet = "  not created yet: a job makes it\n"
     assert says("list") == (0, f"orders: upsert, from orders\n{not_yet}strict: append, from orders\n{not_yet}")
     served.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2}, {"id": "d", "n": 4})
     replicate_now(spark, load(file))
