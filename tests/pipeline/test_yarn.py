@@ -13,7 +13,7 @@ from tests.pipeline.standalone import see_them_end
 from tests.pipeline.test_cluster import assert_all_whole, at_work, job_file, positions, running_masters, see_committed
 from tests.pipeline.yarn import packed_environment, submitted, yarn
 
-pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 
 def test_a_driver_and_then_a_node_die(tmp_path: Path, wheel: Path) -> None:
