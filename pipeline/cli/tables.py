@@ -118,7 +118,7 @@ def check(config: RequiredConfig, name: AnyTable = None, as_json: AsJson = False
     from pipeline.spark.session import session_for
 
     settings = configuration.load(config)
-    found = checked(session_for(settings), settings, name)
+    found = checked(session_for(settings), settings, name) if settings.tables or name else []
     answer(as_json, {"tables": found}, verdict_lines(found))
     wrong = [one.name for one in found if not one.is_equal]
     if wrong:

@@ -253,7 +253,7 @@ class Config(BaseModel):
         try:
             return self.model_copy(update={"shard": None if text is None else Shard.parse(text)})
         except ValueError as error:
-            raise ConfigurationError("--shard is not usable", expected=error, found=repr(text)) from error
+            raise ConfigurationError("--shard is not usable", expected=error) from error
 
     def serves(self, what: str) -> bool:
         """Whether a job of this share does what only one job may need to do: what has no log, or is of many."""

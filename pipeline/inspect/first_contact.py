@@ -150,7 +150,7 @@ def _late(name: str, at: str, within_s: float) -> Contact:
         log=name,
         expected=f"an answer within {within_s:g} s",
         found=f"none from {at}",
-        hint="Check the address and its port, and whether something blocks the way.",
+        hint="Check the address or the path, and whether something blocks the way.",
     )
     return Contact(name, error=error, is_late=True)
 

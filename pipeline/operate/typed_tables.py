@@ -254,7 +254,7 @@ def _unmatched(
 
 def verdict_lines(found: Sequence[TypedVerdict]) -> Iterator[str]:
     if not found:
-        yield "no typed table exists yet"
+        yield "no typed table exists yet: logtwin tables add --from TOPIC proposes one, and a job makes it"
     for one in found:
         what = f"{count(one.messages, 'message')}: {one.counts}"
         repeated = f", {number(one.repeated)} repeated" if one.repeated else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pipeline.monitoring.display import extent, number, size
+from pipeline.monitoring.display import count, extent, number, size
 from pipeline.verify.queues import JUMPS_LISTED, Jump
 from sinks.proof.verdicts import Compared, Verdict
 from sinks.values.incident import Action, Incident
@@ -160,7 +160,7 @@ _TELLS_RATE_BYTES: Final = 10_000_000
 
 def lines(one: VerifySummary) -> Iterator[tuple[str, str]]:
     """The result as lines of text for a person, each with its style."""
-    compared = f"{size(one.bytes)} in {one.claims:,} ranges compared with {one.master}"
+    compared = f"{size(one.bytes)} in {count(one.claims, 'range')} compared with {one.master}"
     rate = f", {_mb_per_s(one):,.0f} MB/s" if one.bytes >= _TELLS_RATE_BYTES else ""
     yield f"{one.log_id}: {compared} in {one.seconds:,.1f} s{rate}", "bold"
     if one.seed is not None:

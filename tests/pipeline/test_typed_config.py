@@ -22,6 +22,7 @@ from sinks.typed.readers import reader
 from sinks.typed.step.report import Report
 from sources.errors import ConfigurationError
 from sources.offsets import LogId
+from tests.pipeline.operator_at_work import run
 from tests.sinks.typed.formats.test_protobuf import FILE
 
 ORDERS: dict[str, Any] = {"name": "orders", "from": ["orders"]}
@@ -272,3 +273,13 @@ def test_which_logs_it_follows() -> None:
     followed = ("orders-new/3", "orders/3", "old-orders-new/0", "a.b/0", "axb/0")
     assert [matching.follows(LogId.parse(f"kafka/prod/{one}")) for one in followed] == [True, False, False, True, False]
     assert not matching.follows(LogId.parse("kafka/prod-2/orders-new/3"))
+
+
+def test_without_a_typed_table_check_says_so_without_spark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("pipeline.spark.session.build_session")
+    file = tmp_path / "job.toml"
+    file.write_text(f'warehouse = "{tmp_path}/lake"\n')
+    code, said, _ = run(capsys, "tables", "check", "--config", file)
+    assert (code, "tables add --from TOPIC" in said) == (0, True)
