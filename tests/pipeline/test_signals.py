@@ -23,7 +23,8 @@ from pipeline.cli.entry import heed_signals
 heed_signals()
 from pipeline.system import signals
 from pipeline.system.console import run
-signals.UNWIND_WITHIN_S, signals.TOGETHER_S = 0.5, float(sys.argv[2])
+signals.UNWIND_WITHIN_S = 5 if sys.argv[1] in ("verb", "stuck", "breaks") else 0.5  # what closes has time for it
+signals.TOGETHER_S = float(sys.argv[2])
 say = lambda word: print(word, flush=True)
 def at_once():
     [signal.siginterrupt(number, False) for number in signals.SIGNALS]
