@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from sinks.typed.formats.canal import Canal
-from sinks.typed.formats.changes import Change, Wanted
+from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.debezium import Debezium
 from sinks.typed.formats.json_fields import kind_of
 from sinks.typed.formats.maxwell import Maxwell
@@ -24,7 +24,7 @@ from tests.documents import PROJECT
 from tests.sinks.typed.formats.columns import row_of
 
 RECORDED = PROJECT / "tests" / "fixtures" / "changes"
-READERS: dict[str, Callable[[Wanted], Callable[[bytes], list[Change]]]] = {
+READERS: dict[str, Callable[[WantedRows], Callable[[bytes], list[Change]]]] = {
     "debezium": Debezium,
     "canal": Canal,
     "maxwell": Maxwell,
@@ -63,7 +63,7 @@ def changes(name: str, table: str, of: dict[str, Any], *, needs_order: bool) -> 
     system = name.partition("/")[0].partition("-")[0]
     said = {column: declared(type_) for column, type_ in of["columns"].items()} if system == "maxwell" else {}
     kinds = tuple((column, kind) for column, kind in said.items() if kind is not None)
-    read = READERS[system](Wanted("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
+    read = READERS[system](WantedRows("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
     for line in gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes()).decode().splitlines():
         value = json.loads(line)["value"]
         for one in read(value.encode()) if value is not None else ():
