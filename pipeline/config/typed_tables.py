@@ -196,7 +196,9 @@ class TypedTableConfig(BaseModel):
             try:
                 check_topic(one)
             except ValueError as error:
-                raise ValueError(f"database and table: {error}") from error
+                raise ValueError(
+                    f"database and table: a name, or a plain regular expression, and not {one!r}"
+                ) from error
         if self.time_zone != "UTC" and self.format != "canal":
             raise ValueError('time_zone with format = "canal"; the others say UTC')
         try:

@@ -34,7 +34,7 @@ class Reading:
     `password` are. `message` is the type of a protobuf message.
 
     Of change events (`CHANGES`) it reads those of `database` and `table`, names or patterns, for rows by `row_key`; see
-    `Wanted` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds.
+    `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds.
     """
 
     format: str = "json"

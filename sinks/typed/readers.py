@@ -48,9 +48,9 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 
 
 def _of_changes(how: Reading) -> AnyReader:
-    from sinks.typed.formats.changes import Wanted
+    from sinks.typed.formats.changes import WantedRows
 
-    wanted = Wanted(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)
+    wanted = WantedRows(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)
     if how.format == "canal":
         from sinks.typed.formats.canal import Canal
 

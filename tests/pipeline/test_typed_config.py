@@ -88,7 +88,7 @@ def table(**more: Any) -> TypedTableConfig:
         ({**CHANGES, "schema": "http://r"}, 'schema = "infer", or a table of fields'),
         ({**CHANGES, "table": None}, "database and table with"),
         ({**CHANGES, "database": ""}, "database and table with"),
-        ({**CHANGES, "table": "orders_("}, "database and table: a topic, or a regular expression"),
+        ({**CHANGES, "table": "orders_("}, "database and table: a name, or a plain regular expression"),
         ({**CHANGES, "time_zone": "+8"}, "a name such as Asia/Shanghai"),
         ({**CHANGES, "format": "maxwell", "time_zone": "Asia/Shanghai"}, "time_zone with"),
         ({**CHANGES, "order": "time"}, "'source' or 'log'"),

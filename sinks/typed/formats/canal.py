@@ -35,7 +35,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sinks.typed.columns import MOST_DIGITS
-from sinks.typed.formats.changes import Change, Convert, Wanted, as_kind, bits, placed, quoted
+from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, placed, quoted
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep, string_of
 
 _NOT_CANAL: Final = "not_canal"
@@ -80,7 +80,7 @@ _Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
 class Canal:
     """A reader of flat messages that gives the wanted rows."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedRows) -> None:
         self._wanted = wanted
 
     def __call__(self, body: bytes | None) -> list[Change]:
@@ -127,7 +127,7 @@ def _change(row: Fields, columns: _Columns, order: str | None, *, deletes: bool)
 
 
 @lru_cache(maxsize=256)
-def _columns(mysql_types: bytes, wanted: Wanted) -> _Columns:
+def _columns(mysql_types: bytes, wanted: WantedRows) -> _Columns:
     """The columns by the types that a message says, or as they are declared where it says none. Raises NoObject."""
     try:
         types = _TYPES.decode(mysql_types) or {}

@@ -60,7 +60,7 @@ class Change(DescribedFields):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedRows:
     """Which rows a typed table wants: of `table` in `database`, names or patterns; `key` are the fields of its key.
 
     `kinds` are declared fields, each with the kind of its column. Times without a zone are those of `time_zone`. With

@@ -39,7 +39,7 @@ import msgspec
 
 from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, instant
-from sinks.typed.formats.changes import Change, Convert, Wanted, as_kind, bits, clock, file_number, placed, quoted
+from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, clock, file_number, placed, quoted
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, fields_of, given, not_too_deep
 from sinks.typed.formats.scalars import long_of
 
@@ -96,7 +96,7 @@ _EVENT: Final = msgspec.json.Decoder(_Event)
 class Debezium:
     """A reader of events that gives the wanted rows."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedRows) -> None:
         self._wanted = wanted
         self._dates = [name for name, kind in wanted.kinds if kind == "date"]
 

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from sinks.typed.formats.changes import Change, Wanted, as_kind, file_number, placed
+from sinks.typed.formats.changes import Change, WantedRows, as_kind, file_number, placed
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep
 
 _NOT_MAXWELL: Final = "not_maxwell"
@@ -50,7 +50,7 @@ _MESSAGE: Final = msgspec.json.Decoder(_Message)
 class Maxwell:
     """A reader of messages that gives the wanted rows."""
 
-    def __init__(self, wanted: Wanted) -> None:
+    def __init__(self, wanted: WantedRows) -> None:
         self._wanted = wanted
         converts = ((name, as_kind(kind)) for name, kind in wanted.kinds if kind in ("timestamp", "boolean"))
         self._converted = [(name, convert) for name, convert in converts if convert is not None]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from sinks.typed.columns import Column
-from sinks.typed.formats.changes import Change, Wanted
+from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.json_fields import AnyReader, Fields, column_values, each_left, taken_apart, texts_of
 
 
@@ -53,7 +53,7 @@ def changes(read: AnyReader, event: dict[str, Any]) -> list[tuple[bool, dict[str
     return found
 
 
-def wanted(**how: Any) -> Wanted:
+def wanted(**how: Any) -> WantedRows:
     """Rows of the table ``orders``, in the database ``shop``, by ``id``."""
     kinds = tuple(how.pop("kinds", {}).items())
-    return Wanted(**{"database": "shop", "table": "orders", "key": ("id",), "kinds": kinds, **how})
+    return WantedRows(**{"database": "shop", "table": "orders", "key": ("id",), "kinds": kinds, **how})

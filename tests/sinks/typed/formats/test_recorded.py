@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from sinks.typed.formats.canal import Canal
-from sinks.typed.formats.changes import Change, Wanted
+from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.debezium import Debezium
 from sinks.typed.formats.json_fields import kind_of
 from sinks.typed.formats.maxwell import Maxwell
@@ -24,7 +24,7 @@ from tests.documents import PROJECT
 from tests.sinks.typed.formats.columns import row_of
 
 RECORDED = PROJECT / "tests" / "fixtures" / "changes"
-READERS: dict[str, Callable[[Wanted], Callable[[bytes], list[Change]]]] = {
+READERS: dict[str, Callable[[WantedRows], Callable[[bytes], list[Change]]]] = {
     "debezium": Debezium,
     "canal": Canal,
     "maxwell": Maxwell,
@@ -39,7 +39,7 @@ DECLARED = {
 }
 
 
-LOST: Final = {"maxwell": ("datetime(", "timestamp(", "time(", "date", "bit(1", "binary(", "set(")}
+LOST: Final = {"maxwell": r"(time|bit|binary|set)\(|date$"}
 """Types that a system does not tell in full: Maxwell's README in that folder says what it loses of MariaDB's."""
 NEVER_SENT: Final = {("maxwell", "visits"): 7}
 """How many rows a TRUNCATE took that was not told."""
@@ -63,7 +63,7 @@ def changes(name: str, table: str, of: dict[str, Any], *, needs_order: bool) -> 
     system = name.partition("/")[0].partition("-")[0]
     said = {column: declared(type_) for column, type_ in of["columns"].items()} if system == "maxwell" else {}
     kinds = tuple((column, kind) for column, kind in said.items() if kind is not None)
-    read = READERS[system](Wanted("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
+    read = READERS[system](WantedRows("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
     for line in gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes()).decode().splitlines():
         value = json.loads(line)["value"]
         for one in read(value.encode()) if value is not None else ():
@@ -139,7 +139,7 @@ def test_every_value_is_that_of_the_database(name: str, table: str) -> None:
         told = {
             column: values.get(column)
             for column, type_ in of["columns"].items()
-            if column not in unfit and not type_.startswith(LOST.get(system, ()))
+            if column not in unfit and not re.match(LOST.get(system, "$"), type_)
         }
         assert [(column, value, row[column]) for column, value in told.items()
                 if not is_equal(of["columns"][column], value, row[column])] == []  # fmt: skip
