@@ -6,11 +6,11 @@ from itertools import islice
 
 from pipeline.demo.shop_database import DATABASE, TABLE, ShopDatabase
 from sinks.typed.formats.canal import Canal
-from sinks.typed.formats.changes import Wanted
+from sinks.typed.formats.changes import WantedRows
 
 
 def test_its_events_make_its_rows() -> None:
-    shop, read, kept = ShopDatabase(7), Canal(Wanted(DATABASE, TABLE, ("id",))), dict[bytes, dict[str, bytes]]()
+    shop, read, kept = ShopDatabase(7), Canal(WantedRows(DATABASE, TABLE, ("id",))), dict[bytes, dict[str, bytes]]()
     for event in islice(shop.events(), 2_000):
         for row in read(event):
             if row.empties:
