@@ -348,7 +348,7 @@ def test_queries_of_the_readme_have_rows(spark: SparkSession, shop: Left, block:
     orders = messages_of(shop, "orders")
     assert sum(row[1] for row in by_hour) <= orders  # the batches' messages are apart in the view
     assert by_hour and by_status and unfit
-    assert {row["topic"] for row in by_topic} == {"orders", "payments", "user-events", "telemetry"}
+    assert {row["topic"] for row in by_topic} == {"orders", "payments", "user-events", "telemetry", "canal-shop"}
     assert [(row["log_id"], row["complete_to"], row["gaps"]) for row in complete] == [(MARK, shop.position, 0)]
 
 
