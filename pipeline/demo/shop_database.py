@@ -15,6 +15,7 @@ import msgspec
 from sources.access.address import Address
 from sources.errors import LogtwinError, MasterError
 from sources.rocketmq.producer.producer import MessageBatch, OutgoingMessage, Producer
+from sources.rocketmq.producer.workload import ANSWER_TIMEOUT_MS
 
 DATABASE: Final = "shop"
 TABLE: Final = "customers"
@@ -38,8 +39,6 @@ _KINDS: Final = ("INSERT", "INSERT", "INSERT", "UPDATE", "UPDATE", "UPDATE", "UP
 _MOST_AT_ONCE: Final = 3
 _EVENTS_AT_ONCE: Final = 10
 _PAUSE_S: Final = 0.5
-_ANSWER_TIMEOUT_MS: Final = 60_000
-"""A SYNC_MASTER answers when its slave has the message, or after its slaveTimeout, which is 30 s in the demo."""
 
 
 class ShopDatabase:
@@ -133,7 +132,7 @@ class ChangeFeed:
     def _run(self) -> None:
         events = self.database.events()
         try:
-            with Producer(self._to, answer_timeout_ms=_ANSWER_TIMEOUT_MS) as producer:
+            with Producer(self._to, answer_timeout_ms=ANSWER_TIMEOUT_MS) as producer:
                 while not self._stop.wait(_PAUSE_S):
                     at_once = [OutgoingMessage(TOPIC, next(events), queue_id=0) for _ in range(_EVENTS_AT_ONCE)]
                     producer.submit(MessageBatch(tuple(at_once)))

@@ -113,7 +113,9 @@ class Canal:
         return found
 
     def _order(self, message: _Message) -> str | None:
-        count = transactions(message.gtid or "") if self._wanted.needs_order else None
+        if not self._wanted.needs_order:
+            return None
+        count = transactions(message.gtid or "")
         return self._wanted.ordered(None if count is None else placed([(count, 19)], message.es or 0), "no gtid")
 
 

@@ -84,10 +84,9 @@ class WantedRows:
             name in old and bytes(old[name]) not in (_NULL, bytes(row.get(name, _NULL))) for name in self.key
         )
 
-    def ordered(self, order: str | None, found: str) -> str | None:
-        """`order`, if the table needs it. Raises NoObject if there is none."""
-        if not self.needs_order:
-            return None
+    @staticmethod
+    def ordered(order: str | None, found: str) -> str:
+        """`order`, for a table that needs it. Raises NoObject if there is none."""
         if order is None:
             raise NoObject(_NO_POSITION, f'{found}: order = "log" takes events in the order of their log')
         return order

@@ -19,7 +19,7 @@ MAX_ATTEMPTS: Final = 20
 _BUSY_PAUSE_S: Final = 0.05
 _WORTH_SLEEPING_S: Final = 0.01
 """If sending is ahead of the rate by less than this, it goes on: a sleep per message would end the pipelining."""
-_ANSWER_TIMEOUT_MS: Final = 60_000
+ANSWER_TIMEOUT_MS: Final = 60_000
 """A SYNC_MASTER answers when its slaves have the message, or after its slaveTimeout, which is 30 s in the demo."""
 
 Item = OutgoingMessage | MessageBatch
@@ -66,7 +66,7 @@ def send_workload(
     again, a few times, after those sent meanwhile; any other refusal is counted, and sending goes on. Raises what
     Producer raises.
     """
-    with Producer(address, window=window, answer_timeout_ms=_ANSWER_TIMEOUT_MS, security=security) as producer:
+    with Producer(address, window=window, answer_timeout_ms=ANSWER_TIMEOUT_MS, security=security) as producer:
         sender = _Sender(producer)
         for item in _limited(items, count):
             if duration_s is not None and sender.seconds >= duration_s:
