@@ -20,6 +20,8 @@ from tests.sinks.accounts import ledger_row
 from tests.spans import span
 
 MOST = 100
+JOINED = "sha256:11"
+"""The checksum of rows that were joined."""
 Ledger = list[tuple[int, LedgerRow]]
 """Rows with their epochs, by start."""
 
@@ -55,7 +57,7 @@ def with_joined(ledger: Ledger, places: list[slice]) -> Ledger:
     firsts = {place.start: place for place in places}
     gone = {at for place in places for at in range(place.start, place.stop)}
     return [
-        (one[0], joined_row([row for _, row in ledger[firsts[at]]], "sha256:00")) if at in firsts else one
+        (one[0], joined_row([row for _, row in ledger[firsts[at]]], JOINED)) if at in firsts else one
         for at, one in enumerate(ledger)
         if at in firsts or at not in gone
     ]
@@ -74,10 +76,12 @@ def test_the_cover_stays_and_no_bound_goes(
     places = planned(ledger, out, bounds)
     after = with_joined(ledger, places)
     assert covered(after) == covered(ledger)
-    for _, row in (one for one in after if one not in ledger):
+    joined = [row for _, row in after if row.checksum == JOINED]
+    for place, row in zip(places, joined, strict=True):
         assert row.bytes <= MOST
         assert not any(row.range.overlaps(one) for one in out)
-        sources = [one for one in ledger if row.range.holds(one[1].range)]
+        sources = ledger[place]
+        assert (row.start, row.end) == (sources[0][1].start, sources[-1][1].end)
         assert not any(each.start in bounds for _, each in sources[1:])
         assert len({(epoch, each.committed_at // HOUR_US) for epoch, each in sources}) == 1
         assert (row.records, row.committed_at) == (len(sources), sources[-1][1].committed_at)
