@@ -18,12 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from kafka import KafkaProducer
-from kafka.producer.future import FutureRecordMetadata
+import confluent_kafka as librdkafka
 
 from bench.load import line_awaited, say
 from bench.payloads import create_topic, orders
@@ -93,19 +92,27 @@ class ToRocketMQ:
 
 
 class ToKafka:
-    def __init__(self, producer: KafkaProducer, topic: str, partitions: int) -> None:
-        self._producer = producer
+    """By librdkafka: with a thousand partitions kafka-python's producer takes a core for itself."""
+
+    def __init__(self, server: str, topic: str, partitions: int) -> None:
+        self._producer = librdkafka.Producer({"bootstrap.servers": server, "linger.ms": _LINGER_MS})
         self._topic = topic
         self._partitions = partitions
-        self._answers: list[FutureRecordMetadata] = []
+        self._stored = 0
 
     def send(self, messages: Iterable[tuple[int, bytes]]) -> None:
-        self._answers += [
-            self._producer.send(self._topic, body, partition=number % self._partitions) for number, body in messages
-        ]
+        for number, body in messages:
+            self._producer.produce(self._topic, body, partition=number % self._partitions, on_delivery=self._answered)
+        self._producer.poll(0)
 
     def stored(self) -> int:
-        return sum(answer.get() is not None for answer in self._answers)
+        self._producer.flush()
+        return self._stored
+
+    def _answered(self, error: librdkafka.KafkaError | None, _: librdkafka.Message) -> None:
+        if error is not None:
+            raise SystemExit(f"the broker refused a message: {error}")
+        self._stored += 1
 
 
 Started = AbstractContextManager[tuple[Any, Producing]]
@@ -157,8 +164,7 @@ def _rocketmq(addresses: Sequence[tuple[Address, Address]], topic: str) -> Itera
 def partitions(folder: Path, count: int, topic: str) -> Iterator[tuple[Any, Producing]]:
     with running_broker(folder / "broker") as server:
         create_topic(server, topic, count, {"message.timestamp.type": "LogAppendTime"})
-        with closing(KafkaProducer(bootstrap_servers=server, linger_ms=_LINGER_MS)) as producer:
-            yield server, ToKafka(producer, topic, count)
+        yield server, ToKafka(server, topic, count)
 
 
 def random_bodies() -> Iterator[bytes]:
