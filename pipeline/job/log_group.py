@@ -231,10 +231,9 @@ class LogGroup:
             outcomes = self._group.apply(planned(batch, logs, self._cores), replicas)
             for one in members:
                 one.came_to({log_id: outcomes[log_id] for log_id in one.replicas if log_id in outcomes})
-        for one in read:
-            if one not in members:  # what it was to read is planned again, but an error is told only once
-                for log_id in batch.errors.keys() & one.replicas.keys():
-                    one.note(batch.errors[log_id])
+        for one in read:  # also one in use: what it was to read is planned again, but an error is told only once
+            for log_id in batch.errors.keys() & one.replicas.keys():
+                one.note(batch.errors[log_id])
         self._tell()
 
     def _check_owners(self) -> None:

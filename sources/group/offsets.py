@@ -49,14 +49,14 @@ class GroupOffset:
 
 
 def planned(offset: GroupOffset, logs: Mapping[str, MasterLog], cores: int) -> list[Planned]:
-    """Return the splits of the batch `offset` in the order of its logs, for `cores` tasks at once; then its errors.
+    """Return the splits of the batch `offset` in the order of its logs, for `cores` tasks at once.
 
-    Logs that are not in `logs`, by log id, are left out. Logs of files may be read to find records' ends.
+    Logs that are not in `logs`, by log id, are left out; so are its errors, which are told to whoever follows the logs.
+    Logs of files may be read to find records' ends.
     """
     batches = {log_id: batch for log_id, batch in offset.batches.items() if log_id in logs}
     shares = _cores(logs, batches, cores)
-    splits = [split for at, batch in batches.items() for split in _splits(logs[at], at, batch, shares[at])]
-    return splits + [PlanFailed(log_id, error) for log_id, error in offset.errors.items() if log_id in logs]
+    return [split for at, batch in batches.items() for split in _splits(logs[at], at, batch, shares[at])]
 
 
 def _cores(logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange], cores: int) -> dict[str, int]:

@@ -130,8 +130,9 @@ class Made:
         self.group.poll(time.monotonic())
 
     def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
-        self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
-        errors = {log_id: one for log_id, one in self.batches.outcomes.items() if isinstance(one, LogtwinError)}
+        named = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
+        errors = {log_id: one for log_id, one in named.items() if isinstance(one, LogtwinError)}
+        self.batches.outcomes = {log_id: one for log_id, one in named.items() if log_id not in errors}
         self.group._apply(GroupOffset(1, errors=errors))
 
     def listed(self) -> dict[str, int]:
