@@ -13,7 +13,7 @@ option                meaning
 ====================  ==============================================================================================
 
 A batch is one of Spark's offsets (`sources.group.offsets`), planned from the positions that the job tells, whatever the
-batch before it was. It has no rows: the job reads the offset in the query's offset log (`pipeline/job/offset_log.py`).
+batch before it was. It has no rows: the job reads the offset in the query's offset log (`pipeline/job/stream.py`).
 ``latestOffset`` is a long poll: set the trigger's interval to 0, and the source decides when a batch is worth starting.
 
 An error with a log is in the offset, too, once. The job must then take the log out of its standing, and list it anew
