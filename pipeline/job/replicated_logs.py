@@ -19,8 +19,7 @@ from itertools import count
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.job.auto_repair import mend
-from pipeline.job.losses import Losses, concerned, explained
+from pipeline.job.losses import Losses, concerned, explained, mend
 from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S

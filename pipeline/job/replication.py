@@ -32,9 +32,8 @@ from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.job.set_aside import SetAside
-from pipeline.monitoring.other_jobs import OtherJobs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
-from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.publisher import OtherJobs, Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
 from pipeline.monitoring.totals import Totals
