@@ -36,11 +36,10 @@ from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_jo
 from pipeline.monitoring.publisher import OtherJobs, Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
-from pipeline.monitoring.totals import Totals
 from sinks.batch.group import Outcome
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, in_all
+from sinks.batch.result import BatchResult, Totals, in_all
 from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
 from sources.group.seen import Seen

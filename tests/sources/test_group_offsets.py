@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from sources.errors import BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, SegmentError
 from sources.group import standing
-from sources.group.offsets import GroupOffset, planned
-from sources.group.shares import shares
+from sources.group.offsets import GroupOffset, planned, shares
 from sources.group.standing import ReadingPlace, Standing
 from sources.master import PlanFailed, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
