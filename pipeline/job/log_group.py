@@ -32,10 +32,9 @@ from sinks.delta.hooks import wait_for_checkpoints
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
-from sources.group import masters, seen, standing
+from sources.group import masters, standing
 from sources.group.offsets import GroupOffset, planned
-from sources.group.seen import Seen
-from sources.group.standing import Standing
+from sources.group.standing import Seen, Standing, path_beside, seen_file_at
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class LogGroup:
             "triggerIntervalS": str(config.trigger_interval_s),
         }
         self._cores = spark.sparkContext.defaultParallelism
-        self._seen = seen.file_at(seen.path_beside(self._standing))
+        self._seen = seen_file_at(path_beside(self._standing))
         self._heard: Seen = {}
         self._hear_at_s = 0.0
         self._stream = Stream(spark, table.name, options, self._apply)

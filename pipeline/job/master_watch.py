@@ -1,6 +1,6 @@
 """Knows what a master holds of the logs that a job replicates.
 
-The planner looks at all masters, to plan, and tells the job (`sources/group/seen.py`). The job itself asks a master
+The planner looks at all masters, to plan, and tells the job (`sources/group/standing.py`). The job itself asks a master
 when it starts to replicate a log, and every half minute for what changes seldom: role, retention, election.
 
 A master tells where its log ends, but not since when. So a job remembers its sightings: at one moment, by the driver's

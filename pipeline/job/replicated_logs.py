@@ -34,7 +34,7 @@ from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
 from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
-from sources.group.seen import Seen
+from sources.group.standing import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import EMPTY_QUERY, Holding, LogQuery
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number

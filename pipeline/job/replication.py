@@ -42,8 +42,7 @@ from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, Totals, in_all
 from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
-from sources.group.seen import Seen
-from sources.group.standing import ReadingPlace
+from sources.group.standing import ReadingPlace, Seen
 from sources.offsets import Offset
 from sources.registry import FollowedOptions
 

@@ -6,7 +6,7 @@ option                meaning
 ``masters``           the file in which the job says which masters there are, and adds those that it finds later
                       (`sources.group.masters`)
 ``standing``          the file in which the job says which of their logs to read now (`sources.group.standing`);
-                      beside it the planner says what their masters hold (`sources.group.seen`)
+                      beside it the planner says what their masters hold (`sources.group.standing`)
 ``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
 ``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
                       interval if that is shorter

@@ -25,8 +25,7 @@ from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnre
 from sources.group import masters, standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.seen import Seen, Sighting, path_beside, write
-from sources.group.standing import ReadingPlace
+from sources.group.standing import ReadingPlace, Seen, Sighting, path_beside, write_seen
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
 from tests.patience import PATIENCE_S
@@ -223,7 +222,7 @@ def test_the_logs_that_are_read_hear_what_the_planner_has_seen(tmp_path: Path) -
     made.b.phase = Phase.WAITING
     path = path_beside(Path(made.query.options["standing"]))
     for end, at_s in ((5, 100.0), (6, 100.1), (6, 100.2), (6, 105.0), (6, 105.2)):
-        write(path, {"rocketmq/a": Sighting(OffsetRange(Offset(0), Offset(end)), 1)})
+        write_seen(path, {"rocketmq/a": Sighting(OffsetRange(Offset(0), Offset(end)), 1)})
         made.group.poll(at_s)
     assert [heard["rocketmq/a"] for heard in made.a.heard] == [5, 6, 6]
     assert made.b.heard == []
