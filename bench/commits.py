@@ -32,7 +32,7 @@ from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
 from sinks.values.ledger_row import LedgerRow
 from sources.offsets import Offset
-from sources.silent_session import SilentSession
+from sources.sole_log import SilentSession
 from tests.pipeline.day_of_commits import log_path, maintain, newest, replicate_a_day
 from tests.sinks.long_log import MASTER, file_of
 from tests.sinks.many_commits import COMMIT_BYTES, COMMIT_RECORDS

@@ -45,14 +45,18 @@ into that text and `find_error` unpacks it, so the command line can say what hap
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import re
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sources.visible import visible
+
+NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
+"""The numbers by which an operating system says that a disk or a quota is full."""
 
 _TOKEN = re.compile(r"logtwin-error:([A-Za-z0-9_=-]+):")
 _MOST_CHARACTERS = 4000  # of one fact: a master may answer with megabytes, and errors are shown, logged and sent on

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, Self
 
 from sources.epochs import Parting
 from sources.errors import LogtwinError
-from sources.master import EMPTY_QUERY, NOTHING_KNOWN, Holding, Known, LogQuery, MasterLog, Session
+from sources.master import (
+    EMPTY_QUERY,
+    NOTHING_KNOWN,
+    Committed,
+    Holding,
+    Known,
+    LogQuery,
+    MasterLog,
+    Session,
+    SessionState,
+)
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.reading import LogReader, OneByOne
-from sources.silent_session import SilentSession
 
 
 class PlainLog:
@@ -111,3 +121,29 @@ class SoleLog(PlainLog):
 
     def metadata(self) -> Iterator[FetchedMetadata]:
         return iter(())
+
+
+class SilentSession:
+    """A `sources.master.Session` with nobody at the other end: of files, and of a topic without a consumer group."""
+
+    failure = None
+
+    @property
+    def acknowledged(self) -> Mapping[LogId, Offset]:
+        return {}
+
+    @property
+    def state(self) -> SessionState:
+        return SessionState(None, None, 0, None)
+
+    def reading(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def reader_of(self, log: MasterLog) -> MasterLog:
+        return log
+
+    def acknowledge(self, positions: Mapping[LogId, Committed]) -> None:
+        """Do nothing: nobody listens."""
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""

@@ -20,9 +20,8 @@ from typing import Final, TypeAlias
 import pyspark
 
 from pipeline.config.jars import FROM_ENVIRONMENT
-from pipeline.spark.class_archive import archive_file
 from pipeline.spark.jars import java, session_jars
-from pipeline.spark.spark_home import home
+from pipeline.spark.jvm import archive_file, home
 
 log = logging.getLogger(__name__)
 

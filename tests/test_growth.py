@@ -28,7 +28,7 @@ from sources.dister.format.entries import decode_line
 from sources.dister.format.line_walk import LineWalk, split_lines
 from sources.errors import LogtwinError, find_error
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.metadata import CONSUMER_OFFSETS, TOPICS
 from sources.offsets import END, Offset, OffsetRange
 from sources.rocketmq import metadata

@@ -87,8 +87,7 @@ def jars(
     compares.
     """
     from pipeline.demo.kafka_broker import VERSION, jar_sets
-    from pipeline.spark.jar_folder import write_jars
-    from pipeline.spark.jars import delta_set, storage_sets
+    from pipeline.spark.jars import delta_set, storage_sets, write_jars
 
     sets = {
         "delta": (delta_set(),),

@@ -11,7 +11,7 @@ from pipeline.inspect.asked import MasterAnswer, Subject
 from pipeline.inspect.selection import held_topics
 from sinks.state.log_state import LogState
 from sources.errors import LogtwinError
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.metadata import fetched, held_back
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.kafka.topic import KafkaTopic, open_topic

@@ -32,10 +32,9 @@ from sinks.delta.hooks import wait_for_checkpoints
 from sinks.storage.errors import failed_by
 from sinks.tables import TableSpec
 from sources.errors import LogtwinError, ReplicaError
-from sources.group import masters, seen, standing
+from sources.group import masters, standing
 from sources.group.offsets import GroupOffset, planned
-from sources.group.seen import Seen
-from sources.group.standing import Standing
+from sources.group.standing import Seen, Standing, path_beside, seen_file_at
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +76,7 @@ class LogGroup:
             "triggerIntervalS": str(config.trigger_interval_s),
         }
         self._cores = spark.sparkContext.defaultParallelism
-        self._seen = seen.file_at(seen.path_beside(self._standing))
+        self._seen = seen_file_at(path_beside(self._standing))
         self._heard: Seen = {}
         self._hear_at_s = 0.0
         self._stream = Stream(spark, table.name, options, self._apply)
@@ -231,10 +230,9 @@ class LogGroup:
             outcomes = self._group.apply(planned(batch, logs, self._cores), replicas)
             for one in members:
                 one.came_to({log_id: outcomes[log_id] for log_id in one.replicas if log_id in outcomes})
-        for one in read:
-            if one not in members:  # what it was to read is planned again, but an error is told only once
-                for log_id in batch.errors.keys() & one.replicas.keys():
-                    one.note(batch.errors[log_id])
+        for one in read:  # also one in use: what it was to read is planned again, but an error is told only once
+            for log_id in batch.errors.keys() & one.replicas.keys():
+                one.note(batch.errors[log_id])
         self._tell()
 
     def _check_owners(self) -> None:

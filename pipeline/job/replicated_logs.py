@@ -19,8 +19,7 @@ from itertools import count
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.job.auto_repair import mend
-from pipeline.job.losses import Losses, concerned, explained
+from pipeline.job.losses import Losses, concerned, explained, mend
 from pipeline.job.master_watch import VIEW_EVERY_S, MasterWatch
 from pipeline.monitoring.progress import PartitionProgress
 from pipeline.monitoring.run_state import FRESH_S
@@ -35,7 +34,7 @@ from sinks.tables import log_table
 from sources.access.spread import Spread
 from sources.bounds import held_from
 from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
-from sources.group.seen import Seen
+from sources.group.standing import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import EMPTY_QUERY, Holding, LogQuery
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number

@@ -32,20 +32,17 @@ from pipeline.config.configuration import Config
 from pipeline.job.metadata_sync import MetadataSync
 from pipeline.job.replicated_logs import LOOK_AGAIN_S, ReplicatedLogs
 from pipeline.job.set_aside import SetAside
-from pipeline.monitoring.other_jobs import OtherJobs
 from pipeline.monitoring.progress import ENDED, LEADS_TO, Phase, Progress, of_job
-from pipeline.monitoring.publisher import Publisher
+from pipeline.monitoring.publisher import OtherJobs, Publisher
 from pipeline.monitoring.run_state import FRESH_S, RunState
 from pipeline.monitoring.single_connection import check_alone
-from pipeline.monitoring.totals import Totals
 from sinks.batch.group import Outcome
 from sinks.batch.opening import Opening
 from sinks.batch.replica import Replica
-from sinks.batch.result import BatchResult, in_all
+from sinks.batch.result import BatchResult, Totals, in_all
 from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sources.errors import HeldElsewhere, LogtwinError, NoSuchTopic, TakenOver, WorkerLost
-from sources.group.seen import Seen
-from sources.group.standing import ReadingPlace
+from sources.group.standing import ReadingPlace, Seen
 from sources.offsets import Offset
 from sources.registry import FollowedOptions
 

@@ -1,24 +1,42 @@
-"""A streaming query on the data source ``logtwin`` that passes its batches to one function, one after the other."""
+"""A streaming query on the data source ``logtwin`` that passes its batches to one function, one after the other.
+
+What a batch reads stands where Spark keeps it: in the offset log of the query's checkpoint. Spark writes a batch's
+offset there before it runs the batch: ``offsets/<batch id>`` is a write-ahead log. Its file:
+
+====  ================================================================
+line  content
+====  ================================================================
+1     the version of the format, ``v1``
+2     the query's metadata as JSON: watermark, time, some configuration
+3     the offset of the first source, as it gave it; others follow
+====  ================================================================
+
+Source: `OffsetSeqLog` of Spark 4.2 and before. Collecting a batch's rows with a Spark job would take 40 ms instead.
+"""
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.job.offset_log import offset_in
 from sinks.delta.spark_jobs import lost_worker
-from sinks.storage.errors import passes, reason
+from sinks.storage.errors import failed_by, passes, reason
 from sources.errors import LogtwinError, StorageUnreachable, find_error
 from sources.extras import missing_package
 from sources.group.offsets import GroupOffset
+
+VERSION = "v1"
+"""Of the offset log."""
 
 CHECK_OWNERSHIP_EVERY_S = 5.0
 """How often a job checks that it still owns its logs, in case no batch tells it."""
@@ -133,3 +151,25 @@ def error_of(failure: Exception, name: str) -> LogtwinError:
     return found or LogtwinError(
         "the streaming query failed", log=name, found=said[-2000:], hint="This is a defect: please report it."
     )
+
+
+def offset_in(checkpoint: Path, batch_id: int) -> dict[str, Any]:
+    """Return the offset of the only source of the query with `checkpoint`, a folder, in the batch `batch_id`.
+
+    Raises LogtwinError if it is not there as Spark writes it, and what `failed_by` says if it cannot be read.
+    """
+    path = checkpoint / "offsets" / str(batch_id)
+    try:
+        version, _, offset = path.read_text(encoding="utf-8").split("\n")
+        if version != VERSION:
+            raise ValueError(f"version {version}")
+        found: dict[str, Any] = json.loads(offset)
+    except (OSError, ValueError) as error:
+        kind = failed_by(error) if isinstance(error, OSError) else LogtwinError
+        raise kind(
+            "the query's offset log does not say what a batch reads",
+            expected=f"{VERSION}, metadata and one offset in {path}",
+            found=error,
+            hint="Is spark.sql.streaming.offsetLog.formatVersion another than 1? Otherwise please report it.",
+        ) from error
+    return found

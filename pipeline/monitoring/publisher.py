@@ -1,4 +1,9 @@
-"""Publishes what a job's run says of itself and its logs (`pipeline/monitoring/run_file.py`), as long as it lives."""
+"""Publishes what a job's run says of itself and its logs (`pipeline/monitoring/run_file.py`), as long as it lives.
+
+Others see by it what it has: a job without shard is refused by them, one of a shard waits. Shards of one configuration
+share its logs (sources/shards.py). While their number is changed, jobs of both numbers run, and each meets logs that
+another one has. All of this is politeness: which run owns a log, the table decides.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from pipeline.monitoring.progress import ENDED, Phase, Progress
 from pipeline.monitoring.run_file import RunFile, runs_of, tidy
 from pipeline.monitoring.run_state import PUBLISH_EVERY_S, Run, RunState, check_free, process_space
 from sinks.state.log_state import Writer
-from sources.errors import of_log
+from sources.errors import AlreadyRunning, HeldElsewhere, of_log
 from sources.offsets import LogId, topic_and_number
 
 SOON_S: Final = 0.2
@@ -25,6 +30,7 @@ LOOK_AGAIN_S: Final = 1.0
 """For how long what other runs said is taken for what they say: many logs are entered at once."""
 
 _LAST_WORD_S: Final = 5.0
+_MOST_NAMED: Final = 10
 
 _log = logging.getLogger(__name__)
 
@@ -234,3 +240,57 @@ class Publisher:
         if not self._has_failed:
             _log.warning("others cannot see all that this job does; nothing else is affected: %s", failure)
         self._has_failed = True
+
+
+class OtherJobs:
+    """The other jobs, as a job sees them that publishes what it has of `master` through `publisher`."""
+
+    def __init__(self, publisher: Publisher, master: LogId, *, is_shard: bool) -> None:
+        self._publisher = publisher
+        self._master = master
+        self._is_shard = is_shard
+        self._is_shared = is_shard and master.has_partitions  # of which others may have some
+        self._are_ignored = False
+
+    def enter(self, progress: Callable[[], Progress], *, take_over: bool) -> Sequence[RunState]:
+        """`Publisher.enter`. With `take_over` nobody is waited for until the start ends, which `tell` says.
+
+        Raises AlreadyRunning; HeldElsewhere for a shard.
+        """
+        self._are_ignored = take_over
+        try:
+            return self._publisher.enter(str(self._master), progress, take_over=take_over, is_shared=self._is_shared)
+        except AlreadyRunning as error:
+            if not self._is_shard:
+                raise
+            self.tell({self._master: str(error.found)})
+            raise self.waited_for(str(error.found)) from error
+
+    def leave(self) -> None:
+        """Say no more that this job has the master's log."""
+        self._publisher.leave(str(self._master))
+
+    def holding(self, wanted: Iterable[LogId]) -> Mapping[LogId, str]:
+        """Which of some partitions others have, and who."""
+        if not self._is_shared or self._are_ignored:
+            return {}
+        return self._publisher.held_by_others(str(self._master), wanted)
+
+    def tell(self, held: Mapping[LogId, str]) -> None:
+        """Publish which logs this job waits for, and who has them."""
+        self._are_ignored = False
+        if self._is_shard:
+            self._publisher.waits_for(str(self._master), held)
+
+    def waited_for(self, found: str | Mapping[LogId, str]) -> HeldElsewhere:
+        """The error of a run that ends before another one has ended."""
+        if not isinstance(found, str):
+            each = [f"{log_id} by {who}" for log_id, who in sorted(found.items())]
+            found = "; ".join(each[:_MOST_NAMED]) + (f"; {len(each)} in all" if each[_MOST_NAMED:] else "")
+        return HeldElsewhere(
+            "another job has it, or some of its partitions",
+            log=self._master,
+            expected="none",
+            found=found,
+            hint="It can be taken when that one has ended.",
+        )

@@ -1,13 +1,18 @@
 """Java's libraries beyond Spark's own: for Delta, for object stores, for the demo's Kafka.
 
-They are in the folder that the configuration names, as ``logtwin jars`` wrote it (`pipeline.spark.jar_folder`), and
-then nothing is downloaded. Otherwise Ivy, which PySpark ships, downloads them once, into the cache folder. Spark could
-resolve them at every start (``spark.jars.packages``), but that costs seconds and a page of output each time.
+They are in the folder that the configuration names, as ``logtwin jars`` wrote it, and then nothing is downloaded.
+Otherwise Ivy, which PySpark ships, downloads them once, into the cache folder. Spark could resolve them at every start
+(``spark.jars.packages``), but that costs seconds and a page of output each time.
+
+Such a folder is for hosts without a network, for images, for spark-submit's ``--jars``. Each set of jars has a folder
+of its own in it, whose name has the version, with a list of their SHA-256 that ``sha256sum --check`` reads. It is
+written whole or not at all. Whoever takes jars out of it takes exactly what its list says, or none.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import logging
 import os
 import re
@@ -24,8 +29,7 @@ from xml.sax.saxutils import quoteattr
 import pyspark
 from tenacity import RetryCallState, Retrying, stop_after_attempt, wait_exponential
 
-from pipeline.config.jars import FROM_ENVIRONMENT, IVY_SETTINGS, JarsConfig
-from pipeline.spark.jar_folder import jars_of
+from pipeline.config.jars import FOLDER, FROM_ENVIRONMENT, IVY_SETTINGS, JarsConfig
 from pipeline.system.folders import cache_file, cache_folder
 from pipeline.system.processes import ending_with_us
 from sinks.storage.settings import AZURE, GOOGLE, S3
@@ -38,6 +42,8 @@ DELTA_MODULE = "delta-spark_4.2_2.13"
 _HADOOP: Final = "org.apache.hadoop"
 _AWS: Final = "software.amazon.awssdk"
 _AWS_REVISION: Final = "2.35.4"  # the revision that Hadoop 3.5 is built with
+LIST: Final = "SHA256SUMS"
+"""The file of a set in a folder of jars, with a line ``<SHA-256>  <name>`` for each of them."""
 _VERSION: Final = re.compile(r"-(?=\d)")
 _ATTEMPTS, _FIRST_WAIT_S = 5, 2.0  # each wait is twice the one before: a repository that is away for half a minute
 
@@ -223,3 +229,71 @@ def _revision_in_spark(artifact: str) -> str:
 def _artifact(jar: Path) -> str:
     """``delta-storage-4.4.0.jar`` -> ``delta-storage``: the name without its version, which begins with a digit."""
     return _VERSION.split(jar.stem, maxsplit=1)[0]
+
+
+def jars_of(folder: Path, name: str) -> list[Path]:
+    """The jars of the set `name`. Raises ConfigurationError if one of them is missing, changed, or not in the list."""
+    ours = folder / name
+    listed = _listed(ours)
+    jars = sorted(ours.glob("*.jar"))
+    found = {jar.name: _sha256(jar) for jar in jars}
+    for jar in sorted(listed.keys() | found.keys()):
+        if listed.get(jar) != found.get(jar):
+            expected, actual = (of.get(jar, "no such file") for of in (listed, found))
+            raise _unfit(ours, f"{jar} is not as {LIST} says", expected=expected, found=actual)
+    return jars
+
+
+def write_jars(folder: Path, name: str, jars: Sequence[Path]) -> bool:
+    """Write the set `name` with copies of `jars`; False if it is there already. What is not sound is replaced.
+
+    Raises ConfigurationError if it cannot be written.
+    """
+    try:
+        if [jar.name for jar in jars_of(folder, name)] == [jar.name for jar in jars]:
+            return False
+    except ConfigurationError:
+        pass  # not there, or not sound
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder) as work:
+            new = Path(work) / name  # with the rights that the process gives to all that it makes
+            new.mkdir()
+            for jar in jars:
+                shutil.copyfile(jar, new / jar.name)
+            (new / LIST).write_text("".join(f"{_sha256(new / jar.name)}  {jar.name}\n" for jar in jars))
+            shutil.rmtree(folder / name, ignore_errors=True)
+            new.rename(folder / name)
+    except OSError as error:
+        raise ConfigurationError(f"the jars cannot be written to {folder}", found=error.strerror) from error
+    return True
+
+
+def _sha256(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except OSError as error:
+        return str(error.strerror)
+
+
+def _listed(ours: Path) -> dict[str, str]:
+    """The checksum of each jar of a set by its name."""
+    try:
+        lines = (ours / LIST).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    if not lines:
+        others = sorted(path.parent.name for path in ours.parent.glob(f"*/{LIST}"))
+        found = ", ".join(others) or ("an empty folder" if ours.parent.is_dir() else "no such folder")
+        raise _unfit(ours.parent, f"no {ours.name} with a {LIST}", expected=ours.name, found=found)
+    return {jar: digest for digest, _, jar in (line.partition("  ") for line in lines)}
+
+
+def _unfit(where: Path, problem: str, *, expected: str, found: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"the jars in {where} are not those of this logtwin: {problem}",
+        expected=expected,
+        found=found,
+        hint=f"logtwin jars --to writes them anew, where there is a network; {FOLDER} or [jars] names the folder.",
+    )

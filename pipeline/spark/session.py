@@ -16,10 +16,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
 from pipeline.config.jars import FROM_ENVIRONMENT, JarsConfig
-from pipeline.spark.class_archive import archive_file, archive_options
-from pipeline.spark.gateway import started_gateway
 from pipeline.spark.jars import java, session_jars, spark_jars
-from pipeline.spark.spark_home import compiled_home
+from pipeline.spark.jvm import archive_file, archive_options, compiled_home, started_gateway
 from pipeline.system.folders import cache_file, cache_folder, limit_rights, process_folder
 from pipeline.system.signals import at_once
 from sinks.delta.java_names import java_names

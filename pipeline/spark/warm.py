@@ -1,4 +1,4 @@
-"""Writes the archive of classes that later sessions load (`pipeline.spark.class_archive`)."""
+"""Writes the archive of classes that later sessions load (`pipeline.spark.jvm`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
-from pipeline.spark.class_archive import archive_file
 from pipeline.spark.jars import java, session_jars, spark_jars
+from pipeline.spark.jvm import archive_file
 from pipeline.spark.session import session_for, spark_log
 from sinks.storage.place import placed
 from sources.errors import ConfigurationError

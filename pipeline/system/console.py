@@ -17,9 +17,9 @@ from rich.segment import Segment
 from rich.text import Text
 
 from pipeline.system import signals
-from pipeline.system.folders import NO_ROOM, cache_folder
+from pipeline.system.folders import cache_folder
 from pipeline.system.log_lines import JsonLines, TextLines
-from sources.errors import LogtwinError, ReplicaError, StorageUnreachable
+from sources.errors import NO_ROOM, LogtwinError, ReplicaError, StorageUnreachable
 from sources.extras import naming_extras
 from sources.visible import visible
 

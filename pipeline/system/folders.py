@@ -13,7 +13,6 @@ macOS: Spark allows no more than 61 for their folder (spark.python.unix.domain.s
 from __future__ import annotations
 
 import atexit
-import errno
 import fcntl
 import os
 import shutil
@@ -23,14 +22,13 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final
 
-from sources.errors import ConfigurationError, StorageUnreachable
+from sources.errors import NO_ROOM, ConfigurationError, StorageUnreachable
 
 _OTHERS: Final = 0o077
 
 LONGEST_FOLDER_BYTES: Final = 61
 _LOCK: Final = "lock"
 _ROOM_BYTES: Final = 64_000
-NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 def cache_folder() -> Path:

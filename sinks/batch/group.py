@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sinks.batch.coverage import new_part, one_batch
-from sinks.batch.proof import ProvenBatch, SplitReport
+from sinks.batch.proof import SplitReport
 from sinks.batch.reading_turns import entered, leave, lingering
 from sinks.batch.replica import Replica
 from sinks.batch.result import BatchResult, BatchStep, no_step
@@ -38,7 +38,7 @@ from sinks.values.incident import Incident
 from sinks.warehouse import absolute
 from sources.errors import LogtwinError, of_log
 from sources.master import Committed, PlanFailed, Planned, PlannedSplit, Session
-from sources.offsets import LogId, OffsetRange
+from sources.offsets import LogId, Offset, OffsetRange
 
 Outcome = BatchResult | LogtwinError
 """What a batch did for one log, or why it did nothing."""
@@ -77,7 +77,7 @@ class Group:
         Raises LogtwinError if the batch failed for all of them.
         """
         parts = _parts(planned, replicas)
-        clock = _Clock()
+        clock = _Clock(self._on_step)
         on = self._begin(parts)
         reading = _open(parts)
         others_wait = len(reading) > 1 or (len(replicas) > 1 and self._table == LOG)
@@ -94,7 +94,7 @@ class Group:
         Raises what reading raises, and what a commit does.
         """
         part = _Part(replica, [PlannedSplit(str(replica.log_id), batch, batch)], is_alone=True)
-        clock = _Clock()
+        clock = _Clock(self._on_step)
         on = self._begin([part])
         with _turns(_open([part]), None) as inside:
             for one in inside:
@@ -115,7 +115,7 @@ class Group:
         part = _Part(replica, [], move=Move(replica.log_id, mine, to, lost=(incident.range,)))
         on, lost = self._to_commit_on([replica])
         part.outcome = lost.get(replica.log_id)
-        self._land(on, [part], _Clock())
+        self._land(on, [part], _Clock(self._on_step))
         part.check()
 
     def lost(self, replicas: Iterable[Replica]) -> dict[str, LogtwinError]:
@@ -183,20 +183,20 @@ class Group:
         """
         replayed = [part.replica for part in parts if isinstance(part.outcome, BatchResult)]
         if _open(parts):
-            self._step(BatchStep.FILES, clock)
+            clock.lap(BatchStep.FILES)
         moving = self._commit(on, parts)
         if moving:
-            self._step(BatchStep.COMMIT, clock)
+            clock.lap(BatchStep.COMMIT)
         if promised := [*(part.replica for part in moving), *replayed]:
             acknowledge(promised)
-            self._step(BatchStep.ACKNOWLEDGE, clock)
+            clock.lap(BatchStep.ACKNOWLEDGE)
         if not moving:
             return
         self._books.settle({part.replica.log_id: part.moved.to for part in moving})
         for part in moving:
             with part.owning():
                 part.replica.follow()
-        self._step(BatchStep.LEDGER, clock)
+        clock.lap(BatchStep.LEDGER)
         self._positions.run_hooks(checkpoint_aside=True)  # no batch waits for a checkpoint
         self._books.run_hooks(checkpoint_aside=True)
 
@@ -225,10 +225,6 @@ class Group:
         for part in rest:
             part.move = replace(part.moved, files=[freed.get(file.name, file) for file in part.moved.files])
 
-    def _step(self, step: BatchStep, clock: _Clock) -> None:
-        clock.lap(step)
-        self._on_step(step)
-
 
 def acknowledge(replicas: Iterable[Replica]) -> None:
     """Promise the masters of `replicas` what is committed: once in each session, for all logs that share it."""
@@ -249,7 +245,6 @@ class _Part:
     is_alone: bool = False
     outcome: Outcome | None = None
     reports: list[SplitReport] = field(default_factory=list)
-    proven: ProvenBatch | None = None
     move: Move | None = None
 
     @property
@@ -278,14 +273,17 @@ class _Part:
         if lost is not None:
             raise lost
         if new_part(one_batch(split.batch for split in self.splits), self.replica.position()).is_empty:
-            self.outcome = self.replica.stays()
+            self._stay()
 
     def prove(self) -> None:
-        self.proven = self.replica.proven(self.reports, is_alone=self.is_alone)
-        if self.proven is None:
-            self.outcome = self.replica.stays()
-        else:
-            self.move = self.replica.move(self.proven)
+        self.move = self.replica.move(self.reports, is_alone=self.is_alone)
+        if self.move is None:
+            self._stay()
+
+    def _stay(self) -> None:
+        """It is a replay, and acknowledged: the promise may have been lost with the job that made it."""
+        at = self.replica.position() or Offset(0)
+        self.outcome = BatchResult(OffsetRange(at, at), 0, 0)
 
     def check(self) -> BatchResult | None:
         """The outcome. Raises what it is, if that is an error."""
@@ -295,10 +293,9 @@ class _Part:
 
     def result(self, clock: _Clock) -> BatchResult:
         """The result of a part that moved."""
-        if self.proven is None:
-            raise ValueError(f"{self.log_id} has read nothing")
-        to, size_bytes = self.moved.to, sum(piece.bytes for piece in self.proven.written)
-        return BatchResult(self.proven.range, self.proven.records, size_bytes, clock.durations_s, to.incidents)
+        to, ledger = self.moved.to, self.moved.to.ledger
+        records, size_bytes = sum(row.records for row in ledger), sum(row.bytes for row in ledger)
+        return BatchResult(self.moved.range, records, size_bytes, clock.durations_s, to.incidents)
 
 
 def _parts(planned: Iterable[Planned], replicas: Mapping[str, Replica]) -> list[_Part]:
@@ -344,9 +341,10 @@ def _turns(parts: Sequence[_Part], within_s: float | None) -> Iterator[list[_Par
 
 
 class _Clock:
-    """Measures the seconds that each step takes."""
+    """Measures the seconds that each step takes, and tells `on_step` of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_step: Callable[[BatchStep], None]) -> None:
+        self._on_step = on_step
         self.durations_s: dict[BatchStep, float] = {}
         self._since = time.monotonic()
 
@@ -354,3 +352,4 @@ class _Clock:
         now = time.monotonic()
         self.durations_s[step] = now - self._since
         self._since = now
+        self._on_step(step)

@@ -12,9 +12,8 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from sinks.batch.master_proof import prove_master
-from sinks.batch.proof import ProvenBatch, SplitReport, prove_batch
+from sinks.batch.proof import SplitReport, prove_batch
 from sinks.batch.receiver import LogWriter
-from sinks.batch.result import BatchResult
 from sinks.batch.tasks import discard_files
 from sinks.books.incidents import IncidentsTable
 from sinks.books.ledger_rows import LedgerRows
@@ -117,8 +116,9 @@ class Replica:
         """How long its master is waited for if it is read by itself: longer each time that nothing comes."""
         return doubled_s(FIRST_PATIENCE_S, self._fruitless - 1, MOST_PATIENCE_S)
 
-    def proven(self, reports: Sequence[SplitReport], *, is_alone: bool = False) -> ProvenBatch | None:
-        """What the tasks report, proven; None where nothing of it is new. Raises a task's error, Gap, CoverageError.
+    def move(self, reports: Sequence[SplitReport], *, is_alone: bool = False) -> Move | None:
+        """What the commit of what the tasks report, once it is proven, does to this log: files, position, and what is
+        owed to other tables. None where nothing of it is new. Raises a task's error, Gap, CoverageError.
 
         If the log was read alone (`is_alone`) its time was right; whether that of a group is, a group finds out.
         """
@@ -128,17 +128,14 @@ class Replica:
             self._fruitless += 1
         elif not is_alone:
             self._fruitless = 0
-        with naming(self.log_id):
-            proven = prove_batch(reports, self.position())
-        if proven is not None:
-            discard_files(self.warehouse, proven.late)
-            self._received = proven.range.end
-        return proven
-
-    def move(self, proven: ProvenBatch) -> Move:
-        """What the commit of `proven` does to this log: files, position, and what is owed to other tables."""
         mine, now_us = self.opened(), time.time_ns() // 1000
-        state = mine.moved_to(
+        with naming(self.log_id):
+            proven = prove_batch(reports, mine.offset)
+        if proven is None:
+            return None
+        discard_files(self.warehouse, proven.late)
+        self._received = proven.range.end
+        to = mine.moved_to(
             proven.range.end,
             first=proven.range.start,
             ledger=proven.ledger(now_us),
@@ -148,7 +145,7 @@ class Replica:
             incidents=proven.incidents(now_us),
             quarantined=proven.quarantined,
         )
-        return Move(self.log_id, mine, state, proven.files, proven.lost)
+        return Move(self.log_id, mine, to, proven.files, proven.lost)
 
     def moved(self, move: Move) -> None:
         """`move` has landed."""
@@ -164,11 +161,6 @@ class Replica:
     def follow(self) -> None:
         """Bring the map that the log makes to its position. Raises ReplicaError."""
         self._keyed_state.follow()
-
-    def stays(self) -> BatchResult:
-        """The result of a replay. It is acknowledged: the promise may have been lost with the job that made it."""
-        at = self.position() or Offset(0)
-        return BatchResult(OffsetRange(at, at), 0, 0)
 
     def take(self, states: Mapping[LogId, LogState]) -> None:
         """Go on with what `states`, those at one version of the table, say of it: it is open."""

@@ -1,10 +1,11 @@
-"""The steps of a batch, and its result: for progress and metrics, and for tests that kill a batch at a step."""
+"""The steps of a batch, its result, and what results add up to: for progress, metrics, and tests that kill a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from typing import Any
 
 from sinks.values.incident import Incident
 from sources.offsets import Offset, OffsetRange
@@ -44,3 +45,30 @@ def in_all(results: Sequence[BatchResult]) -> BatchResult:
         durations_s=max((one.durations_s for one in results), key=len),
         incidents=[incident for one in results for incident in one.incidents],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The totals of a run's batches. Immutable, so that other threads read consistent totals."""
+
+    records: int = 0
+    bytes: int = 0
+    batches: int = 0
+    commits: int = 0
+    stage_s: Mapping[BatchStep, float] = field(default_factory=dict)
+
+    def facts(self) -> dict[str, Any]:
+        """By the names that `Progress` has for them."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def plus(self, result: BatchResult) -> Totals:
+        if result.range.is_empty:  # a replay
+            return replace(self, batches=self.batches + 1)
+        stage_s = {step: self.stage_s.get(step, 0.0) + spent_s for step, spent_s in result.durations_s.items()}
+        return Totals(
+            records=self.records + result.records,
+            bytes=self.bytes + result.bytes,
+            batches=self.batches + 1,
+            commits=self.commits + 1,
+            stage_s={**self.stage_s, **stage_s},
+        )

@@ -139,8 +139,8 @@ class Repair:
         """
         if self._begun() is None:
             return Repaired(position=None)
-        take = self._table.held_by if is_owner else self._table.claim
-        resumed = take(self._writer).repair
+        mine = self._table.held_by(self._writer)[1] if is_owner else self._table.claim(self._writer)
+        resumed = mine.repair
         self._steps.restore()
         damages = self._take_out_damaged()
         since = self._position()
@@ -173,7 +173,7 @@ class Repair:
         return None if state is None or state.offset is None else state
 
     def _position(self) -> Offset:
-        position = self._table.held_by(self._writer).offset
+        position = self._table.held_by(self._writer)[1].offset
         if position is None:
             raise ValueError("a position does not go away")
         return position

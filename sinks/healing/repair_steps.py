@@ -109,7 +109,7 @@ class RepairSteps:
 
     def restore(self) -> None:
         """Complete a pending repair, or else write what the newest commits owe, as every start does."""
-        held, state = self._held()
+        held, state = self.table.held_by(self._writer)
         if state.repair is None or state.repair.epoch > state.epoch:
             self._books.settle({self._log_id: state})
             self._settle_holes(self.table, held)
@@ -123,7 +123,7 @@ class RepairSteps:
 
     def mark(self, found: Divergence) -> None:
         """Commit the decision that the log goes back to the common point of `found`."""
-        held, state = self._held()
+        held, state = self.table.held_by(self._writer)
         incident = _repaired(found.condition, found.out, found.cause)
         pending = PendingRepair(to=found.common, epoch=state.epoch + 1, found=incident)
         self.table.mark(held, replace(state, repair=pending, commit=new_id()))
@@ -131,14 +131,14 @@ class RepairSteps:
 
     def accept(self) -> None:
         """Follow the log that now has the name. It has everything that the replica holds, which may be nothing."""
-        held, state = self._held()
+        held, state = self.table.held_by(self._writer)
         accepted = replace(state, identity=self._master.identity(), mark=None, epochs=())
         if (accepted.identity, accepted.epochs) != (state.identity, state.epochs):
             self.table.mark(held, replace(accepted, commit=new_id()))
 
     def complete(self) -> None:
         """Complete the marked repair, from wherever it stopped."""
-        held, state = self._held()
+        held, state = self.table.held_by(self._writer)
         if state.repair is not None:
             if state.repair.epoch > state.epoch:
                 self._go_back(held, state, state.repair)
@@ -150,7 +150,7 @@ class RepairSteps:
         Raises RepairPending, ReplicaError.
         """
         self._keep_bounds(damage)
-        held, state = self._held()
+        held, state = self.table.held_by(self._writer)
         for one in damage.of_each:
             self._keep(one, damage, held.snapshot)
         self._on_step(RepairStep.AUDIT)
@@ -268,7 +268,7 @@ class RepairSteps:
 
     def _follow(self) -> None:
         """Bring other tables in line with the cut, then finish the repair."""
-        held, state = self._held()
+        held, state = self.table.held_by(self._writer)
         if (pending := state.repair) is None:
             return
         self._settle_holes(self.table, held)
@@ -291,13 +291,6 @@ class RepairSteps:
         ended = [row.id for row in self.incidents.open() if row.found == pending.found or _is_over(row, pending)]
         note = f"repaired: the log went back to {pending.to}, where epoch {pending.epoch} begins"
         self.incidents.end(ended, State.HEALED, note, time.time_ns() // 1000)
-
-    def _held(self) -> tuple[Held, LogState]:
-        """The log as it is, and its state. Raises TakenOver if another run has the log."""
-        mine = self.table.held_by(self._writer)
-        held = self.table.read()
-        self.table.check(held, mine)
-        return held, mine
 
 
 def damaged_in(incidents: IncidentsTable) -> list[IncidentRow]:

@@ -105,6 +105,7 @@ class PendingRepair:
         return OffsetRange(self.to if self.found is None else min(self.found.start, self.to), END)
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
     """What the table says of one log; see the module's docstring.
@@ -152,7 +153,7 @@ class LogState:
             return None
         values = json.loads(text)
         if "run" not in values:
-            return _part(LogState, _IN_ONE_PIECE.of(values), is_in_one_piece=True)
+            return replace(_IN_ONE_PIECE.of(values), is_in_one_piece=True)
         moving = _MOVING.of(values)
         standing = _Standing() if (rest := text_of(f"{STANDING_DOMAIN}{log_id}")) is None else _STANDING.read(rest)
         run = text_of(f"{RUN_DOMAIN}{moving.run}")
@@ -247,27 +248,6 @@ class _Standing:
     repair: PendingRepair | None = None
 
 
-@with_config(ConfigDict(extra="forbid"))
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _InOnePiece:
-    """What an older version wrote: the ledger's rows by key, and every key."""
-
-    writer: Writer
-    commit: str
-    ledger: tuple[LedgerRow, ...]
-    epoch: int = 0
-    offset: Offset | None = None
-    first: Offset | None = None
-    link: Link | None = None
-    identity: str | None = None
-    mark: int | None = None
-    epochs: Epochs = ()
-    incidents: tuple[Incident, ...] = ()
-    quarantined: tuple[DataFile, ...] = ()
-    branched_at: Offset | None = None
-    repair: PendingRepair | None = None
-
-
 def run_of(moving: str) -> str | None:
     """The run that a log's metadata names; None in the form of older versions, which has the writer itself."""
     run = json.loads(moving).get("run")
@@ -288,4 +268,4 @@ def _names(kind: Any) -> list[str]:
 _STANDS: Final = attrgetter(*_names(_Standing))
 _MOVING: Final = StoredJson(_Moving)
 _STANDING: Final = StoredJson(_Standing)
-_IN_ONE_PIECE: Final = StoredJson(_InOnePiece)
+_IN_ONE_PIECE: Final = StoredJson(LogState, always=("ledger",))  # whose rows have their values by key

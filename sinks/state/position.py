@@ -202,14 +202,10 @@ class LogTable:
     def position_of(self, state: LogState) -> Position | None:
         return None if state.offset is None else Position(self.log_id, state.epoch, state.offset)
 
-    def held_by(self, writer: Writer) -> LogState:
-        """The newest state, which `writer` has to own. Raises TakenOver."""
-        return owned_by(writer, self.log_id, state_at(self._table.existing(self.log_id), self.log_id))
-
-    def check(self, held: Held, mine: LogState) -> None:
-        """Raises TakenOver unless the table stands exactly where this run left it."""
-        if held.state != mine:
-            raise taken_over(self.log_id, mine.writer, held.state)
+    def held_by(self, writer: Writer) -> tuple[Held, LogState]:
+        """The newest version, and its state, which `writer` has to own. Raises TakenOver."""
+        held = self.read()
+        return held, owned_by(writer, self.log_id, held.state)
 
     def refused(self, found: str) -> ReplicaError:
         """That the table takes no commit."""

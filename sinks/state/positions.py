@@ -36,11 +36,18 @@ class Move:
     lost: Sequence[OffsetRange] = ()
 
     @property
+    def range(self) -> OffsetRange:
+        """What is new: from the position on, or from where the log begins."""
+        start = self.to.first if self.mine.offset is None else self.mine.offset
+        if start is None or self.to.offset is None:
+            raise ValueError("a commit of data needs an offset")
+        return OffsetRange(start, self.to.offset)
+
+    @property
     def transaction(self) -> tuple[str, int]:
         """The application whose transaction version says the same, and that version."""
-        if self.to.offset is None:
-            raise ValueError("a commit of data needs an offset")
-        return Position(self.log_id, self.to.epoch, self.to.offset).app_id, self.to.offset
+        end = self.range.end
+        return Position(self.log_id, self.to.epoch, end).app_id, end
 
     def domains_on(self, snapshot: Snapshot) -> dict[str, str]:
         """The metadata that a commit on `snapshot` has to write. The holes only where they change: a backfill may be

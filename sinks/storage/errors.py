@@ -31,7 +31,7 @@ from typing import Any, Final
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 
-from sources.errors import ReplicaError, StorageUnreachable
+from sources.errors import NO_ROOM, ReplicaError, StorageUnreachable
 
 _PASSING_ERRNOS: Final = frozenset(
     (
@@ -40,7 +40,6 @@ _PASSING_ERRNOS: Final = frozenset(
         errno.ECONNABORTED,
         errno.ECONNREFUSED,
         errno.ECONNRESET,
-        errno.EDQUOT,
         errno.EHOSTDOWN,
         errno.EHOSTUNREACH,
         errno.EINTR,
@@ -51,12 +50,12 @@ _PASSING_ERRNOS: Final = frozenset(
         errno.ENETUNREACH,
         errno.ENFILE,
         errno.ENOLINK,
-        errno.ENOSPC,
         errno.ENOTCONN,  # a FUSE mount whose process is away
         errno.EPIPE,
         errno.EREMOTEIO,
         errno.ESTALE,
         errno.ETIMEDOUT,
+        *NO_ROOM,
     )
 )
 _ERRNO: Final = re.compile(r"\[errno (\d+)\]", re.IGNORECASE)
@@ -148,7 +147,7 @@ def passes(error: Exception) -> bool:
 
 def is_no_room(error: Exception) -> bool:
     """Whether `error` says that a disk or a quota is full: what deletes files may go on, and helps."""
-    return any(os.strerror(number) in str(error) for number in (errno.ENOSPC, errno.EDQUOT))
+    return any(os.strerror(number) in str(error) for number in NO_ROOM)
 
 
 def _is_of_py4j(error: ConnectionError) -> bool:

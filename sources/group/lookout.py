@@ -13,8 +13,7 @@ from typing import Final
 
 from sources.bounds import held_from
 from sources.errors import LogtwinError
-from sources.group.seen import UNLISTED, Sighting
-from sources.group.standing import ReadingPlace
+from sources.group.standing import UNLISTED, ReadingPlace, Sighting
 from sources.master import AskedInSteps, Holding, LogQuery, Master, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import EARLIEST, StartingOffset

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from sources.group.told_file import ToldFile, write_whole
+from sources.group.standing import ToldFile, write_whole
 from sources.options import ReadOptions, parse_options
 from sources.registry import FollowedOptions
 

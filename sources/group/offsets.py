@@ -1,7 +1,7 @@
 """What Spark stores as the offset of a group's stream: one batch, complete in itself.
 
 A log's position is in the table, and the job tells it (`sources.group.standing`). So an offset does not say how far
-anything has come. It says what one batch reads, and depends on the offset before it only by its number.
+anything has come. It says what one batch reads, and depends on the offset before it only by its number. Pure.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class GroupOffset:
 
 
 def planned(offset: GroupOffset, logs: Mapping[str, MasterLog], cores: int) -> list[Planned]:
-    """Return the splits of the batch `offset` in the order of its logs, for `cores` tasks at once; then its errors.
+    """Return the splits of the batch `offset` in the order of its logs, for `cores` tasks at once.
 
-    Logs that are not in `logs`, by log id, are left out. Logs of files may be read to find records' ends.
+    Logs that are not in `logs`, by log id, are left out; so are its errors, which are told to whoever follows the logs.
+    Logs of files may be read to find records' ends.
     """
     batches = {log_id: batch for log_id, batch in offset.batches.items() if log_id in logs}
-    shares = _cores(logs, batches, cores)
-    splits = [split for at, batch in batches.items() for split in _splits(logs[at], at, batch, shares[at])]
-    return splits + [PlanFailed(log_id, error) for log_id, error in offset.errors.items() if log_id in logs]
+    each = _cores(logs, batches, cores)
+    return [split for at, batch in batches.items() for split in _splits(logs[at], at, batch, each[at])]
 
 
 def _cores(logs: Mapping[str, MasterLog], batches: Mapping[str, OffsetRange], cores: int) -> dict[str, int]:
@@ -71,3 +71,20 @@ def _splits(log: MasterLog, log_id: str, batch: OffsetRange, cores: int) -> Sequ
         return [PlannedSplit(log_id, batch, owned) for owned in log.plan(batch, cores=cores)]
     except Exception as error:  # noqa: BLE001 - an error of one log must not end the others
         return [PlanFailed(log_id, of_log(error, log_id))]
+
+
+def shares(backlogs: Mapping[str, int], budget_bytes: int) -> dict[str, int]:
+    """Return how many bytes each log may read of a batch of `budget_bytes`: at least 1 for each with a backlog.
+
+    They are equal, and what the small ones leave over goes to the others. Sizes are bytes of the masters' logs. No
+    share exceeds its backlog, and a share below its backlog is as large as any other, give or take a byte.
+    The shares add up to `budget_bytes`, or to everything there is; to more only if there are more logs than bytes, as
+    each gets one. A log without a backlog has no share.
+    """
+    waiting = sorted(((size, log) for log, size in backlogs.items() if size > 0))
+    found: dict[str, int] = {}
+    left = budget_bytes
+    for served, (size, log) in enumerate(waiting):
+        found[log] = max(1, min(size, left // (len(waiting) - served)))
+        left = max(0, left - found[log])
+    return found

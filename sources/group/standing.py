@@ -1,19 +1,59 @@
-"""What the job tells the process that plans its stream: which logs of a group to read now, and from where.
+"""What the job and the process that plans its stream tell each other, in small files: Spark gives them no other way.
 
-It is a small file, because Spark gives the job no other way to tell that process. The table is authoritative and the
-file repeats it: the job rewrites the file after each commit, before the batch ends, and whenever a log leaves or comes.
+The job tells which logs of a group to read now, and from where: the standing. The table is authoritative and the file
+repeats it: the job rewrites the file after each commit, before the batch ends, and whenever a log leaves or comes.
+
+The planner tells what the masters of these logs hold, in a file beside it (`Teller` writes it). So each master is asked
+once, for both of them.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
-from sources.group.told_file import ToldFile, write_whole
-from sources.offsets import Offset
+from sources.offsets import Offset, OffsetRange
+
+T = TypeVar("T")
+
+UNLISTED: Final = 0
+"""The turn of a log that the job has not listed, as a partition that was just added to a topic. Turns begin at 1."""
+
+
+def write_whole(path: str | os.PathLike[str], said: object) -> None:
+    """Replace the file at `path` with `said` as JSON, atomically. For one thread at a time. Raises OSError."""
+    temporary = Path(f"{os.fspath(path)}.new")
+    temporary.write_text(json.dumps(said))
+    temporary.replace(path)
+
+
+class ToldFile(Generic[T]):
+    """The reader's side of such a file, at `path`, for one thread; `parse` makes a value of the JSON."""
+
+    def __init__(self, path: str | os.PathLike[str], parse: Callable[[Any], T], nothing: T) -> None:
+        self._path = Path(path)
+        self._parse = parse
+        self._text = b""
+        self._value = nothing
+
+    def read(self) -> T:
+        """Return what was written last, the same object as before if it is the same; `nothing` before there is a file.
+
+        Raises OSError; ValueError for a file of another kind.
+        """
+        try:
+            text = self._path.read_bytes()
+        except FileNotFoundError:
+            return self._value
+        if text != self._text:
+            self._value = self._parse(json.loads(text))
+            self._text = text
+        return self._value
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +98,33 @@ def file_at(path: str | os.PathLike[str]) -> ToldFile[Standing]:
 def _parsed(said: Mapping[str, Any]) -> Standing:
     places = {log: ReadingPlace(*place) for log, place in said["positions"].items()}
     return Standing(MappingProxyType(places), said["budget_bytes"], said["is_stopping"])
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """What a master held of a log, when the job had listed the log for the `turn`-th time (`ReadingPlace`)."""
+
+    held: OffsetRange
+    turn: int
+
+
+Seen = Mapping[str, Sighting]
+"""The sightings by log id."""
+
+
+def path_beside(standing_path: Path) -> Path:
+    return standing_path.with_name("seen.json")
+
+
+def write_seen(path: Path, seen: Seen) -> None:
+    """Replace the file at `path` with `seen`, atomically. For one thread at a time. Raises OSError."""
+    write_whole(path, {log: [one.held.start, one.held.end, one.turn] for log, one in seen.items()})
+
+
+def seen_file_at(path: Path) -> ToldFile[Seen]:
+    """Return the reader of the file at `path`; before there is one, nothing was seen."""
+    return ToldFile(path, _seen_in, {})
+
+
+def _seen_in(said: Mapping[str, tuple[int, int, int]]) -> Seen:
+    return {log: Sighting(OffsetRange(Offset(start), Offset(end)), turn) for log, (start, end, turn) in said.items()}

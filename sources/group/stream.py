@@ -6,14 +6,14 @@ option                meaning
 ``masters``           the file in which the job says which masters there are, and adds those that it finds later
                       (`sources.group.masters`)
 ``standing``          the file in which the job says which of their logs to read now (`sources.group.standing`);
-                      beside it the planner says what their masters hold (`sources.group.seen`)
+                      beside it the planner says what their masters hold (`sources.group.standing`)
 ``triggerIntervalS``  how long a record waits for its batch at most, if no producer waits for the record
 ``lookDeadlineS``     how long a batch waits for a master to say what it holds; by default half a second, or the
                       interval if that is shorter
 ====================  ==============================================================================================
 
 A batch is one of Spark's offsets (`sources.group.offsets`), planned from the positions that the job tells, whatever the
-batch before it was. It has no rows: the job reads the offset in the query's offset log (`pipeline/job/offset_log.py`).
+batch before it was. It has no rows: the job reads the offset in the query's offset log (`pipeline/job/stream.py`).
 ``latestOffset`` is a long poll: set the trigger's interval to 0, and the source decides when a batch is worth starting.
 
 An error with a log is in the offset, too, once. The job must then take the log out of its standing, and list it anew

@@ -1,4 +1,4 @@
-"""Tells the job what the planner sees (`sources.group.seen`), and looks for it while nobody plans.
+"""Tells the job what the planner sees (`sources.group.standing`), and looks for it while nobody plans.
 
 The planner looks at the masters when it plans. While it does not, because a batch takes long or the interval between
 batches is long, a thread of its process looks instead, and only for the job: nothing is planned from these looks.
@@ -17,7 +17,7 @@ from typing import Final
 from sources.group import standing
 from sources.group.asking import Asker
 from sources.group.lookout import Lookout
-from sources.group.seen import Seen, Sighting, path_beside, write
+from sources.group.standing import Seen, Sighting, path_beside, write_seen
 
 TICK_S: Final = 0.5
 TELL_EVERY_S: Final = 1.0
@@ -79,6 +79,6 @@ class Teller:
         for lookout in self._lookouts:
             seen |= lookout.seen_since(now_s - FORGET_AFTER_S)
         if seen != self._told:
-            write(self._path, seen)
+            write_seen(self._path, seen)
             self._told = seen
             self._tell_s = now_s + TELL_EVERY_S

@@ -20,7 +20,7 @@ from sources.errors import LogtwinError, MasterSilent, of_log
 from sources.group import standing
 from sources.group.asking import Asker
 from sources.group.lookout import Lookout
-from sources.group.shares import shares
+from sources.group.offsets import shares
 from sources.group.standing import Standing
 from sources.group.watched import WatchedLog
 from sources.master import MasterLog

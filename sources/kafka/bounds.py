@@ -17,7 +17,7 @@ from sources.kafka.cluster.client_errors import NONE, refusal
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.offsets import Offset, OffsetRange
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from sources.access.secrets import Secret, place_of
 from sources.access.tls import Tls
 from sources.errors import ConfigurationError
 from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Protocol, Security
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.topic_offsets import TopicOffsets
 from sources.loss import OnLoss
 from sources.offsets import LOG_ID_FORM, LogId

@@ -25,9 +25,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from sources.errors import LogtwinError, of_log
-from sources.kafka.cluster.connection import Cluster, connected
+from sources.kafka.cluster.connection import Cluster, connected, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import TopicPartition
 from sources.master import Committed, MasterLog, SessionState

@@ -15,14 +15,13 @@ from typing import Final, TypeVar
 from sources.bounds import held_from
 from sources.errors import LogtwinError, NobodyListens, naming
 from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
-from sources.kafka.cluster.connection import Cluster, has_answered, kept
+from sources.kafka.cluster.connection import Cluster, ask_again, has_answered, kept, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.retries import ask_again, may_pass
 from sources.kafka.cluster.rights import check_topic_rights
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
 from sources.kafka.metadata import fetched_and_told
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
@@ -33,7 +32,7 @@ from sources.master import Holding, Known, LogQuery, MasterView, Session, Traits
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
 from sources.shards import Shard
-from sources.silent_session import SilentSession
+from sources.sole_log import SilentSession
 
 T = TypeVar("T")
 

@@ -14,14 +14,16 @@ key                                from  meaning
 ``diskSpaceCleanForciblyRatio``    26    5.x, percent: on a fuller disk files are deleted at any age; 85 in 4.x
 ``cleanFileForciblyEnable``        26    whether that is done at all
 ``inSyncReplicas``                 26    5.x: acknowledgements that a message needs, the master's own included
+``enableDLegerCommitLog``          26    records are wrapped in DLedger entries, and nothing is served at the HA port
 ``enableControllerMode``           26    5.x: a controller elects the master; the HA port speaks another dialect
 ``haHousekeepingInterval``         26    ms after which a silent connection is closed
 =================================  ====  ==============================================================================
 
 `diskMaxUsedSpaceRatio` is no limit here: on a disk fuller than that, and before the hour `deleteWhen`, only expired
 files are deleted. That hour is in a time zone that the broker does not tell, so it is ignored, and a file counts as
-lost as soon as it expires. (`RunningStats`, `AdminBrokerProcessor.prepareRuntimeInfo`, `MessageStoreConfig`,
-`CleanCommitLogService`.)
+lost as soon as it expires. From 3 `inSyncReplicas` on the broker counts *connections*: the session and a task take
+turns then (`sources.rocketmq.session.turns`); tasks that read side by side cannot. (`RunningStats`,
+`AdminBrokerProcessor.prepareRuntimeInfo`, `MessageStoreConfig`, `CleanCommitLogService`.)
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from pathlib import PurePath
 from typing import Final
 
 from sources.access.address import MAX_PORT, Address
-from sources.errors import ProtocolViolation
+from sources.errors import ConfigurationError, ProtocolViolation
 from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
 from sources.retention import MasterRetention
@@ -208,3 +210,23 @@ def _offset(info: Words, name: str) -> int:
             hint="Check that the address is that of a broker, not of a name server or proxy.",
         )
     return offset
+
+
+def check_broker(config: Mapping[str, str], *, parallel_reads: bool) -> None:
+    """Raise ConfigurationError, without a log, for a broker that logtwin cannot honestly replicate."""
+    if config.get("enableDLegerCommitLog", "false").lower() == "true":
+        raise ConfigurationError(
+            "the broker runs in DLedger mode, whose log is another one and which serves no slaves",
+            expected="enableDLegerCommitLog=false",
+            found="enableDLegerCommitLog=true",
+            hint="Replicate from a plain master or slave, or from a broker in controller mode, which took DLedger's "
+            "place in RocketMQ 5.",
+        )
+    if parallel_reads and takes_turns(config):
+        raise ConfigurationError(
+            "the broker needs several replicas' word, and would count each of this one's reading connections as one",
+            expected=f"parallel_reads = false, or inSyncReplicas of {MOST_IN_SYNC_REPLICAS} or less",
+            found=f"parallel_reads = true and inSyncReplicas={config.get('inSyncReplicas')}",
+            hint="Leave parallel_reads out: connections then take turns. Or replicate from a slave of this broker: its "
+            "HA port serves the same log, and our word stays there.",
+        )

@@ -44,8 +44,8 @@ from sources.master import (
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.reading import LogReader
-from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
+    check_broker,
     counted_for_s,
     is_elected,
     lets_wait,
@@ -66,8 +66,7 @@ from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.wire.security import RemotingSecurity
-from sources.silent_session import SilentSession
-from sources.sole_log import SoleLog
+from sources.sole_log import SilentSession, SoleLog
 from sources.splits import split_bytes
 from sources.steps import Steps
 

@@ -20,8 +20,7 @@ from sources.errors import ConfigurationError, LogtwinError, MasterSilent, NotAl
 from sources.master import Chunk, Damage, TimeIsUp
 from sources.offsets import Offset, OffsetRange
 from sources.reading import Come, Ended, WantedSplit
-from sources.rocketmq.broker_check import check_broker
-from sources.rocketmq.broker_words import counted_for_s, dialect_of, files, may_let_wait
+from sources.rocketmq.broker_words import check_broker, counted_for_s, dialect_of, files, may_let_wait
 from sources.rocketmq.columns.codec import DecodedRecords, LogPart, decode_together
 from sources.rocketmq.files.segments import SETTLE_S
 from sources.rocketmq.format.commitlog import Limits

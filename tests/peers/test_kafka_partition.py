@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sources.errors import AboveMaximum, Rewritten
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
 from sources.master import Chunk, Damage, Known
 from sources.offsets import Offset, OffsetRange

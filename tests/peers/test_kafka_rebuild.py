@@ -19,7 +19,7 @@ from pipeline.operate.rebuild_topic import RebuiltTopicLog, TopicRebuild
 from sinks.books.ledger_rows import LedgerRows
 from sources.errors import Divergent, ReplicaError
 from sources.kafka.format.columns import canonical
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.rebuilt_partitions import OWN, RebuiltPartition, folder_name
 from sources.master import Chunk
 from sources.offsets import END, LogId, Offset, OffsetRange

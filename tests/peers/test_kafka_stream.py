@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.datasource import register
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.streaming import TOPIC_SCHEMA
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import Row, consumed, rows, topic_of

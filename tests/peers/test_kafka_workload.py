@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.demo.kafka_workload import Sender
 from sources.errors import MasterError
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from tests.peers.kafka import KafkaBroker
 from tests.peers.kafka_reading import COLUMNS, consumed, partition_of
 from tests.peers.kafka_traffic import create_topic

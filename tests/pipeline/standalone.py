@@ -20,8 +20,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from pipeline.spark.jar_folder import write_jars
-from pipeline.spark.jars import delta_set, session_jars
+from pipeline.spark.jars import delta_set, session_jars, write_jars
 from pipeline.spark.session import NEEDED
 from pipeline.system.processes import ending_with_us
 from tests.class_archives import spark_options

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.job.auto_repair import mend
+from pipeline.job.losses import mend
 from pipeline.job.replicate import Job
 from pipeline.monitoring.progress import Phase
 from sinks.healing.repair import Repair

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.config.jars import JarsConfig
-from pipeline.spark.class_archive import archive_file, archive_options
 from pipeline.spark.jars import java
+from pipeline.spark.jvm import archive_file, archive_options
 from sources.errors import ConfigurationError
 from tests.pipeline.running import own_cache
 from tests.resident import PROJECT

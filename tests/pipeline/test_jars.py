@@ -17,8 +17,7 @@ import pytest
 from pipeline.config.configuration import parse
 from pipeline.config.jars import JarsConfig
 from pipeline.spark import jars
-from pipeline.spark.jar_folder import LIST, jars_of, write_jars
-from pipeline.spark.jars import JarSet, resolve
+from pipeline.spark.jars import LIST, JarSet, jars_of, resolve, write_jars
 from sources.errors import ConfigurationError
 from tests.patience import eventually, wait_until
 from tests.pipeline.operator_at_work import run

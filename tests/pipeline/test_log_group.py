@@ -25,8 +25,7 @@ from sources.errors import LogtwinError, MasterSilent, ReplicaError, StorageUnre
 from sources.group import masters, standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.seen import Seen, Sighting, path_beside, write
-from sources.group.standing import ReadingPlace
+from sources.group.standing import ReadingPlace, Seen, Sighting, path_beside, write_seen
 from sources.offsets import Offset, OffsetRange
 from sources.options import ReadOptions
 from tests.patience import PATIENCE_S
@@ -130,8 +129,9 @@ class Made:
         self.group.poll(time.monotonic())
 
     def batch(self, **outcomes: BatchResult | LogtwinError) -> None:
-        self.batches.outcomes = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
-        errors = {log_id: one for log_id, one in self.batches.outcomes.items() if isinstance(one, LogtwinError)}
+        named = {f"rocketmq/{name}": outcome for name, outcome in outcomes.items()}
+        errors = {log_id: one for log_id, one in named.items() if isinstance(one, LogtwinError)}
+        self.batches.outcomes = {log_id: one for log_id, one in named.items() if log_id not in errors}
         self.group._apply(GroupOffset(1, errors=errors))
 
     def listed(self) -> dict[str, int]:
@@ -222,7 +222,7 @@ def test_the_logs_that_are_read_hear_what_the_planner_has_seen(tmp_path: Path) -
     made.b.phase = Phase.WAITING
     path = path_beside(Path(made.query.options["standing"]))
     for end, at_s in ((5, 100.0), (6, 100.1), (6, 100.2), (6, 105.0), (6, 105.2)):
-        write(path, {"rocketmq/a": Sighting(OffsetRange(Offset(0), Offset(end)), 1)})
+        write_seen(path, {"rocketmq/a": Sighting(OffsetRange(Offset(0), Offset(end)), 1)})
         made.group.poll(at_s)
     assert [heard["rocketmq/a"] for heard in made.a.heard] == [5, 6, 6]
     assert made.b.heard == []

@@ -14,8 +14,7 @@ from prometheus_client import Metric
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import MetricsConfig
-from pipeline.monitoring.metrics import Metrics, serving
-from pipeline.monitoring.probes import LastLook, not_ready, unhealthy
+from pipeline.monitoring.metrics import LastLook, Metrics, not_ready, serving, unhealthy
 from pipeline.monitoring.progress import Phase, Progress
 from sinks.batch.result import BatchStep
 from sources.errors import ConfigurationError, HeldElsewhere, MasterUnreachable

@@ -28,7 +28,7 @@ from sources.errors import (
     RepairPending,
     Rewritten,
 )
-from sources.group.seen import UNLISTED, Sighting
+from sources.group.standing import UNLISTED, Sighting
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import Committed, Holding, Known, LogQuery, Master, Session
 from sources.offsets import LogId, Offset, OffsetRange

@@ -21,8 +21,7 @@ import pytest
 
 from pipeline.config.jars import FROM_ENVIRONMENT
 from pipeline.demo.s3_server import running_server
-from pipeline.spark.jar_folder import write_jars
-from pipeline.spark.jars import JarSet, Module, delta_set, storage_sets
+from pipeline.spark.jars import JarSet, Module, delta_set, storage_sets, write_jars
 from tests.pipeline.faulty_log import FaultyLog
 from tests.resident import PROJECT
 

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.books.epochs import EpochsTable
+from sinks.books.bookkeeping import EpochsTable
 from sinks.books.follow_up_table import FollowingTable
 from sinks.delta import retries
 from sinks.delta.data_file import DataFile

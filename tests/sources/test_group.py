@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pipeline.job.offset_log import offset_in
+from pipeline.job.stream import offset_in
 from sources.datasource import LogtwinDataSource, register
 from sources.errors import ConfigurationError, find_error
 from sources.group import standing

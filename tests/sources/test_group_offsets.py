@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from sources.errors import BelowMinimum, ConfigurationError, LogtwinError, MasterUnreachable, SegmentError
 from sources.group import standing
-from sources.group.offsets import GroupOffset, planned
-from sources.group.shares import shares
+from sources.group.offsets import GroupOffset, planned, shares
 from sources.group.standing import ReadingPlace, Standing
 from sources.master import PlanFailed, PlannedSplit
 from sources.offsets import LogId, Offset, OffsetRange
@@ -71,11 +70,10 @@ def test_a_log_that_cannot_be_planned_is_an_error_beside_the_others(fixture_550:
     assert split == PlannedSplit(B, span(0, end), span(0, end))
 
 
-def test_what_kept_a_log_from_being_planned_comes_last_and_logs_that_left_are_left_out() -> None:
-    away = LogtwinError("away", log=A)
-    offset = GroupOffset(1, {B: span(0, 5), C: span(0, 5)}, {A: away, "rocketmq/d": away})
+def test_logs_that_left_and_errors_are_not_planned() -> None:
+    offset = GroupOffset(1, {B: span(0, 5), C: span(0, 5)}, {A: LogtwinError("away", log=A)})
     logs = {log_id: ScriptedLog(log_id).master for log_id in (A, B)}
-    assert planned(offset, logs, cores=1) == [PlannedSplit(B, span(0, 5), span(0, 5)), PlanFailed(A, away)]
+    assert planned(offset, logs, cores=1) == [PlannedSplit(B, span(0, 5), span(0, 5))]
 
 
 def test_the_cores_are_for_the_logs_with_the_most_to_read() -> None:

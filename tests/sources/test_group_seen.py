@@ -11,8 +11,7 @@ from pathlib import Path
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.group import standing
 from sources.group.lookout import LOOK_AFTER_S, Lookout, LookRequest
-from sources.group.seen import UNLISTED, file_at, path_beside
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.standing import UNLISTED, ReadingPlace, Standing, path_beside, seen_file_at
 from sources.group.teller import FORGET_AFTER_S, TELL_EVERY_S, Teller
 from sources.master import Holding, LogQuery
 from sources.offsets import LogId, Offset
@@ -44,7 +43,7 @@ def teller_of(folder: Path, *logs: ScriptedLog) -> tuple[Teller, list[Lookout]]:
 
 def told(folder: Path) -> dict[str, tuple[int, int]]:
     """End and turn by log id."""
-    seen = file_at(path_beside(folder / "standing")).read()
+    seen = seen_file_at(path_beside(folder / "standing")).read()
     return {log_id: (one.held.end, one.turn) for log_id, one in seen.items()}
 
 

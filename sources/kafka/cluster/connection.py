@@ -10,19 +10,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import MetadataRequest
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import (
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential,
+    wait_random_exponential,
+)
 
 from sources.access.kept_connections import KeptConnections
 from sources.access.tls import tls_context
 from sources.errors import LogtwinError, MasterRefused, NobodyListens
 from sources.kafka.cluster.client_errors import ASKING, CONNECTING, is_nobody, meaning
-from sources.kafka.cluster.retries import may_pass
 from sources.kafka.cluster.settings import KafkaSettings, Security
 
 MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
@@ -32,6 +38,9 @@ _TLS_GRACE_MS: Final = 500
 """kafka-python limits every wait of a connection except its TLS handshake. Our limit comes this much after its own."""
 
 _THROTTLED_LOOK_S: Final = 0.05
+_LONGEST_WAIT_S: Final = 2
+
+T = TypeVar("T")
 
 for _name in ("kafka.net.connection", "kafka.protocol.parser"):
     logging.getLogger(_name).addFilter(lambda record: record.levelno >= logging.WARNING)
@@ -235,3 +244,27 @@ def _credentials(security: Security) -> dict[str, Any]:
         "sasl_plain_username": security.username and security.username.reveal(),
         "sasl_plain_password": security.password and security.password.reveal(),
     }
+
+
+def ask_again(
+    question: Callable[[], T],
+    *,
+    patience_ms: int,
+    is_worth: Callable[[BaseException], bool] | None = None,
+) -> T:
+    """Return the answer to `question`, asked again after every error that a retry can help, until `patience_ms` passed.
+
+    `is_worth` may decide otherwise which errors these are. Raises what `question` raised last.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception(is_worth or may_pass),
+        stop=stop_after_delay(patience_ms / 1000),
+        wait=wait_random_exponential(multiplier=0.2, max=_LONGEST_WAIT_S),
+        reraise=True,
+    )
+    return retrying(question)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same question may be answered later without anybody's help."""
+    return isinstance(error, LogtwinError) and error.is_transient

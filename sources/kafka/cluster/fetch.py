@@ -25,8 +25,7 @@ from sources.kafka.cluster.client_errors import check_code
 from sources.kafka.cluster.connection import Cluster
 from sources.kafka.cluster.topics import Leader, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.format.transactions import Aborted
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Aborted, Isolation
 from sources.offsets import Offset, OffsetRange
 
 BY_TOPIC_ID: Final = 13

@@ -18,9 +18,8 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from sources.errors import MasterRefused
 from sources.kafka.cluster.client_errors import check_code
-from sources.kafka.cluster.connection import Cluster
+from sources.kafka.cluster.connection import Cluster, ask_again
 from sources.kafka.cluster.membership import check_unused, described
-from sources.kafka.cluster.retries import ask_again
 from sources.kafka.cluster.rights import check_group_rights
 from sources.kafka.cluster.topics import TopicPartition
 from sources.master import Committed

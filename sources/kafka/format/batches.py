@@ -20,8 +20,7 @@ from sources.kafka.format.batch_header import Batch, batch_at
 from sources.kafka.format.compression import UNCOMPRESSED, decompress
 from sources.kafka.format.old_messages import MAGICS, OldMessage, as_batches, cost_bytes, messages_of
 from sources.kafka.format.record_columns import record_columns
-from sources.kafka.format.transactions import Aborted, AbortedTransactions, is_abort
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Aborted, AbortedTransactions, Isolation, is_abort
 from sources.master import Damage
 from sources.offsets import END, Offset, OffsetRange
 

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions (KIP-98, read_committed).
+"""Which records of transactions to read (KIP-98), and which batches belong to aborted ones.
 
 With the records of a partition its leader lists the aborted transactions that touch them: the producer, and the offset
 of the transaction's first record, which may lie before the requested offset. A producer has one transaction at a time;
@@ -26,6 +26,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 from sources.errors import CorruptRecord
@@ -94,3 +95,13 @@ def _key_at(records: bytes | memoryview) -> int:
     if key_length < _KEY.size:
         raise ValueError(f"a key of {key_length} bytes")
     return at
+
+
+class Isolation(Enum):
+    """Kafka's isolation level; the values are those of its protocol."""
+
+    READ_UNCOMMITTED = 0
+    """Every record up to the high watermark, including those of aborted and open transactions."""
+
+    READ_COMMITTED = 1
+    """Records up to the last stable offset, below which no transaction is open, without those of aborted ones."""

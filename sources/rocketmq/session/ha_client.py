@@ -39,8 +39,7 @@ from sources.access.address import Address
 from sources.errors import MasterReplaced, MasterSilent, MasterUnreachable
 from sources.master import TimeIsUp
 from sources.offsets import Offset
-from sources.rocketmq.session.graceful_close import ENDED, say_goodbye
-from sources.rocketmq.session.ha_connection import connect_slave
+from sources.rocketmq.session.ha_connection import ENDED, connect_slave, say_goodbye
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect, Frame, FrameParser, Plain
 
 RECEIVE_BYTES: Final = 1024 * 1024

@@ -1,10 +1,11 @@
-"""Opens connections to a master's HA port, with the handshake if the master's dialect has one."""
+"""Opens connections to a master's HA port, with the handshake if the master's dialect has one, and ends them."""
 
 from __future__ import annotations
 
 import socket
 import time
 from dataclasses import replace
+from typing import Final
 
 from sources.access.address import Address
 from sources.epochs import Epochs
@@ -13,6 +14,10 @@ from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.wire.auto_switch import AnswerParser, AutoSwitch, HandshakeAnswer
 from sources.rocketmq.wire.connection import connect
 from sources.rocketmq.wire.ha import Dialect, FrameParser
+
+DRAIN_BYTES: Final = 1024 * 1024
+ENDED: Final = (ConnectionResetError, BrokenPipeError)
+"""What a socket raises once the master has reset the connection; broken, if it had ended its half before."""
 
 
 def connect_slave(
@@ -106,3 +111,25 @@ def _closed(master: Address, cause: OSError) -> MasterUnreachable:
         found=cause,
         hint="The master's log says why it closes.",
     )
+
+
+def say_goodbye(sock: socket.socket, *, within_s: float) -> bool:
+    """End our half of the stream and read what is still coming; return whether the master has ended its half.
+
+    A broker takes a connection off its list before it closes the socket (`DefaultHAConnection`, both services), so a
+    connection that has ended or was reset is no longer counted. Closing with unread bytes would reset the connection at
+    once, perhaps before the master has read the last report.
+    """
+    deadline = time.monotonic() + within_s
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, DRAIN_BYTES)  # a session's is tiny
+        while (left_s := deadline - time.monotonic()) > 0:
+            sock.settimeout(left_s)
+            if not sock.recv(DRAIN_BYTES):
+                return True
+    except ENDED:
+        return True
+    except OSError:  # out of time, or out of reach
+        return False
+    return False

@@ -48,8 +48,7 @@ from sources.master import Committed, MasterLog, SessionState
 from sources.offsets import LogId, Offset
 from sources.rocketmq.broker_words import counted_for_s, dialect_of
 from sources.rocketmq.session.checks import FirstHeads, Promise
-from sources.rocketmq.session.graceful_close import ENDED, say_goodbye
-from sources.rocketmq.session.ha_connection import connect_slave
+from sources.rocketmq.session.ha_connection import ENDED, connect_slave, say_goodbye
 from sources.rocketmq.session.turns import NoTurn, Turns
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES, Dialect
 

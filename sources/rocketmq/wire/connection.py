@@ -18,9 +18,8 @@ from typing import Final, Self, TypeVar
 from sources.access.address import Address
 from sources.access.tls import Tls, is_refusal, no_tls, tls_context
 from sources.errors import LogtwinError, MasterUnreachable
-from sources.rocketmq.wire.denials import denied, is_denial
 from sources.rocketmq.wire.remoting import DEFAULT_MAX_FRAME_BYTES, Command, FrameBuffer
-from sources.rocketmq.wire.security import RemotingSecurity
+from sources.rocketmq.wire.security import RemotingSecurity, denied, is_denial
 from sources.rocketmq.wire.signing import signed
 from sources.steps import Steps
 

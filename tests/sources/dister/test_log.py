@@ -32,7 +32,7 @@ from sources.master import MasterView
 from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
-from sources.silent_session import SilentSession
+from sources.sole_log import SilentSession
 from sources.told_doubt import ToldDoubt
 from tests.log_lines import said_by
 from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sources.kafka.format.batches import Aborted
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.offsets import Offset, OffsetRange
 from tests.peers.kafka_fixture import FIXTURES
 from tests.sources.kafka.batches import Row

@@ -13,7 +13,7 @@ from sources.kafka.bounds import bounds, bounds_of, epoch_ends
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Leader, Topic, TopicPartition
 from sources.kafka.epochs import EpochEnd, check_history
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.metadata import held_back
 from sources.kafka.topic import KafkaTopic
 from sources.metadata import KAFKA_PARTITIONS, FetchedMetadata

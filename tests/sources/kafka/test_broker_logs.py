@@ -12,7 +12,7 @@ import pytest
 from sources.kafka.format.batch_header import Batch, batch_at
 from sources.kafka.format.batches import DecodedBatches
 from sources.kafka.format.columns import canonical
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.offsets import OffsetRange
 from tests.peers.kafka import VERSIONS
 from tests.peers.kafka_fixture import BY_THE_BROKER, COMPACTED, OWN_TIMES, PRODUCED, TOPICS, TRANSACTIONS

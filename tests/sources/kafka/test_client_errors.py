@@ -20,7 +20,7 @@ from sources.errors import (
     Recreated,
 )
 from sources.kafka.cluster.client_errors import check_code, meaning, refusal
-from sources.kafka.cluster.retries import ask_again
+from sources.kafka.cluster.connection import ask_again
 from sources.kafka.cluster.settings import Security
 
 SERVER = "broker-a:9093"

@@ -15,7 +15,7 @@ from sources.access.secrets import Secret
 from sources.access.tls import Tls
 from sources.errors import ConfigurationError
 from sources.kafka.cluster.settings import KafkaSettings, Security
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.options import ReplicatedTopicOptions, TopicOptions
 from sources.kafka.topic import open_topic
 from sources.kafka.topic_offsets import TopicOffsets

@@ -22,7 +22,7 @@ from sources.errors import (
 )
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.format.columns import canonical
-from sources.kafka.isolation import Isolation
+from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES
 from sources.kafka.session import GroupSession
@@ -30,7 +30,7 @@ from sources.kafka.topic import KafkaTopic
 from sources.master import Chunk, Committed, Holding, Known, LogQuery, MasterLog
 from sources.offsets import LogId, Offset, topic_and_number
 from sources.shards import Shard
-from sources.silent_session import SilentSession
+from sources.sole_log import SilentSession
 from tests.sources.kafka.group_answers import ALICE, committed, coordinator, described
 from tests.sources.kafka.scripted_cluster import (
     NOT_LEADER,

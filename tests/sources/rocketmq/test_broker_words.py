@@ -7,8 +7,8 @@ import pytest
 from sources.errors import ConfigurationError, ProtocolViolation
 from sources.retention import MasterRetention
 from sources.rocketmq import broker_words
-from sources.rocketmq.broker_check import check_broker
 from sources.rocketmq.broker_words import (
+    check_broker,
     counted_for_s,
     ha_address,
     lets_wait,

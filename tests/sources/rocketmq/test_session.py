@@ -15,8 +15,7 @@ import pytest
 from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import Offset
-from sources.rocketmq.session.graceful_close import say_goodbye
-from sources.rocketmq.session.ha_connection import connect_slave
+from sources.rocketmq.session.ha_connection import connect_slave, say_goodbye
 from sources.rocketmq.wire.ha import encode_frame
 from tests.deaf_port import deaf_port
 from tests.patience import eventually

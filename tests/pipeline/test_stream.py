@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.job.offset_log import offset_in
+from pipeline.job.stream import offset_in
 from sinks.storage.errors import passes
 from sources.errors import LogtwinError, StorageUnreachable
 from sources.group.offsets import GroupOffset

@@ -15,7 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.spark import session
-from pipeline.spark.spark_home import compiled_home, home
+from pipeline.spark.jvm import compiled_home, home
 from pipeline.system.folders import cache_file
 from sources.errors import ConfigurationError
 
