@@ -34,7 +34,8 @@ class Reading:
     `password` are. `message` is the type of a protobuf message.
 
     Of change events (`CHANGES`) it reads those of `database` and `table`, names or patterns, for rows by `row_key`; see
-    `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds.
+    `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds. If it `finds_tables`, a
+    row is not what has changed, but the table that it is of (`sinks/typed/source_tables.py`).
     """
 
     format: str = "json"
@@ -50,6 +51,7 @@ class Reading:
     declared: tuple[tuple[str, str], ...] = ()
     time_zone: str = "UTC"
     needs_order: bool = False
+    finds_tables: bool = False
 
 
 CHANGES: Final = ("canal", "debezium", "maxwell")
@@ -131,7 +133,7 @@ class Definition:
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
-        is_of_changes = self.reading.format in CHANGES
+        is_of_changes = self.reading.format in CHANGES and not self.reading.finds_tables
         deletes = [DELETED] if self.deleted or self.tombstones or is_of_changes else []
         return (*deletes, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
 

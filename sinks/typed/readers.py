@@ -13,6 +13,7 @@ from sinks.typed.definition import Reading
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_of
 from sinks.typed.registry import framed
+from sinks.typed.source_tables import TableNames
 
 
 @lru_cache(maxsize=64)
@@ -25,6 +26,8 @@ def reader(how: Reading) -> AnyReader:
             return csv_reader(json.loads(how.schema_text or "{}"), how.separator or ",")
         case "json" if how.registry is None:
             return fields_of
+        case "canal" | "debezium" | "maxwell" if how.finds_tables:
+            return TableNames(how.format, _of_changes(how))
         case "canal" | "debezium" | "maxwell":
             return _of_changes(how)
     return _of_registry(how) if how.registry is not None else _of_file(how)[0]

@@ -44,6 +44,7 @@ from sinks.typed.formats.json_fields import (
 )
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
 from sinks.typed.readers import reader
+from sinks.typed.source_tables import add_of_record
 from sinks.typed.state import Emptied
 from sinks.typed.step import guard
 from sinks.typed.step.report import FoundFields, MessagePlaces, Report, Told, as_row, free_names, looked
@@ -178,6 +179,9 @@ class Parsing:
             for one in misfits
             if not (self.wanted.passes_tombstones and one.reason == NO_BODY)
         ]
+        if self.wanted.reading.finds_tables:
+            for one, number in zip(objects, numbers, strict=True):
+                add_of_record(one, messages["source"][number].as_py(), messages["record_key"][number].as_py())
         places, columns = MessagePlaces(messages), self.step.columns
         objects, numbers = _without_emptying(objects, numbers, messages, told)
         deleted = self.wanted.deletes(objects)
