@@ -11,7 +11,16 @@ from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from sinks.tables import TABLES
 from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
@@ -118,6 +127,9 @@ class TypedTableConfig(BaseModel):
         "quarantine", description="what does not fit goes to the table unfit, or the table stops there"
     )
     max_columns: PositiveInt = Field(200, le=1000, description="fields beyond stay in the column _rest")
+
+    _mentioned: str = PrivateAttr("")
+    """The name of the table that an entry of many has found; empty if what is no event has to be told here, too."""
 
     @field_validator("registry_username", "registry_password", mode="before")
     @classmethod
@@ -284,6 +296,7 @@ class TypedTableConfig(BaseModel):
             "table": exactly(source.table), "key": self.key or source.key, "exclude": (), "max_tables": _MOST_TABLES,
         }  # fmt: skip
         made = self.model_copy(update=found)
+        made._mentioned = source.bare if self.on_bad == "quarantine" else ""
         try:
             made._check()
         except (ValueError, ConfigurationError) as error:
@@ -350,7 +363,7 @@ class TypedTableConfig(BaseModel):
             return Reading(
                 format=self.format, database=self.database or "", table=self.table or "", row_key=self.key,
                 declared=tuple(self.schema_.items()) if isinstance(self.schema_, dict) else (),
-                time_zone=self.time_zone, needs_order=is_by_source,
+                time_zone=self.time_zone, needs_order=is_by_source, mentioned=self._mentioned,
             )  # fmt: skip
         text = None
         if self.format == "csv":

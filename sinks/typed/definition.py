@@ -35,7 +35,8 @@ class Reading:
 
     Of change events (`CHANGES`) it reads those of `database` and `table`, names or patterns, for rows by `row_key`; see
     `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds. If it `finds_tables`, a
-    row is not what has changed, but the table that it is of (`sinks/typed/source_tables.py`).
+    row is not what has changed, but the table that it is of (`sinks/typed/source_tables.py`). Where another definition
+    does so for the same messages, those in which the name `mentioned` does not occur need not be read.
     """
 
     format: str = "json"
@@ -52,12 +53,13 @@ class Reading:
     time_zone: str = "UTC"
     needs_order: bool = False
     finds_tables: bool = False
+    mentioned: str = ""
 
 
 CHANGES: Final = ("canal", "debezium", "maxwell")
 """The formats of change events: a message has any number of rows, each there or gone."""
 
-_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
+_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password", "mentioned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,16 @@
 """The tables of a database that change events are of: a typed table has a row for each, and its key. Pure.
 
 `TableNames` reads only the head of a message: whose rows it has, and what their primary key is. Canal says `pkNames`,
-Maxwell `primary_key_columns`; of Debezium the record's key has the columns.
+Maxwell `primary_key_columns`; of Debezium the record's key has the columns. `OneOfMany` passes by, unparsed,
+messages that do not mention a table: each table that was found reads what all have sent.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +20,9 @@ from sinks.typed.patterns import is_meant, is_pattern
 KINDS: Final = {"database": "string", "schema": "string", "table": "string", "topic": "string", "primary_key": "json"}
 """The fields of a row, with the kinds of their columns."""
 KEY: Final = ("database", "table", "topic")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_]+")
+_ESCAPED: Final = re.compile(rb"\\u00[3-7]").search
+"""Finds a letter of a plain name that is written in the other way that JSON has."""
 _NO_LETTER: Final = re.compile(r"[^a-z0-9_]")
 
 
@@ -89,6 +93,9 @@ class _DebeziumHead(_Envelope):
     payload: _Envelope | None = None
 
 
+Reader: TypeAlias = Callable[[bytes | None], Sequence[Fields]]
+"""A reader of change events."""
+
 _CANAL: Final = msgspec.json.Decoder(_CanalHead)
 _MAXWELL: Final = msgspec.json.Decoder(_MaxwellHead)
 _DEBEZIUM: Final = msgspec.json.Decoder(_DebeziumHead)
@@ -131,7 +138,7 @@ class TableNames:
     What has no rows is left to `others`, the reader of the format: it says what is none of its messages.
     """
 
-    def __init__(self, form: str, others: Callable[[bytes | None], object]) -> None:
+    def __init__(self, form: str, others: Reader) -> None:
         self._head = _HEADS[form]
         self._others = others
 
@@ -146,6 +153,20 @@ class TableNames:
             return []
         told = {"database": found.database, "schema": found.schema, "table": found.table}
         return [_raw(told | ({"primary_key": found.key} if found.key else {}))]
+
+
+class OneOfMany:
+    """A reader of rows of `table`: of `read`, for messages that mention it. What is no event `TableNames` tells."""
+
+    def __init__(self, table: str, read: Reader) -> None:
+        self._read = read
+        self._name = b'"%b"' % table.encode() if _PLAIN.fullmatch(table) else b""
+
+    def __call__(self, body: bytes | None) -> Sequence[Fields]:
+        """The rows of a message. Raises NoObject."""
+        if body is None or (body[:1] == b"{" and self._name not in body and _ESCAPED(body) is None):
+            return []
+        return self._read(body)
 
 
 def add_of_record(table: Fields, topic: str | None, record_key: bytes | None) -> None:

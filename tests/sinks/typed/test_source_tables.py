@@ -12,7 +12,7 @@ from sinks.typed.definition import Reading
 from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.patterns import is_meant
 from sinks.typed.readers import reader
-from sinks.typed.source_tables import SourceTable, add_of_record, exactly, table_key
+from sinks.typed.source_tables import OneOfMany, SourceTable, add_of_record, exactly, table_key
 from tests.sinks.typed.formats.test_recorded import NAMES, RECORDED, tables
 
 
@@ -98,3 +98,20 @@ def test_wanted_by_patterns_and_left_out_by_the_whole_name() -> None:
 def test_a_name_that_looks_like_a_pattern_is_meant_as_it_is(name: str) -> None:
     assert is_meant(name, (exactly(name),))
     assert not is_meant("aab", (exactly(name),))
+
+
+def test_a_message_that_does_not_mention_a_table_is_passed_by() -> None:
+    """Only then: what mentions it is read, also with other letters for the same name."""
+    read: list[bytes | None] = []
+
+    def others(body: bytes | None) -> list[Fields]:
+        read.append(body)
+        return [{}]
+
+    one = OneOfMany("orders", others)
+    for body in (b'{"table": "order"}', b'{"table": "orders_2"}', b"{broken", None):
+        assert one(body) == []
+    for body in (b'{"table":"orders"', rb'{"table": "\u006frders"}', b"\x00orders", b' {"table": "x"}'):
+        assert one(body) == [{}]
+    assert len(read) == 4
+    assert OneOfMany("öre", others)(b"{}") == [{}]
