@@ -234,19 +234,21 @@ class TypedTableConfig(BaseModel):
             raise ValueError(f'schema = "infer", or a table of fields, with format = "{self.format}"')
         if not self.is_of_many and (not self.database or not self.table):
             raise ValueError(f'database and table with format = "{self.format}": names of the source, or patterns')
-        for one in (self.database, self.table, *self.exclude):
-            try:
-                check_topic(one or "")
-            except ValueError as error:
-                raise ValueError(
-                    f"database, table, exclude: a name, or a plain regular expression, and not {one!r}"
-                ) from error
+        self._check_patterns()
         if self.time_zone != "UTC" and self.format != "canal":
             raise ValueError('time_zone with format = "canal"; the others say UTC')
         try:
             ZoneInfo(self.time_zone)
         except (ValueError, OSError, ZoneInfoNotFoundError) as error:
             raise ValueError(f"time_zone: a name such as Asia/Shanghai, and not {self.time_zone!r}") from error
+
+    def _check_patterns(self) -> None:
+        for key, several in {"database": [self.database], "table": [self.table], "exclude": self.exclude}.items():
+            for one in several:
+                try:
+                    check_topic(one or "")
+                except ValueError as error:
+                    raise ValueError(f"{key}: a name, or a plain regular expression, and not {one!r}") from error
 
     @property
     def _has_registry(self) -> bool:
