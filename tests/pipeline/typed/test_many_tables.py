@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from pipeline.config.configuration import Config, parse
+from pipeline.config.configuration import Config, load, parse
 from pipeline.config.found_tables import found_tables
 from pipeline.inspect.typed_status import status_lines, typed_statuses
+from pipeline.job.replicate import Job
 from pipeline.job.typed_tables import TypedTables
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.table import TypedTable
 from sources.errors import LogtwinError
-from tests.pipeline.typed.world import InFiles
+from tests.patience import wait_until
+from tests.pipeline.group_in_process import give_to_verbs
+from tests.pipeline.typed.test_in_a_job import Verbs, written
+from tests.pipeline.typed.world import InFiles, Served, World
 from tests.sinks.typed.formats import test_canal
 from tests.sinks.typed.formats.test_recorded import RECORDED, is_equal, tables
 
@@ -33,12 +40,12 @@ def bring(world: InFiles, config: Config) -> list[str]:
     return [one.problem for one in TypedTables(world.spark, config).bring(lambda: True)]
 
 
-def insert(world: InFiles, table: str, key: int = 1, database: str = "shop", **more: Any) -> None:
+def insert(world: World, table: str, key: int = 1, database: str = "shop", **more: Any) -> None:
     row = {"id": str(key), "name": f"{database}.{table}"}
     world.send(test_canal.event(row, database=database, table=table, **{"pkNames": ["id"], **more}), topic="shop")
 
 
-def names(world: InFiles, table: str) -> list[tuple[str, str]]:
+def names(world: World, table: str) -> list[tuple[str, str]]:
     return [(str(row["id"]), row["name"]) for row in world.rows(table) if not row["_deleted"]]
 
 
@@ -216,3 +223,49 @@ def test_one_that_cannot_be_read_does_not_stop_those_that_are_known(
     monkeypatch.setattr("pipeline.job.typed_tables.found_tables", fails)
     assert [one.problem for one in running.bring(lambda: True)] == ["gone"]
     assert len(world.rows("shop_orders")) == 2
+
+
+@pytest.mark.spark
+def test_in_a_running_job_and_by_its_verbs(
+    served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_to_verbs(spark, monkeypatch)
+    file = written(served, tmp_path, "")
+    says = Verbs(file)
+    code, entry = says("add", "--from", "shop", "--format", "canal", "--name", "{database}_{table}")
+    assert code == 0
+    with file.open("a") as opened:
+        opened.write(entry)
+    assert says("add", "--from", "shop", "--format", "canal", "--name", "{table}", "--declare")[0] == 2
+    assert "0 tables found so far" in says("check", of=("config",))[1]
+    insert(served, "orders")
+    job = Job(spark, load(file), available_now=False)
+    job.start()
+    try:
+        for number, table in enumerate(("orders", "refunds"), 2):
+            insert(served, table, number)
+            insert(served, "Refunds", number, pkNames=None)
+            wait_until(partial(have_rows, job, number, "shop_orders", "shop_refunds"), f"a row of {table}")
+        wait_until(lambda: job.tables.progress()[0].error is not None, "the flaw to be told")
+    finally:
+        job.close()
+    assert names(served, "shop_refunds") == [("3", "shop.refunds")]
+    code, text = says("list")
+    assert (code, f"{FOUND}: upsert, from shop\n  3 rows" in text, text.count("up to date")) == (0, True, 3)
+    assert text.count("no typed table can be made of shop.Refunds") == 1
+    assert "warning" in says("check", of=("config",))[1]
+    before = served.rows("shop_orders")
+    assert says("rebuild", "shop_orders")[1].startswith("shop_orders: rebuilt, generation 2")
+    assert served.rows("shop_orders") == before
+    assert says("retry", "shop_orders")[0] == 0
+    code, text = says("check")
+    assert (code, [line.partition(",")[0] for line in text.splitlines()]) == (
+        0, [f"{FOUND}: equal", "shop_orders: equal", "shop_refunds: equal"],
+    )  # fmt: skip
+    assert says("rebuild", "shop_other")[0] == 2
+    assert says("drop", "shop_refunds", "--yes") == (0, "shop_refunds: deleted\n")
+
+
+def have_rows(job: Job, rows: int, *tables: str) -> bool:
+    job.poll()
+    return sum(one.rows for one in job.tables.progress() if one.table in tables) == rows
