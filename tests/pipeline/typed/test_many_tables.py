@@ -245,7 +245,7 @@ def test_in_a_running_job_and_by_its_verbs(
         for number, table in enumerate(("orders", "refunds"), 2):
             insert(served, table, number)
             insert(served, "Refunds", number, pkNames=None)
-            wait_until(partial(have_rows, job, number, "shop_orders", "shop_refunds"), f"a row of {table}")
+            wait_until(partial(have_rows, job, number, "shop_orders", "shop_refunds"), partial(told, job))
         wait_until(lambda: job.tables.progress()[0].error is not None, "the flaw to be told")
     finally:
         job.close()
@@ -264,6 +264,10 @@ def test_in_a_running_job_and_by_its_verbs(
     )  # fmt: skip
     assert says("rebuild", "shop_other")[0] == 2
     assert says("drop", "shop_refunds", "--yes") == (0, "shop_refunds: deleted\n")
+
+
+def told(job: Job) -> str:
+    return "; ".join(map(str, job.tables.progress()))
 
 
 def have_rows(job: Job, rows: int, *tables: str) -> bool:
