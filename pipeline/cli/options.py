@@ -94,7 +94,7 @@ def log_ids(ctx: typer.Context, incomplete: str) -> list[str]:
 def typed_tables(ctx: typer.Context, incomplete: str) -> list[str]:
     """The typed tables of the configuration; none without a configuration."""
     config = _config(ctx)
-    return [] if config is None else [one.name for one in config.tables if one.name.startswith(incomplete)]
+    return [] if config is None else [one.table_name for one in config.tables if one.table_name.startswith(incomplete)]
 
 
 def relations(incomplete: str) -> list[tuple[str, str]]:

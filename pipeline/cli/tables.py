@@ -66,7 +66,13 @@ def add(
             "--from", metavar="TOPIC", help="a topic of RocketMQ, or kafka/<cluster>/<topic>; may be repeated"
         ),
     ],
-    name: Annotated[str | None, typer.Option(help="name of the table; by default that of its first topic")] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            help="name of the table; by default that of its first topic; with canal, debezium and maxwell "
+            "'{database}_{table}' makes one of each table"
+        ),
+    ] = None,
     declare: Annotated[
         bool, typer.Option("--declare", help="look at the newest messages, and declare the columns that they have")
     ] = False,
@@ -99,9 +105,11 @@ def add(
 
     if declare and (schema or form not in (None, *CHANGES)):
         raise typer.BadParameter("the schema gives the columns", param_hint="--declare")
+    if declare and "{" in (name or ""):
+        raise typer.BadParameter("each of many tables finds its own columns", param_hint="--declare")
     given = {
         "format": form, "database": database, "table": table, "schema": schema, "message": message,
-        "mode": mode or (key and "upsert"), "key": key,
+        "mode": mode or ("upsert" if key or form in CHANGES else None), "key": key,
     }  # fmt: skip
     settings = configuration.load(config)
     spark = session_for(settings) if declare else None
@@ -143,10 +151,10 @@ def rebuild(name: TableName, config: RequiredConfig) -> None:
     A job may run meanwhile. This is also how a table takes a changed definition, or messages that did not fit.
     """
     from pipeline.operate.typed_tables import one_of, rebuilt_line
-    from pipeline.spark.session import session_for
+    from pipeline.spark.session import session_for, without_session
     from sinks.typed.rebuild import rebuild as make_anew
 
-    settings = configuration.load(config)
+    settings = without_session(configuration.load(config))
     wanted = one_of(settings, name)
     spark = session_for(settings, writes=True)
     with err.status(f"rebuilding {name} …"):
@@ -161,9 +169,9 @@ def retry(name: TableName, config: RequiredConfig) -> None:
     A changed definition needs tables rebuild. For a table with a key, only messages that made no row are tried.
     """
     from pipeline.operate.typed_tables import one_of, retried, retried_line
-    from pipeline.spark.session import session_for
+    from pipeline.spark.session import session_for, without_session
 
-    settings = configuration.load(config)
+    settings = without_session(configuration.load(config))
     wanted = one_of(settings, name)
     spark = session_for(settings, writes=True)
     with err.status(f"trying the messages that did not fit into {name} …"):

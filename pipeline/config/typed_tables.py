@@ -11,7 +11,16 @@ from typing import Final, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    PrivateAttr,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from sinks.tables import TABLES
 from sinks.typed.columns import PLACE, REST, arrow_type, column_name, is_name
@@ -19,12 +28,15 @@ from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.patterns import check_topic
 from sinks.typed.readers import kinds
+from sinks.typed.source_tables import KEY, KINDS, SourceTable, exactly
 from sinks.views.definition import VIEWS
 from sources.access.secrets import Secret, place_of
 from sources.errors import ConfigurationError
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,99}")
+_PLACE: Final = re.compile(r"\{(database|schema|table)\}")
 _TAKEN: Final = {*VIEWS, *(spec.name for spec in TABLES)}
+_MOST_TABLES: Final = 100
 _KAFKA: Final = "kafka/"
 _KAFKA_SLASHES: Final = 2
 _SCHEMATIC: Final = ("avro", "protobuf")
@@ -49,7 +61,10 @@ class TypedTableConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    name: str = Field(description="names the table: in SQL, and its folder <warehouse>/tables/<name>")
+    name: str = Field(
+        description="names the table: in SQL, and its folder <warehouse>/tables/<name>; with {table} in it, and "
+        "perhaps {database} and {schema}, the entry makes a table of each table that its change events are of"
+    )
     from_: tuple[str, ...] = Field(
         alias="from",
         min_length=1,
@@ -72,6 +87,10 @@ class TypedTableConfig(BaseModel):
         None, description="of change events: the database that the rows are of, or a regular expression for whole names"
     )
     table: str | None = Field(None, description="of change events: the rows' table; as above")
+    exclude: tuple[str, ...] = Field(
+        (), description="with {table} in name: not these, names or patterns of <database>.<table>"
+    )
+    max_tables: PositiveInt = Field(_MOST_TABLES, le=1000, description="as above: how many it makes")
     order: Literal["source", "log"] | None = Field(
         None,
         description="of change events: of two of a key the later one at its source wins, or the later one in the log; "
@@ -109,6 +128,9 @@ class TypedTableConfig(BaseModel):
     )
     max_columns: PositiveInt = Field(200, le=1000, description="fields beyond stay in the column _rest")
 
+    _mentioned: str = PrivateAttr("")
+    """The name of the table that an entry of many has found; empty if what is no event has to be told here, too."""
+
     @field_validator("registry_username", "registry_password", mode="before")
     @classmethod
     def _place(cls, given: object, info: ValidationInfo) -> Secret | None:
@@ -127,12 +149,13 @@ class TypedTableConfig(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        if _NAME.fullmatch(self.name) is None:
-            raise ValueError(f"name: small letters, digits and _, beginning with a letter, and not {self.name!r}")
-        if self.name in _TAKEN:
-            raise ValueError(f"name: one other than {self.name}, which every replica has")
+        self._check()
+        return self
+
+    def _check(self) -> None:
+        self._check_name()
         self._check_from()
-        if (self.mode == "upsert") != bool(self.key):
+        if (self.mode == "upsert") != bool(self.key) and not (self.is_of_many and self.mode == "upsert"):
             raise ValueError('key with mode = "upsert", and only with that')
         if (self.deletes or self.tombstones) and self.mode != "upsert":
             raise ValueError('deletes and tombstones with mode = "upsert", and only with that')
@@ -141,7 +164,26 @@ class TypedTableConfig(BaseModel):
         self._check_format()
         self._check_changes()
         self._check_fields()
-        return self
+
+    @property
+    def is_of_many(self) -> bool:
+        """Whether it makes a table of each table that its events are of."""
+        return "{" in self.name
+
+    @property
+    def table_name(self) -> str:
+        """The typed table of the entry; of an entry of many the one that says which tables were found."""
+        return f"found_{_PLACE.sub(lambda one: one[1], self.name)}" if self.is_of_many else self.name
+
+    def _check_name(self) -> None:
+        if _NAME.fullmatch(_PLACE.sub("x", self.name)) is None or _NAME.fullmatch(self.table_name) is None:
+            raise ValueError(f"name: small letters, digits and _, beginning with a letter, and not {self.name!r}")
+        if self.table_name in _TAKEN:
+            raise ValueError(f"name: one other than {self.name}, which every replica has")
+        if self.is_of_many and (self.format not in CHANGES or "{table}" not in self.name):
+            raise ValueError(f"name: with {{table}}, and perhaps {{database}} and {{schema}}, of {_listed(CHANGES)}")
+        if not self.is_of_many and (self.exclude or self.max_tables != _MOST_TABLES):
+            raise ValueError("exclude and max_tables only with {table} in name")
 
     def _check_from(self) -> None:
         of_kafka = {one.startswith(_KAFKA) for one in self.from_}
@@ -190,21 +232,23 @@ class TypedTableConfig(BaseModel):
             raise ValueError(f'mode = "upsert", and no deletes or tombstones, with format = "{self.format}"')
         if isinstance(self.schema_, str) and self.schema_ != "infer":
             raise ValueError(f'schema = "infer", or a table of fields, with format = "{self.format}"')
-        if not self.database or not self.table:
+        if not self.is_of_many and (not self.database or not self.table):
             raise ValueError(f'database and table with format = "{self.format}": names of the source, or patterns')
-        for one in (self.database, self.table):
-            try:
-                check_topic(one)
-            except ValueError as error:
-                raise ValueError(
-                    f"database and table: a name, or a plain regular expression, and not {one!r}"
-                ) from error
+        self._check_patterns()
         if self.time_zone != "UTC" and self.format != "canal":
             raise ValueError('time_zone with format = "canal"; the others say UTC')
         try:
             ZoneInfo(self.time_zone)
         except (ValueError, OSError, ZoneInfoNotFoundError) as error:
             raise ValueError(f"time_zone: a name such as Asia/Shanghai, and not {self.time_zone!r}") from error
+
+    def _check_patterns(self) -> None:
+        for key, several in {"database": [self.database], "table": [self.table], "exclude": self.exclude}.items():
+            for one in several:
+                try:
+                    check_topic(one or "")
+                except ValueError as error:
+                    raise ValueError(f"{key}: a name, or a plain regular expression, and not {one!r}") from error
 
     @property
     def _has_registry(self) -> bool:
@@ -243,8 +287,33 @@ class TypedTableConfig(BaseModel):
             if column_name(name, {}) != name:
                 raise ValueError(f"a computed column cannot be called {name!r}")
 
+    def wants(self, source: SourceTable) -> bool:
+        """Whether an entry of many makes a table of `source`."""
+        return source.is_wanted(self.database or ".*", self.table or ".*", self.exclude)
+
+    def of(self, source: SourceTable) -> TypedTableConfig:
+        """The entry of one table, for an entry of many that has found it. Raises ConfigurationError."""
+        found = {
+            "name": source.named(self.name), "from_": source.topics, "database": exactly(source.database),
+            "table": exactly(source.table), "key": self.key or source.key, "exclude": (), "max_tables": _MOST_TABLES,
+        }  # fmt: skip
+        made = self.model_copy(update=found)
+        made._mentioned = source.bare if self.on_bad == "quarantine" else ""
+        try:
+            made._check()
+        except (ValueError, ConfigurationError) as error:
+            raise ConfigurationError(
+                f"no typed table can be made of {source}, by the entry {self.name}",
+                expected="a name, and a key, which its events say or the entry",
+                found=error if made.key else "no primary key in its newest event",
+                hint=f"Leave it out with exclude, or give it an entry of its own; see {self.table_name}.",
+            ) from error
+        return made
+
     def definition(self) -> Definition:
         """The definition of the table. Reads its schema file, if it has one. Raises ConfigurationError."""
+        if self.is_of_many:
+            return self._of_found()
         reading = self._reading()
         schema = dict(self.schema_) if isinstance(self.schema_, dict) else None
         if reading.registry is None and self.format in _SCHEMATIC:
@@ -271,6 +340,20 @@ class TypedTableConfig(BaseModel):
             stops_at_unfit=self.on_bad == "stop",
         )
 
+    def _of_found(self) -> Definition:
+        is_kafka = self.from_[0].startswith(_KAFKA)
+        return Definition(
+            name=self.table_name,
+            topics=() if is_kafka else self.from_,
+            kafka_topics=self.from_ if is_kafka else (),
+            logs=self.logs,
+            tags=self.tags,
+            where=self.where,
+            reading=Reading(format=self.format, finds_tables=True),
+            schema=KINDS,
+            key=KEY,
+        )
+
     def _reading(self) -> Reading:
         if self._has_registry:
             return Reading(
@@ -282,7 +365,7 @@ class TypedTableConfig(BaseModel):
             return Reading(
                 format=self.format, database=self.database or "", table=self.table or "", row_key=self.key,
                 declared=tuple(self.schema_.items()) if isinstance(self.schema_, dict) else (),
-                time_zone=self.time_zone, needs_order=is_by_source,
+                time_zone=self.time_zone, needs_order=is_by_source, mentioned=self._mentioned,
             )  # fmt: skip
         text = None
         if self.format == "csv":
@@ -339,7 +422,7 @@ def _file_text(path: str, form: str) -> str:
 
 def check_names(tables: tuple[TypedTableConfig, ...], where: str) -> None:
     """Check that no two typed tables have the same name. Raises ConfigurationError."""
-    names = [one.name for one in tables]
+    names = [one.table_name for one in tables]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise ConfigurationError(

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from pipeline.config.configuration import Config
+from pipeline.config.found_tables import found_tables
 from pipeline.inspect.first_contact import Contact, contacts, contacts_of
 from pipeline.inspect.jobs import live
+from pipeline.monitoring.display import count
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.spark.jars import delta_set, java, session_jars, storage_sets
@@ -64,6 +66,7 @@ def checks(config: Config) -> list[Check]:
         partial(_one, "Java", _java),
         partial(_one, "jars", _jars, config),
         partial(_one, "warehouse", _warehouse, brief),
+        partial(_found_tables, brief),
         partial(_one, "metrics", _metrics_port, config),
         partial(_masters, config),
     ]
@@ -152,6 +155,18 @@ def _warehouse(config: Config) -> str:
             hint="Look at warehouse, and at [storage] and its keys.",
         ) from error
     return f"{place}: a file was written and removed"
+
+
+def _found_tables(config: Config) -> Sequence[Check]:
+    if not any(one.is_of_many for one in config.tables):
+        return []
+    try:
+        found = found_tables(without_session(config))
+    except LogtwinError as error:
+        return [Check("typed tables", False, str(error))]
+    flaws = [str(flaw) for several in found.flaws.values() for flaw in several]
+    said = f"{count(len(found.tables) - len(config.tables), 'table')} found so far"
+    return [Check("typed tables", True, "; ".join([said, *flaws]), is_odd=bool(flaws))]
 
 
 def _metrics_port(config: Config) -> str | None:

@@ -6,13 +6,14 @@ It reads the tables' own state, the positions of their logs, and the ledger for 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.config.configuration import Config
+from pipeline.config.found_tables import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.inspect.typed_counts import NO_COUNTS, TypedCounts
 from pipeline.monitoring.display import count, number
@@ -61,7 +62,8 @@ class TypedStatus:
     """The state of a typed table; docs/json.md documents every key.
 
     `counts` are None if the table does not exist yet. `unmatched` are topics of `source` of which no message
-    has come; if that is all of them, nothing is said to be complete.
+    has come; if that is all of them, nothing is said to be complete. `flaws` say of an entry of many which tables that
+    it has found are not made, and why.
     """
 
     name: str
@@ -71,6 +73,7 @@ class TypedStatus:
     columns: tuple[Column, ...]
     logs: tuple[LogPlace, ...]
     unmatched: tuple[str, ...] = ()
+    flaws: tuple[str, ...] = ()
 
     @property
     def logs_behind(self) -> int:
@@ -95,6 +98,7 @@ class TypedStatus:
             "mode": self.mode,
             **self.figures,
             "unmatched": list(self.unmatched),
+            "flaws": list(self.flaws),
             "columns": [
                 {"name": one.name, "field": one.field or None, "sql": one.sql, "type": one.kind} for one in self.columns
             ],
@@ -105,13 +109,18 @@ class TypedStatus:
 def typed_statuses(config: Config) -> list[TypedStatus]:
     """The state of every typed table of the configuration. Raises ReplicaError."""
     # Read before their logs, so that no table seems to be ahead of its log
-    found = [_Standing.of(config, one) for one in config.tables]
+    now = found_tables(config)
+    found = [_Standing.of(config, one) for one in now.tables]
     sources = {one.wanted.source.name: one.wanted.source.path(absolute(config.warehouse)) for one in found}
     logs = {name: newest(path) for name, path in sources.items()}
     begun = {log_id for one in found for log_id, followed in one.logs.items() if not followed.whole.is_empty}
     # Rows that a killed commit still owes to the ledger lack only their time, until the next start writes them
     ledgers = read_ledgers(config.warehouse, dict.fromkeys(begun, ())) if begun else {}
-    return [one.status(config, logs[one.wanted.source.name], ledgers) for one in found]
+    told = (one.status(config, logs[one.wanted.source.name], ledgers) for one in found)
+    return [
+        replace(status, flaws=tuple(map(str, now.flaws.get(one.name, ()))))
+        for one, status in zip(now.tables, told, strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +135,9 @@ class _Standing:
 
     @classmethod
     def of(cls, config: Config, one: TypedTableConfig) -> _Standing:
-        version = newest(path_of(config.warehouse, one.name))
-        return cls(one, one.definition(), version, *(((), None) if version is None else standing_at(version, one.name)))
+        wanted = one.definition()
+        version = newest(path_of(config.warehouse, wanted.name))
+        return cls(one, wanted, version, *(((), None) if version is None else standing_at(version, wanted.name)))
 
     @property
     def logs(self) -> Mapping[LogId, Followed]:
@@ -140,7 +150,7 @@ class _Standing:
         if unmatched == self.wanted.sources:
             ledgers = {}
         places = tuple(self._place(log_id, at, ledgers.get(log_id)) for log_id, at in sorted(held.items()))
-        name, source, mode = self.of_config.name, self.of_config.from_, self.of_config.mode
+        name, source, mode = self.wanted.name, self.of_config.from_, self.of_config.mode
         if self.version is None or self.state is None:
             return TypedStatus(name, source, mode, None, self.wanted.declared(), places)
         deleted = self._deleted(path_of(config.warehouse, name), self.version)
@@ -178,6 +188,7 @@ def status_lines(found: Sequence[TypedStatus]) -> Iterator[str]:
         yield f"  {one.counts}; {count(len(one.columns), 'column')}"
         if one.unmatched:
             yield f"  no message of {', '.join(one.unmatched)} so far: logtwin tables check {one.name} says why"
+        yield from (f"  {flaw}" for flaw in one.flaws)
         for place in one.logs:
             yield f"  {place.log}: {_place_words(place)}"
 

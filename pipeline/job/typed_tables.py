@@ -7,6 +7,8 @@ available_now the tables are updated after the logs have reached their ends.
 
 Of several shards one updates each table, from what all of them have committed: a step depends on the tables alone.
 
+Tables that an entry of many finds in its events (`pipeline/config/found_tables.py`) join the others.
+
 If a log goes back, a table with a key is rebuilt beside the existing one, step by step, too.
 """
 
@@ -15,22 +17,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.config.found_tables import found_tables
+from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.monitoring.progress import TableProgress
 from sinks.delta.retries import FIRST_WAIT_S, doubled_s
 from sinks.typed.definition import Definition
 from sinks.typed.rebuild import TypedRebuild
 from sinks.typed.step.follower import TypedFollower
-from sources.errors import LogtwinError, ReplicaError, RowsReplaced, of_log
+from sources.errors import ConfigurationError, LogtwinError, ReplicaError, RowsReplaced, of_log
 from sources.shards import TABLE
 
 log = logging.getLogger(__name__)
 
+_FIND_S = 10.0
+"""How often it is looked which tables were found since."""
 _JOIN_S = 30.0
 """How long the end of a job waits for a step that is under way; nothing is lost if it does not finish."""
 
@@ -49,10 +55,20 @@ class _Table:
     tries: int = 0
     again_at_s: float = 0.0
     unmatched: tuple[str, ...] = ()
+    flaws: tuple[ConfigurationError, ...] = ()
+
+    @property
+    def errors(self) -> list[LogtwinError]:
+        """What keeps it from being updated, and what keeps tables from being made that it has found."""
+        return [*([] if self.error is None else [self.error]), *self.flaws]
 
     def progress(self) -> TableProgress:
         return TableProgress(
-            self.wanted.name, self.rows, self.unfit_values, time.monotonic() - self.there_at_s, self.error
+            self.wanted.name,
+            self.rows,
+            self.unfit_values,
+            time.monotonic() - self.there_at_s,
+            next(iter(self.errors), None),
         )
 
 
@@ -61,9 +77,13 @@ class TypedTables:
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self._spark = spark
+        self._config = config
         self._warehouse = config.warehouse
-        wanted = [one.definition() for one in config.tables if config.serves(f"{TABLE}{one.name}")]
-        self._tables = [_Table(one, self._follower(one)) for one in wanted]
+        self._tables: list[_Table] = []
+        self._add(config.tables)
+        self._finds = any(one.is_of_many for one in config.tables)
+        self._find_error: LogtwinError | None = None
+        self._find_at_s = 0.0
         self._every_s = config.trigger_interval_s
         self._retry_wait_max_s = config.retry_wait_max_s
         self._stop = threading.Event()
@@ -72,7 +92,7 @@ class TypedTables:
 
     def start(self) -> None:
         """Follow the logs from now on, in a thread of its own."""
-        if self._tables:
+        if self._tables or self._finds:
             self._thread = threading.Thread(target=self._run, name="typed tables", daemon=True)
             self._thread.start()
 
@@ -82,12 +102,16 @@ class TypedTables:
 
     def bring(self, is_wanted: Callable[[], bool]) -> list[LogtwinError]:
         """Bring every table up to date with its logs. Returns the errors of those that failed."""
-        for one in self._tables:
-            while is_wanted() and self._try(one, self._step):
-                pass
-            if one.error is None:
-                self._try(one, self._settle)
-        return [one.error for one in self._tables if one.error is not None]
+        for finds in (True, False):
+            for one in [one for one in self._tables if one.wanted.reading.finds_tables is finds]:
+                while is_wanted() and self._try(one, self._step):
+                    pass
+                if one.error is None:
+                    self._try(one, self._settle)
+            if finds:
+                self._find()
+        errors = [error for one in self._tables for error in one.errors]
+        return errors if self._find_error is None else [*errors, self._find_error]
 
     def stop(self) -> None:
         """Stop between two steps. Idempotent."""
@@ -101,6 +125,7 @@ class TypedTables:
 
     def _run(self) -> None:
         self._spark.sparkContext.setLocalProperty("spark.scheduler.pool", "typed tables")  # of this thread
+        self._find()
         for one in self._tables:
             if not self._stop.is_set():
                 self._told(one, self._prepare)  # while the logs still begin
@@ -113,8 +138,45 @@ class TypedTables:
             for one in self._tables:
                 if not self._stop.is_set() and time.monotonic() >= one.again_at_s:
                     is_busy |= self._told(one, self._step)
+            if time.monotonic() >= self._find_at_s:
+                is_busy |= self._find()
         for one in self._tables:
             self._told(one, self._settle)
+
+    def _add(self, entries: Iterable[TypedTableConfig]) -> None:
+        there = {one.wanted.name: one for one in self._tables}
+        for entry in entries:
+            if not self._config.serves(f"{TABLE}{entry.table_name}"):
+                continue
+            wanted = entry.definition()
+            one = there.get(wanted.name)
+            if one is None:
+                self._tables.append(_Table(wanted, self._follower(wanted)))
+            elif one.wanted != wanted:  # it has another key at its source, or comes in more topics
+                one.wanted, one.follower, one.anew = wanted, self._follower(wanted), None
+
+    def _find(self) -> bool:
+        """Follow the tables that were found since. Returns whether there are any."""
+        if not self._finds:
+            return False
+        self._find_at_s = time.monotonic() + _FIND_S
+        before, there = self._find_error, len(self._tables)
+        try:
+            found = found_tables(self._config)
+            self._add(found.tables)
+        except Exception as failure:  # noqa: BLE001 - those that are known go on
+            self._find_error = of_log(failure, "typed tables")
+            if str(before) != str(self._find_error):
+                log.error("%s; the tables that are known go on", self._find_error)
+            return False
+        self._find_error = None
+        names = {one.table_name: one.name for one in self._config.tables if one.is_of_many}
+        for one in self._tables:
+            told, one.flaws = {*map(str, one.flaws)}, found.flaws.get(names.get(one.wanted.name, ""), ())
+            for flaw in one.flaws:
+                if str(flaw) not in told:
+                    log.error("%s; logs and other tables go on", flaw)
+        return len(self._tables) > there
 
     def _told(self, one: _Table, work: Callable[[_Table], bool]) -> bool:
         """As `_try`, and logs once what keeps the table from being updated, and once that it is updated again."""
@@ -153,6 +215,8 @@ class TypedTables:
         if step is not None:
             one.rows += max(0, step.rows)  # the total of a run never falls, even if a log lost rows
             one.unfit_values += step.unfit_values
+            if one.wanted.reading.finds_tables:
+                self._find_at_s = 0.0
         if step is not None and not step.is_last:
             return True
         if one.anew is not None:

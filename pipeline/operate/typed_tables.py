@@ -14,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.config.configuration import Config
+from pipeline.config.found_tables import found_tables
 from pipeline.config.typed_tables import TypedTableConfig
 from pipeline.inspect.typed_counts import TypedCounts, unfit_words
 from pipeline.monitoring.display import count, number
@@ -43,8 +44,8 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def one_of(config: Config, name: str) -> Definition:
-    """The definition of the typed table `name`. Raises ConfigurationError if there is none."""
-    found = {one.name: one for one in config.tables}
+    """The definition of the typed table `name`, which may be found. Raises ConfigurationError if there is none."""
+    found = {one.table_name: one for one in found_tables(config).tables}
     if name not in found:
         listed = ", ".join(found) or "none"
         raise ConfigurationError(
@@ -199,7 +200,7 @@ class TypedVerdict:
 
 def checked(spark: SparkSession, config: Config, name: str | None) -> list[TypedVerdict]:
     """Check the typed table `name`, or all that exist. Raises ConfigurationError, ReplicaError."""
-    wanted = [one_of(config, name)] if name is not None else [one.definition() for one in config.tables]
+    wanted = [one_of(config, name)] if name is not None else [one.definition() for one in found_tables(config).tables]
     found = ((one, TypedTable(spark, config.warehouse, one.name)) for one in wanted)
     return [
         _verdict(spark, config, one, table, view.snapshot, view.state)

@@ -18,8 +18,9 @@ inside a body is kept as JSON text.
 `null` is null in each. A time lies in the years 1 to 9999, in UTC. A value that a column does not take is a misfit
 (`sinks/typed/formats/json_fields.py`), never a wrong value.
 
-If fields are found and not declared (``schema = "infer"``), the first value that is not null decides the column's kind,
-which can change only once more: integers become double when a fraction comes, if none of them loses a digit.
+If fields are found and not declared (``schema = "infer"``), the first value that is not null decides the column's kind.
+Integers become double when a fraction comes, if none of them loses a digit. Where events say their types, integers and
+decimals become decimals that hold what the source has now.
 """
 
 from __future__ import annotations
@@ -254,19 +255,58 @@ def column_name(field: str, renamed: Mapping[str, str]) -> str | None:
 
 
 def widened(
-    columns: Sequence[Column], fractions: Mapping[str, MessagePlace]
+    columns: Sequence[Column], kinds: Mapping[str, tuple[str, MessagePlace]]
 ) -> tuple[tuple[Column, ...], tuple[ColumnChange, ...]]:
-    """`columns` with those in `fractions` widened from integers to double, and the changes.
+    """`columns` with those in `kinds` widened, and the changes.
 
-    `fractions` has the place of the first fraction by column.
+    `kinds` has, by column, what it becomes, and the place of the first message that needs it.
     """
     changes = tuple(
         ColumnChange(
-            column=one.name, change="widened", was=one.kind, kind="double",
-            log_id=fractions[one.name].log_id, offset=fractions[one.name].offset,
+            column=one.name, change="widened", was=one.kind, kind=kinds[one.name][0],
+            log_id=kinds[one.name][1].log_id, offset=kinds[one.name][1].offset,
         )
         for one in columns
-        if one.name in fractions
+        if one.name in kinds
     )  # fmt: skip
-    found = (Column(one.name, one.field, "double", one.mask) if one.name in fractions else one for one in columns)
+    found = (Column(one.name, one.field, kinds[one.name][0], one.mask) if one.name in kinds else one for one in columns)
     return tuple(found), changes
+
+
+def joined_kind(one: str, other: str) -> str | None:
+    """The kind that holds every value of both, of integers and decimals; None if none does, or one is of others."""
+    digits = [_digits(kind) for kind in (one, other)]
+    if None in digits or one == other:
+        return one if one == other else None
+    (before, behind), (other_before, other_behind) = (of for of in digits if of is not None)
+    if not _is_decimal(one) and not _is_decimal(other):
+        return "bigint"
+    scale = max(behind, other_behind)
+    precision = max(before, other_before) + scale
+    return f"decimal({precision},{scale})" if precision <= MOST_DIGITS else None
+
+
+def _is_decimal(kind: str) -> bool:
+    return kind.startswith("decimal")
+
+
+def _digits(kind: str) -> tuple[int, int] | None:
+    """How many digits a number of this kind has before its point and behind it; None if it is not exact."""
+    found = _DECIMAL.fullmatch(kind)
+    if found is None:
+        return {"int": (10, 0), "bigint": (19, 0)}.get(kind)
+    return int(found[1]) - int(found[2]), int(found[2])
+
+
+def said_wider(
+    columns: Sequence[Column], said: Mapping[tuple[str, str], MessagePlace]
+) -> dict[str, tuple[str, MessagePlace]]:
+    """What columns become so that they hold what their source says: `said` has a column and a kind, and where."""
+    found: dict[str, tuple[str, MessagePlace]] = {}
+    kinds = {one.name: one.kind for one in columns}
+    for (name, kind), place in sorted(said.items(), key=lambda one: one[1]):
+        joined = joined_kind(kinds[name], kind)
+        if joined is not None and joined != kinds[name]:
+            kinds[name] = joined
+            found[name] = joined, found[name][1] if name in found else place
+    return found

@@ -34,7 +34,9 @@ class Reading:
     `password` are. `message` is the type of a protobuf message.
 
     Of change events (`CHANGES`) it reads those of `database` and `table`, names or patterns, for rows by `row_key`; see
-    `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds.
+    `WantedRows` in `sinks/typed/formats/changes.py`. `declared` are fields with their kinds. If it `finds_tables`, a
+    row is not what has changed, but the table that it is of (`sinks/typed/source_tables.py`). Where another definition
+    does so for the same messages, those in which the name `mentioned` does not occur need not be read.
     """
 
     format: str = "json"
@@ -50,12 +52,14 @@ class Reading:
     declared: tuple[tuple[str, str], ...] = ()
     time_zone: str = "UTC"
     needs_order: bool = False
+    finds_tables: bool = False
+    mentioned: str = ""
 
 
 CHANGES: Final = ("canal", "debezium", "maxwell")
 """The formats of change events: a message has any number of rows, each there or gone."""
 
-_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password")
+_OF_NO_ROW: Final = ("stops_at_unfit", "max_columns", "username", "password", "mentioned")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +135,7 @@ class Definition:
             for name, kind in (self.schema or {}).items()
             if name not in self.dropped
         )
-        is_of_changes = self.reading.format in CHANGES
+        is_of_changes = self.reading.format in CHANGES and not self.reading.finds_tables
         deletes = [DELETED] if self.deleted or self.tombstones or is_of_changes else []
         return (*deletes, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
 

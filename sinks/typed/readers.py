@@ -13,6 +13,8 @@ from sinks.typed.definition import Reading
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_of
 from sinks.typed.registry import framed
+from sinks.typed.source_tables import OneOfMany, TableNames
+from sinks.typed.source_tables import Reader as ChangesReader
 
 
 @lru_cache(maxsize=64)
@@ -25,6 +27,10 @@ def reader(how: Reading) -> AnyReader:
             return csv_reader(json.loads(how.schema_text or "{}"), how.separator or ",")
         case "json" if how.registry is None:
             return fields_of
+        case "canal" | "debezium" | "maxwell" if how.finds_tables:
+            return TableNames(how.format, _of_changes(how))
+        case "canal" | "debezium" | "maxwell" if how.mentioned:
+            return OneOfMany(how.mentioned, _of_changes(how))
         case "canal" | "debezium" | "maxwell":
             return _of_changes(how)
     return _of_registry(how) if how.registry is not None else _of_file(how)[0]
@@ -47,7 +53,7 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
     return message.fields, message.kinds
 
 
-def _of_changes(how: Reading) -> AnyReader:
+def _of_changes(how: Reading) -> ChangesReader:
     from sinks.typed.formats.changes import WantedRows
 
     wanted = WantedRows(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)

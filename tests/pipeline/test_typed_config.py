@@ -28,6 +28,7 @@ from tests.sinks.typed.formats.test_protobuf import FILE
 ORDERS: dict[str, Any] = {"name": "orders", "from": ["orders"]}
 KEYS = {"registry_username": "env:A", "registry_password": "file:/b"}
 CHANGES = {"format": "canal", "database": "shop", "table": "orders", "mode": "upsert", "key": ["id"]}
+MANY = {"name": "{database}_{table}", "format": "canal", "mode": "upsert"}
 FIELDS = [
     {"name": "id", "type": "string"},
     {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
@@ -57,6 +58,14 @@ def table(**more: Any) -> TypedTableConfig:
         ({"from": ["kafka/prod/orders"], "tags": ["a"]}, "logs and tags only with topics of RocketMQ"),
         ({"mode": "upsert"}, "key with mode = \"upsert\", and only with that, found name = 'orders', from = ["),
         ({"key": ["id"]}, "key with mode"),
+        ({"name": "{database}"}, "name: with {table}"),
+        ({"name": "{table}"}, "name: with {table}"),
+        ({**MANY, "name": "{schema}-{table}"}, "small letters"),
+        ({**MANY, "name": "{topic}_{table}"}, "small letters"),
+        ({**MANY, "mode": "append"}, 'mode = "upsert"'),
+        ({**MANY, "exclude": ["("]}, "exclude: a name, or a plain"),
+        ({**CHANGES, "exclude": ["a"]}, "exclude and max_tables only with {table}"),
+        ({**CHANGES, "max_tables": 5}, "exclude and max_tables only with {table}"),
         ({"deletes": {"op": ["d"]}}, "deletes and tombstones with mode"),
         ({"tombstones": True}, "deletes and tombstones with mode"),
         ({"mode": "upsert", "key": ["id"], "tombstones": True}, "tombstones only with topics of Kafka"),
@@ -88,7 +97,7 @@ def table(**more: Any) -> TypedTableConfig:
         ({**CHANGES, "schema": "http://r"}, 'schema = "infer", or a table of fields'),
         ({**CHANGES, "table": None}, "database and table with"),
         ({**CHANGES, "database": ""}, "database and table with"),
-        ({**CHANGES, "table": "orders_("}, "database and table: a name, or a plain regular expression"),
+        ({**CHANGES, "table": "orders_("}, "table: a name, or a plain regular expression"),
         ({**CHANGES, "time_zone": "+8"}, "a name such as Asia/Shanghai"),
         ({**CHANGES, "format": "maxwell", "time_zone": "Asia/Shanghai"}, "time_zone with"),
         ({**CHANGES, "order": "time"}, "'source' or 'log'"),

@@ -132,6 +132,7 @@ def _typed(facts: Facts) -> tuple[PageSection, ...]:
     said = [f"Behind their logs: {', '.join(behind)}." if behind else "All are where their logs are."]
     if unfit:
         said.append(f"{count(unfit, 'value')} unfit: the table unfit has them.")
+    said += [flaw for one in facts.tables for flaw in one.flaws]
     table = tables.typed(facts.tables)
     return (
         PageSection(name="typed", title="Typed tables", sentences=tuple(said), tables=(table,), is_table_open=True),

@@ -28,7 +28,7 @@ from sinks.delta.kernel import KernelConflict, Snapshot
 from sinks.delta.retries import retrying
 from sinks.state.holes import TakenOut, joined
 from sinks.state.rewrite import Exchange, RowSelection, TakingOut
-from sinks.typed.columns import Column, ColumnChange, MessagePlace, table_spec, widened, with_found
+from sinks.typed.columns import Column, ColumnChange, MessagePlace, said_wider, table_spec, widened, with_found
 from sinks.typed.dead_letters import DeadLetters, unfit_offsets
 from sinks.typed.definition import Definition
 from sinks.typed.state import TableWork, TypedState
@@ -328,17 +328,19 @@ class TypedFollower:
             columns, added = with_found(
                 columns, report.seen.values(), renamed=self._wanted.renamed, masks=masks, most=self._wanted.max_columns
             )
-            files = self._table.files(view) if report.fractions else []
-            fit = {name for name in report.fractions if can_widen(name, files, self._table.path)}
-            unwidened += tuple(name for name in report.fractions if name not in fit)
-            columns, wider = widened(columns, {name: place for name, place in report.fractions.items() if name in fit})
+            said = said_wider(columns, report.wider)
+            fractions = {name: place for name, place in report.fractions.items() if name not in said}
+            files = self._table.files(view) if fractions else []
+            fit = {name for name in fractions if can_widen(name, files, self._table.path)}
+            unwidened += tuple(name for name in fractions if name not in fit)
+            columns, wider = widened(columns, said | {name: ("double", fractions[name]) for name in fit})
             changes += [*added, *wider]
-            doubled |= {name: report.fractions[name] for name in fit}
+            doubled |= {name: fractions[name] for name in fit}
             for one in columns:
                 seen = report.seen.get(one.field)  # only new columns are in there
                 if seen is not None and one.kind == "double":
                     doubled[one.name] = seen.first["double"]
-            if not added and not report.fractions:
+            if not added and not fractions and not said:
                 break
             self._discard(report)
         return columns, tuple(_in_one(changes)), report

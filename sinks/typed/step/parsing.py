@@ -25,9 +25,10 @@ from sinks.typed.columns import (
     Column,
     MessagePlace,
     column_name,
+    joined_kind,
     table_spec,
 )
-from sinks.typed.definition import Definition, Reading
+from sinks.typed.definition import CHANGES, Definition, Reading
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import (
     NO_BODY,
@@ -44,6 +45,7 @@ from sinks.typed.formats.json_fields import (
 )
 from sinks.typed.formats.scalars import EXACT, are_in_years, long_of
 from sinks.typed.readers import reader
+from sinks.typed.source_tables import add_of_record
 from sinks.typed.state import Emptied
 from sinks.typed.step import guard
 from sinks.typed.step.report import FoundFields, MessagePlaces, Report, Told, as_row, free_names, looked
@@ -178,6 +180,8 @@ class Parsing:
             for one in misfits
             if not (self.wanted.passes_tombstones and one.reason == NO_BODY)
         ]
+        if self.wanted.reading.finds_tables:
+            _add_of_records(objects, numbers, messages)
         places, columns = MessagePlaces(messages), self.step.columns
         objects, numbers = _without_emptying(objects, numbers, messages, told)
         deleted = self.wanted.deletes(objects)
@@ -187,6 +191,7 @@ class Parsing:
             numbers += tombstones
             deleted += [True] * len(tombstones)
         self._conceal(objects)
+        said = _said_kinds(objects) if self.finds and self.wanted.reading.format in CHANGES else []
         values: list[pa.Array] = []
         for column in columns:
             if column == DELETED:
@@ -200,7 +205,8 @@ class Parsing:
             array, wrong = column_values(column, raws)
             values.append(array)
             if self.finds:
-                wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told)
+                wider = _said_wider(column, said, lambda row: places[numbers[row]])
+                wrong = self._told_numbers(column, raws, array, wrong, lambda row: places[numbers[row]], told, wider)
             misfits += (replace(one, row=numbers[one.row]) for one in wrong)
         misfits += self._untold(objects, numbers)
         if self.finds:
@@ -272,8 +278,12 @@ class Parsing:
         misfits: Sequence[Misfit],
         place_of: Callable[[int], MessagePlace],
         told: Told,
+        wider: Mapping[tuple[str, str], MessagePlace],
     ) -> list[Misfit]:
-        """Note the numbers that decide whether a column of integers can be widened. Returns the other misfits."""
+        """Note what decides whether a column of numbers is widened. Returns the other misfits."""
+        if wider:  # all is parsed once more
+            told.add(Report(wider=wider))
+            return list(misfits)
         if column.kind == "double" and column.mask is None:
             large = [place_of(row) for row in _large_integers(array, raws, misfits)]
             told.add(Report(large={column.name: min(large)} if large else {}))
@@ -298,6 +308,34 @@ class Parsing:
         schema = UNFIT.schema.remove_metadata()
         columns = [given[name] if name in given else rows[name] for name in schema.names]
         return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _add_of_records(objects: Sequence[Fields], numbers: Sequence[int], messages: pa.RecordBatch) -> None:
+    """Add to found tables what only their records say."""
+    topics, keys = (messages[name].to_pylist() for name in ("source", "record_key"))
+    for one, number in zip(objects, numbers, strict=True):
+        add_of_record(one, topics[number], keys[number])
+
+
+def _said_kinds(objects: Sequence[Fields]) -> list[tuple[Mapping[str, str], int]]:
+    """What the events say of their fields, each with the first of them that says so. Events of one schema share it."""
+    found: dict[int, tuple[Mapping[str, str], int]] = {}
+    for row, one in enumerate(objects):
+        if isinstance(one, Change):
+            found.setdefault(id(one.kinds), (one.kinds, row))
+    return [*found.values()]
+
+
+def _said_wider(
+    column: Column, said: Iterable[tuple[Mapping[str, str], int]], place_of: Callable[[int], MessagePlace]
+) -> dict[tuple[str, str], MessagePlace]:
+    """The kinds that a column would have to become another for, each with its first place."""
+    found: dict[tuple[str, str], MessagePlace] = {}
+    for kinds, row in said if column.mask is None else ():
+        kind = kinds.get(column.field)
+        if kind is not None and kind != column.kind and joined_kind(column.kind, kind) not in (None, column.kind):
+            found.setdefault((column.name, kind), place_of(row))
+    return found
 
 
 def _without_emptying(

@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -21,6 +21,8 @@ from sinks.delta.data_file import DataFile
 from sinks.typed.columns import PLACE, REST, Column, MessagePlace, SeenValues, column_name
 from sinks.typed.formats.json_fields import Fields, Misfit, each_left, kind_of
 from sinks.typed.state import Emptied
+
+_T = TypeVar("_T")
 
 MOST: Final = 1_000
 """How many fields a task tells of, unless a table says less."""
@@ -127,9 +129,11 @@ def free_names(columns: Sequence[Column], renamed: Mapping[str, str]) -> Callabl
 class Report:
     """What one task, or several together, made of their messages.
 
-    `fractions` has the place of the first number with a fraction, by column of integers. `large` has, by column of
-    doubles, the place of the first integer that would have kept a column of integers from being widened. `emptied` is
-    the newest message that empties the table at its source. `held` is where the messages are; only a look tells it.
+    `fractions` has the place of the first number with a fraction, by column of integers. `wider` has that of the first
+    message that says another kind of a column than it has, by both, if some kind holds the values of both. `large` has,
+    by column of doubles, the place of the first integer that would have kept a column of integers from being widened.
+    `emptied` is the newest message that empties the table at its source. `held` is where the messages are; only a look
+    tells it.
     """
 
     messages: int = 0
@@ -139,6 +143,7 @@ class Report:
     seen: Mapping[str, SeenValues] = field(default_factory=dict)
     fractions: Mapping[str, MessagePlace] = field(default_factory=dict)
     large: Mapping[str, MessagePlace] = field(default_factory=dict)
+    wider: Mapping[tuple[str, str], MessagePlace] = field(default_factory=dict)
     first_unfit: tuple[MessagePlace, str, str] | None = None
     emptied: Emptied | None = None
     sources: frozenset[str] = frozenset()
@@ -157,6 +162,7 @@ class Report:
             seen,
             _first(self.fractions, other.fractions),
             _first(self.large, other.large),
+            _first(self.wider, other.wider),
             min(unfit, default=None),
             self.emptied if other.emptied is None else other.emptied.newer(self.emptied),
             self.sources | other.sources,
@@ -164,7 +170,7 @@ class Report:
         )
 
 
-def _first(one: Mapping[str, MessagePlace], other: Mapping[str, MessagePlace]) -> dict[str, MessagePlace]:
+def _first(one: Mapping[_T, MessagePlace], other: Mapping[_T, MessagePlace]) -> dict[_T, MessagePlace]:
     return {name: min(of[name] for of in (one, other) if name in of) for name in {**one, **other}}
 
 

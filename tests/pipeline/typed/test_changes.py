@@ -72,6 +72,40 @@ def test_rows_of_canal(world: World) -> None:
     assert world.rows() == before
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_column_holds_what_its_source_has_made_wider(world: World, at_once: bool) -> None:
+    """Wherever steps end; a value that fits no kind is unfit."""
+    of = wanted("canal")
+
+    def send(key: int, price: str, count: str, **types: str) -> None:
+        said = {"id": "decimal(3,0)", "amount": "decimal(5,2)", "n": "int(11)", **types}
+        row = {"id": str(key), "amount": price, "n": count, "name": "a"}
+        world.send(test_canal.event(row, type="INSERT", mysqlType={**said, "name": "varchar(9)"}))
+        if not at_once:
+            follow(world, of)
+
+    send(1, "999.99", "7")
+    send(2, "99999.5", "8", amount="decimal(7,2)")
+    send(3, "0.125", str(2**64 - 1), amount="decimal(6,3)", n="bigint(20) unsigned")
+    send(1000, "many", "1.5", id="decimal(4,0)", n="decimal(4,1)", amount="varchar(9)")
+    send(1, "1.00", "7")
+    follow(world, of)
+    rows = [(row["id"], row.get("amount"), row["n"]) for row in there(world)]
+    assert rows == [
+        (1, Decimal("1.000"), 7), (1000, None, Decimal("1.5")), (2, Decimal("99999.500"), 8),
+        (3, Decimal("0.125"), 2**64 - 1),
+    ]  # fmt: skip
+    assert [row["column"] for row in world.unfit()] == ["amount"]
+    changes = {(column, change, type_) for column, change, _, type_ in world.changes()}
+    last = {("amount", "decimal(8,3)"), ("n", "decimal(21,1)"), ("id", "decimal(4,0)")}
+    assert last <= {(column, type_) for column, _, type_ in changes}
+    if not at_once:
+        assert ("amount", "widened", "decimal(5,2)", "decimal(7,2)") in world.changes()
+    before = world.rows()
+    rebuild(world.spark, world.lake, of)
+    assert world.rows() == before
+
+
 def test_a_truncate_takes_all_that_is_older(world: World) -> None:
     """Whatever step it is in, and also in a table that is made anew."""
     of = wanted("canal")

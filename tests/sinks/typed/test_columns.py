@@ -6,7 +6,7 @@ from itertools import permutations
 
 import pytest
 
-from sinks.typed.columns import Column, MessagePlace, SeenValues, is_name, with_found
+from sinks.typed.columns import Column, MessagePlace, SeenValues, is_name, joined_kind, with_found
 
 
 def place(offset: int, log: str = "rocketmq/a") -> MessagePlace:
@@ -73,3 +73,23 @@ def test_renamed_and_masked() -> None:
         ("card", "added", "rocketmq/a", 4),
         ("n", "added", "rocketmq/a", 5),
     ]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "joined"),
+    [
+        ("decimal(10,2)", "decimal(12,2)", "decimal(12,2)"),
+        ("decimal(12,2)", "decimal(10,2)", "decimal(12,2)"),
+        ("decimal(10,2)", "decimal(10,4)", "decimal(12,4)"),
+        ("bigint", "decimal(20,0)", "decimal(20,0)"),
+        ("bigint", "decimal(10,2)", "decimal(21,2)"),
+        ("int", "decimal(5,2)", "decimal(12,2)"),
+        ("bigint", "int", "bigint"),
+        ("decimal(38,0)", "decimal(10,2)", None),
+        ("bigint", "double", None),
+        ("string", "decimal(10,2)", None),
+        ("string", "string", "string"),
+    ],
+)
+def test_a_kind_for_the_values_of_two(one: str, other: str, joined: str | None) -> None:
+    assert joined_kind(one, other) == joined_kind(other, one) == joined
