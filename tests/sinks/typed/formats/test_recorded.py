@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pytest
 
@@ -20,6 +20,8 @@ from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.debezium import Debezium
 from sinks.typed.formats.json_fields import kind_of
 from sinks.typed.formats.maxwell import Maxwell
+from sinks.typed.readers import of_debezium
+from sinks.typed.registry import Registered
 from tests.documents import PROJECT
 from tests.sinks.typed.formats.columns import row_of
 
@@ -64,11 +66,32 @@ def changes(name: str, table: str, of: dict[str, Any], *, needs_order: bool) -> 
     said = {column: declared(type_) for column, type_ in of["columns"].items()} if system == "maxwell" else {}
     kinds = tuple((column, kind) for column, kind in said.items() if kind is not None)
     read = READERS[system](WantedRows("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
-    for line in gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes()).decode().splitlines():
-        value = json.loads(line)["value"]
-        for one in read(value.encode()) if value is not None else ():
+    if name.endswith("/avro"):
+        read = in_frames(name, WantedRows("shop", table, tuple(of["key"]), needs_order=needs_order))
+    for body in bodies(name):
+        for one in read(body):
             one.kinds = {**one.kinds, **dict(kinds)}
             yield one
+
+
+def lines(name: str) -> Iterator[str]:
+    with gzip.open(RECORDED / name, "rt", encoding="utf-8") as file:
+        yield from file.read().split("\n")[:-1]
+
+
+def bodies(name: str) -> Iterator[bytes]:
+    """What each message has; none of tombstones."""
+    for line in lines(f"{name}.jsonl.gz"):
+        value = json.loads(line)["value"]
+        if value is not None:
+            yield base64.b64decode(value) if name.endswith("/avro") else value.encode()
+
+
+def in_frames(name: str, wanted: WantedRows) -> Callable[[bytes], list[Change]]:
+    """A reader with what the converter has put into a registry."""
+    ids = json.loads(gzip.decompress((RECORDED / name).with_name("registered.json.gz").read_bytes()))
+    read = of_debezium(wanted, lambda number: Registered("AVRO", ids[str(number)]))
+    return cast("Callable[[bytes], list[Change]]", read)
 
 
 def applied(events: list[Change], key: list[str]) -> dict[tuple[bytes, ...], Change]:
@@ -156,6 +179,21 @@ def test_the_order_of_the_source_puts_them_right_again(name: str, table: str) ->
         key: dict(one) for key, one in applied(come, of["key"]).items()
     }
     assert applied(mixed, of["key"]).keys() != applied(come, of["key"]).keys() or table == "visits"
+
+
+@pytest.mark.parametrize("table", ["customers", "orders", "products", "visits", "carriers"])
+@pytest.mark.parametrize("database", ["mariadb", "postgresql"])
+def test_avro_by_a_registry_says_what_json_says(database: str, table: str) -> None:
+    def told(form: str) -> list[Any]:
+        name = f"debezium-{database}/{form}"
+        come = changes(name, table, tables(name)[table], needs_order=True)
+        return [
+            (one.kinds, row_of(Change(dict(one), {}), dict(one.kinds)), [*one], one.deletes, one.empties, one.order,
+             one.unfit)
+            for one in come
+        ]  # fmt: skip
+
+    assert told("avro") == told("schemas")
 
 
 def test_what_is_recorded() -> None:
