@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
+from typing import Final
 
 from sinks.typed.definition import Reading
 from sinks.typed.formats.changes import Change, WantedRows
@@ -15,6 +16,9 @@ from sinks.typed.formats.connect import of_json_schema
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_of
 from sinks.typed.registry import MAGIC, Registered, SchemaRegistry, framed
+
+_PACKET: Final = (b"\x08", b"\x10", b"\x18")
+"""What a packet begins with: the number and type of one of its fields up to its own type, which each has."""
 
 
 @lru_cache(maxsize=64)
@@ -52,14 +56,28 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 def _of_changes(how: Reading) -> AnyReader:
     wanted = WantedRows(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)
     if how.format == "canal":
-        from sinks.typed.formats.canal import Canal
-
-        return Canal(wanted)
+        return of_canal(wanted)
     if how.format == "maxwell":
         from sinks.typed.formats.maxwell import Maxwell
 
         return Maxwell(wanted)
     return of_debezium(wanted, None if how.registry is None else _registry(how).schema)
+
+
+def of_canal(wanted: WantedRows) -> AnyReader:
+    """The reader of Canal's messages, in either of its forms: JSON does not begin with a field of a packet."""
+    from sinks.typed.formats.canal import Canal
+
+    canal = Canal(wanted)
+
+    def read(body: bytes | None) -> list[Change]:
+        if body is None or body[:1] not in _PACKET:
+            return canal(body)
+        from sinks.typed.formats.canal_packet import rows_of
+
+        return rows_of(body, canal)
+
+    return read
 
 
 def of_debezium(wanted: WantedRows, registered: Callable[[int], Registered] | None = None) -> AnyReader:

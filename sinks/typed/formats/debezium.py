@@ -195,7 +195,7 @@ def _order(source: _Source) -> str | None:
     if number is None:
         return None
     place = [(number, 10), (source.pos or 0, 19), (source.row or 0, 10)]
-    return placed(place, source.ts_ms, source.server_id or 0)
+    return placed(place, source.ts_ms, source.server_id or None)
 
 
 def _last_of(sequence: str | None) -> int | None:

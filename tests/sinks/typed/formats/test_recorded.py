@@ -15,12 +15,11 @@ from typing import Any, Final, cast
 
 import pytest
 
-from sinks.typed.formats.canal import Canal
 from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.debezium import Debezium
 from sinks.typed.formats.json_fields import kind_of
 from sinks.typed.formats.maxwell import Maxwell
-from sinks.typed.readers import of_debezium
+from sinks.typed.readers import of_canal, of_debezium
 from sinks.typed.registry import Registered
 from tests.documents import PROJECT
 from tests.sinks.typed.formats.columns import row_of
@@ -28,7 +27,7 @@ from tests.sinks.typed.formats.columns import row_of
 RECORDED = PROJECT / "tests" / "fixtures" / "changes"
 READERS: dict[str, Callable[[WantedRows], Callable[[bytes], list[Change]]]] = {
     "debezium": Debezium,
-    "canal": Canal,
+    "canal": cast("Callable[[WantedRows], Callable[[bytes], list[Change]]]", of_canal),
     "maxwell": Maxwell,
 }
 NAMES = sorted(f"{file.parent.name}/{file.name.partition('.')[0]}" for file in RECORDED.glob("*/*.jsonl.gz"))
@@ -84,7 +83,7 @@ def bodies(name: str) -> Iterator[bytes]:
     for line in lines(f"{name}.jsonl.gz"):
         value = json.loads(line)["value"]
         if value is not None:
-            yield base64.b64decode(value) if name.endswith("/avro") else value.encode()
+            yield base64.b64decode(value) if name.endswith(("/avro", "/packets")) else value.encode()
 
 
 def in_frames(name: str, wanted: WantedRows) -> Callable[[bytes], list[Change]]:
@@ -169,7 +168,7 @@ def test_every_value_is_that_of_the_database(name: str, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["customers", "orders", "products", "visits"])
-@pytest.mark.parametrize("name", [one for one in NAMES if one.startswith("debezium")])
+@pytest.mark.parametrize("name", [one for one in NAMES if one.startswith(("debezium", "canal/packets"))])
 def test_the_order_of_the_source_puts_them_right_again(name: str, table: str) -> None:
     of = tables(name)[table]
     come = [*changes(name, table, of, needs_order=True)]
@@ -181,19 +180,26 @@ def test_the_order_of_the_source_puts_them_right_again(name: str, table: str) ->
     assert applied(mixed, of["key"]).keys() != applied(come, of["key"]).keys() or table == "visits"
 
 
+FORMS = [
+    ("debezium-mariadb", "avro", "schemas"),
+    ("debezium-postgresql", "avro", "schemas"),
+    ("canal", "packets", "flat"),
+]
+
+
 @pytest.mark.parametrize("table", ["customers", "orders", "products", "visits", "carriers"])
-@pytest.mark.parametrize("database", ["mariadb", "postgresql"])
-def test_avro_by_a_registry_says_what_json_says(database: str, table: str) -> None:
+@pytest.mark.parametrize(("system", "form", "other"), FORMS, ids=[one for one, *_ in FORMS])
+def test_each_form_says_the_same(system: str, form: str, other: str, table: str) -> None:
     def told(form: str) -> list[Any]:
-        name = f"debezium-{database}/{form}"
-        come = changes(name, table, tables(name)[table], needs_order=True)
+        name = f"{system}/{form}"
+        come = changes(name, table, tables(name)[table], needs_order=system != "canal")  # flat messages have none
         return [
             (one.kinds, row_of(Change(dict(one), {}), dict(one.kinds)), [*one], one.deletes, one.empties, one.order,
              one.unfit)
             for one in come
         ]  # fmt: skip
 
-    assert told("avro") == told("schemas")
+    assert told(form) == told(other)
 
 
 def test_what_is_recorded() -> None:
