@@ -8,9 +8,11 @@ import json
 import math
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
@@ -22,6 +24,7 @@ from sinks.typed.formats.maxwell import Maxwell
 from sinks.typed.readers import of_canal, of_debezium
 from sinks.typed.registry import Registered
 from tests.documents import PROJECT
+from tests.fixtures.changes.make import MAKERS, PROGRAMS, record
 from tests.sinks.typed.formats.columns import row_of
 
 RECORDED = PROJECT / "tests" / "fixtures" / "changes"
@@ -61,7 +64,7 @@ def declared(type_: str) -> str | None:
 
 
 def changes(name: str, table: str, of: dict[str, Any], *, needs_order: bool) -> Iterator[Change]:
-    system = name.partition("/")[0].partition("-")[0]
+    system = Path(name).parent.name.partition("-")[0]
     said = {column: declared(type_) for column, type_ in of["columns"].items()} if system == "maxwell" else {}
     kinds = tuple((column, kind) for column, kind in said.items() if kind is not None)
     read = READERS[system](WantedRows("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
@@ -148,7 +151,7 @@ def is_equal(type_: str, value: Any, text: str | None) -> bool:
 @pytest.mark.parametrize("name", [one for one in NAMES if not one.endswith("/plain")])
 def test_every_value_is_that_of_the_database(name: str, table: str) -> None:
     """Also that of a column that was added. One that was renamed keeps its old name in rows that did not change."""
-    of, system = tables(name)[table], name.partition("/")[0]
+    of, system = tables(name)[table], Path(name).parent.name
     found = {}
     for one in applied([*changes(name, table, of, needs_order=False)], of["key"]).values():
         kinds = {column: one.kinds.get(column) or kind_of(raw) or "string" for column, raw in one.items()}
@@ -192,7 +195,8 @@ FORMS = [
 def test_each_form_says_the_same(system: str, form: str, other: str, table: str) -> None:
     def told(form: str) -> list[Any]:
         name = f"{system}/{form}"
-        come = changes(name, table, tables(name)[table], needs_order=system != "canal")  # flat messages have none
+        needs_order = not system.endswith("canal")  # flat messages have none
+        come = changes(name, table, tables(name)[table], needs_order=needs_order)
         return [
             (one.kinds, row_of(Change(dict(one), {}), dict(one.kinds)), [*one], one.deletes, one.empties, one.order,
              one.unfit)
@@ -203,4 +207,22 @@ def test_each_form_says_the_same(system: str, form: str, other: str, table: str)
 
 
 def test_what_is_recorded() -> None:
-    assert {one.partition("/")[0].partition("-")[0] for one in NAMES} == {"canal", "debezium", "maxwell"}
+    assert {one.partition("/")[0] for one in NAMES} == {*MAKERS}
+    assert len(NAMES) == 9
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("system", MAKERS)
+def test_what_the_servers_send_today(system: str, tmp_path: Path) -> None:
+    """The servers themselves, where they are installed: Debian's mariadb-server, postgresql and maven."""
+    lacking = [one for one in PROGRAMS if shutil.which(one) is None]
+    if lacking:
+        pytest.skip(f"no {', '.join(lacking)}")
+    record(system).keep(tmp_path / system)
+    names = [f"{tmp_path}/{system}/{file.name.partition('.')[0]}" for file in (tmp_path / system).glob("*.jsonl.gz")]
+    assert len(names) == len([one for one in NAMES if one.startswith(f"{system}/")])
+    for table in tables(names[0]):
+        for name in (one for one in names if not one.endswith("/plain")):
+            test_every_value_is_that_of_the_database(name, table)
+        for _, form, other in (one for one in FORMS if one[0] == system):
+            test_each_form_says_the_same(f"{tmp_path}/{system}", form, other, table)
