@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -101,7 +101,7 @@ class TypedTableConfig(BaseModel):
         "infer",
         alias="schema",
         description='fields and their types; "infer" makes columns of what the messages have; of Avro and protobuf the '
-        "path of a schema file (.avsc, a descriptor set), or the URL of a schema registry",
+        "path of a schema file (.avsc, a descriptor set), or the URL of a schema registry; of debezium that, too",
     )
     message: str | None = Field(None, description="of protobuf with a descriptor set: which message the bodies are")
     separator: str | None = Field(None, description="of CSV: what is between fields; by default a comma")
@@ -230,8 +230,10 @@ class TypedTableConfig(BaseModel):
             return
         if self.mode != "upsert" or self.deletes or self.tombstones:
             raise ValueError(f'mode = "upsert", and no deletes or tombstones, with format = "{self.format}"')
-        if isinstance(self.schema_, str) and self.schema_ != "infer":
-            raise ValueError(f'schema = "infer", or a table of fields, with format = "{self.format}"')
+        has_registry = self.format == "debezium" and self._has_registry
+        if isinstance(self.schema_, str) and self.schema_ != "infer" and not has_registry:
+            registry = ", or a registry's URL" if self.format == "debezium" else ""
+            raise ValueError(f'schema = "infer", or a table of fields{registry}, with format = "{self.format}"')
         if not self.is_of_many and (not self.database or not self.table):
             raise ValueError(f'database and table with format = "{self.format}": names of the source, or patterns')
         self._check_patterns()
@@ -355,24 +357,23 @@ class TypedTableConfig(BaseModel):
         )
 
     def _reading(self) -> Reading:
+        registry: dict[str, Any] = {}
         if self._has_registry:
-            return Reading(
-                format=self.format, registry=str(self.schema_),
-                username=self.registry_username, password=self.registry_password,
-            )  # fmt: skip
+            keys = self.registry_username, self.registry_password
+            registry = dict(zip(("registry", "username", "password"), (str(self.schema_), *keys), strict=True))
         if self.format in CHANGES:
             is_by_source = (self.order or _ORDERS[self.format]) == "source"
             return Reading(
                 format=self.format, database=self.database or "", table=self.table or "", row_key=self.key,
                 declared=tuple(self.schema_.items()) if isinstance(self.schema_, dict) else (),
-                time_zone=self.time_zone, needs_order=is_by_source, mentioned=self._mentioned,
+                time_zone=self.time_zone, needs_order=is_by_source, mentioned=self._mentioned, **registry,
             )  # fmt: skip
         text = None
         if self.format == "csv":
             text = json.dumps(self.schema_)
-        elif self.format in _SCHEMATIC:
+        elif self.format in _SCHEMATIC and not registry:
             text = _file_text(str(self.schema_), self.format)
-        return Reading(format=self.format, schema_text=text, message=self.message, separator=self.separator)
+        return Reading(format=self.format, schema_text=text, message=self.message, separator=self.separator, **registry)
 
     def _of_file(self, reading: Reading) -> dict[str, str]:
         """The fields of a schema file with their kinds. Raises ConfigurationError if the table's keys do not fit."""

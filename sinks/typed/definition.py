@@ -19,7 +19,7 @@ import msgspec
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
 from sinks.typed.columns import DELETED, SOURCE_ORDER, Column, column_name
 from sinks.typed.formats.changes import Change
-from sinks.typed.formats.json_fields import Fields, not_too_deep
+from sinks.typed.formats.json_fields import Fields, Reader, not_too_deep
 from sinks.typed.patterns import is_meant
 from sources.access.secrets import Secret
 from sources.offsets import LogId
@@ -157,16 +157,22 @@ class Definition:
                 del one[name]
         return found
 
-    def tombstone(self, record_key: bytes, kinds: Mapping[str, str]) -> Fields | None:
+    def tombstone(self, record_key: bytes, kinds: Mapping[str, str], framed: Reader | None = None) -> Fields | None:
         """The key fields of a message without a body, from its record's key; None if they are not in it.
 
-        A key that is a JSON object has them by name; any other key is the value of the table's only key field. `kinds`
-        are those of the fields that have a column. Raises NoObject for a key that is nested too deep.
+        A key that is a JSON object has them by name, and so has one in a registry's frame, which `framed` reads; any
+        other key is the value of the table's only key field. `kinds` are those of the fields that have a column.
+        Raises NoObject for a key that is nested too deep, or that `framed` cannot read.
         """
-        found = self._of_key(record_key, kinds)
+        if framed is not None and record_key[:1] == b"\0":
+            found: Fields | None = framed(record_key)
+        else:
+            found = self._of_key(record_key, kinds)
         if found is None or not all(name in found for name in self.key):
             return None
-        return {name: found[name] for name in self.key}
+        for name in [name for name in found if name not in self.key]:
+            del found[name]
+        return found
 
     def _of_key(self, record_key: bytes, kinds: Mapping[str, str]) -> Fields | None:
         try:

@@ -6,15 +6,21 @@ The readers of Avro and protobuf are imported only if a table needs them: most n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Callable, Mapping
+from functools import lru_cache, partial
+from typing import Final
 
 from sinks.typed.definition import Reading
+from sinks.typed.formats.changes import Change, WantedRows
+from sinks.typed.formats.connect import of_json_schema
 from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_of
-from sinks.typed.registry import framed
+from sinks.typed.registry import MAGIC, Registered, SchemaRegistry, framed
 from sinks.typed.source_tables import OneOfMany, TableNames
 from sinks.typed.source_tables import Reader as ChangesReader
+
+_PACKET: Final = (b"\x08", b"\x10", b"\x18")
+"""What a packet begins with: the number and type of one of its fields up to its own type, which each has."""
 
 
 @lru_cache(maxsize=64)
@@ -54,32 +60,66 @@ def _of_file(how: Reading) -> tuple[Reader, Mapping[str, str]]:
 
 
 def _of_changes(how: Reading) -> ChangesReader:
-    from sinks.typed.formats.changes import WantedRows
-
     wanted = WantedRows(how.database, how.table, how.row_key, how.declared, how.time_zone, how.needs_order)
     if how.format == "canal":
-        from sinks.typed.formats.canal import Canal
-
-        return Canal(wanted)
+        return of_canal(wanted)
     if how.format == "maxwell":
         from sinks.typed.formats.maxwell import Maxwell
 
         return Maxwell(wanted)
+    return of_debezium(wanted, None if how.registry is None else _registry(how).schema)
+
+
+def of_canal(wanted: WantedRows) -> ChangesReader:
+    """The reader of Canal's messages, in either of its forms: JSON does not begin with a field of a packet."""
+    from sinks.typed.formats.canal import Canal
+
+    canal = Canal(wanted)
+
+    def read(body: bytes | None) -> list[Change]:
+        if body is None or body[:1] not in _PACKET:
+            return canal(body)
+        from sinks.typed.formats.canal_packet import rows_of
+
+        return rows_of(body, canal)
+
+    return read
+
+
+def of_debezium(wanted: WantedRows, registered: Callable[[int], Registered] | None = None) -> ChangesReader:
+    """The reader of Debezium's events. If they have their schemas in a registry, older ones may have none there."""
     from sinks.typed.formats.debezium import Debezium
 
-    return Debezium(wanted)
+    debezium = Debezium(wanted)
+    if registered is None:
+        return debezium
+
+    def of_avro(one: Registered) -> Callable[[bytes], list[Change]]:
+        from sinks.typed.formats.connect_avro import ConnectAvro
+
+        avro = ConnectAvro(one.text, [text for _, text in one.others])
+        read = debezium.described(avro.columns)
+        return lambda data: read(avro.text(data))
+
+    def of_described_json(one: Registered) -> Callable[[bytes], list[Change]]:
+        return debezium.described(partial(of_json_schema, one.text))
+
+    in_frames = framed(registered, {"AVRO": of_avro, "JSON": of_described_json})
+    return lambda body: in_frames(body) if body is not None and body[:1] == MAGIC else debezium(body)
 
 
 def _of_registry(how: Reading) -> Reader:
-    from sinks.typed.registry import SchemaRegistry
-
-    registry = SchemaRegistry(how.registry or "", how.username, how.password)
+    registry = _registry(how)
     if how.format == "json":
-        return framed("JSON", registry.schema, lambda _: fields_of)
+        return framed(registry.schema, {"JSON": lambda _: fields_of})
     if how.format == "avro":
         from sinks.typed.formats.avro import Avro
 
-        return framed("AVRO", registry.schema, lambda one: Avro(one.text, [text for _, text in one.others]).fields)
+        return framed(registry.schema, {"AVRO": lambda one: Avro(one.text, [text for _, text in one.others]).fields})
     from sinks.typed.formats.protobuf import of_registered
 
-    return framed("PROTOBUF", registry.serialized, lambda one: of_registered(one.text, one.others))
+    return framed(registry.serialized, {"PROTOBUF": lambda one: of_registered(one.text, one.others)})
+
+
+def _registry(how: Reading) -> SchemaRegistry:
+    return SchemaRegistry(how.registry or "", how.username, how.password)

@@ -16,17 +16,20 @@ import http.client
 import json
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
-from sinks.typed.formats.json_fields import Fields, NoObject, Reader, given
+from sinks.typed.formats.json_fields import NoObject, given
 from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
 
+_T = TypeVar("_T")
 _HEAD: Final = struct.Struct(">bI")
+MAGIC: Final = b"\0"
+"""What each frame begins with, and no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,23 @@ class Registered:
 
 
 def framed(
-    kind: str, registered: Callable[[int], Registered], of: Callable[[Registered], Callable[[bytes], Fields]]
-) -> Reader:
-    """A reader of frames whose schemas are of type `kind`; `of` makes the reader of a body, once for each schema."""
+    registered: Callable[[int], Registered], of: Mapping[str, Callable[[Registered], Callable[[bytes], _T]]]
+) -> Callable[[bytes | None], _T]:
+    """A reader of frames; `of` makes the reader of a body, once for each schema, by the type of the schema."""
 
     @cache
-    def reading(number: int) -> Callable[[bytes], Fields] | NoObject:
+    def reading(number: int) -> Callable[[bytes], _T] | NoObject:
         found = registered(number)
-        if found.type != kind:
-            return NoObject("unusable_schema", f"schema {number} is {found.type}, and not {kind}")
+        if found.type not in of:
+            return NoObject("unusable_schema", f"schema {number} is {found.type}, and not {' or '.join(of)}")
         try:
-            return of(found)
+            return of[found.type](found)
         except ConfigurationError as error:
             return NoObject("unusable_schema", f"schema {number}: {error}")
 
-    def read(body: bytes | None) -> Fields:
+    def read(body: bytes | None) -> _T:
         body = given(body)
-        if len(body) < _HEAD.size or body[0] != 0:
+        if len(body) < _HEAD.size or body[:1] != MAGIC:
             raise NoObject("no_schema_id", f"{body[: _HEAD.size].hex()}: no 00 and four bytes at the beginning")
         found = reading(_HEAD.unpack_from(body)[1])
         if isinstance(found, NoObject):

@@ -94,7 +94,8 @@ def table(**more: Any) -> TypedTableConfig:
         ({"order": "log"}, "only with canal, debezium and maxwell"),
         ({"format": "canal", "database": "shop", "table": "orders"}, 'mode = "upsert", and no deletes'),
         ({**CHANGES, "deletes": {"op": ["d"]}}, 'mode = "upsert", and no deletes'),
-        ({**CHANGES, "schema": "http://r"}, 'schema = "infer", or a table of fields'),
+        ({**CHANGES, "schema": "http://r"}, 'schema = "infer", or a table of fields, with format = "canal"'),
+        ({**CHANGES, "format": "debezium", "schema": "a.avsc"}, "a table of fields, or a registry's URL, with"),
         ({**CHANGES, "table": None}, "database and table with"),
         ({**CHANGES, "database": ""}, "database and table with"),
         ({**CHANGES, "table": "orders_("}, "table: a name, or a plain regular expression"),
@@ -130,6 +131,11 @@ def table(**more: Any) -> TypedTableConfig:
 def test_what_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(said)):
         table(**more)
+
+
+def test_schemas_of_debezium_may_be_in_a_registry() -> None:
+    how = table(**{**CHANGES, "format": "debezium"}, schema="http://r:8081", **KEYS).definition().reading
+    assert (how.registry, str(how.username), how.database, how.needs_order) == ("http://r:8081", "env:A", "shop", True)
 
 
 @pytest.mark.parametrize(

@@ -41,12 +41,14 @@ from sinks.typed.formats.binary import day, described, instant, long_at, number,
 from sinks.typed.formats.json_fields import DescribedFields, NoObject, given
 from sources.errors import ConfigurationError
 
-_Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
+Read: TypeAlias = Callable[[bytes, int], tuple[Any, int]]
 """Reads a value from bytes and its start. Returns the value, as in JSON, and its end."""
 
 _SINGLE: Final = b"\xc3\x01"
 _SINGLE_BYTES: Final = 10
 _UUID_BYTES: Final = 16
+_ONE_BYTE: Final = 0x80
+"""Below it a byte is a whole number, zig-zag: an even one is none below zero."""
 _MOST_DECIMAL_DIGITS: Final = 4_300  # as many as Python makes text of in one go: that takes quadratic time
 _MOST_DECIMAL_BYTES: Final = 1_785
 """No longer two's complement has so few digits."""
@@ -60,22 +62,27 @@ class Avro:
 
         Raises ConfigurationError.
         """
-        self._named: dict[str, Any] = {}
-        self._readers: dict[str, _Read] = {}
+        self.named: dict[str, Any] = {}
+        self._readers: dict[str, Read] = {}
         try:
             for other in others:
-                parse_schema(json.loads(other), self._named)
-            parsed = parse_schema(json.loads(schema), self._named)
+                parse_schema(json.loads(other), self.named)
+            parsed = parse_schema(json.loads(schema), self.named)
             self.fingerprint = bytes.fromhex(fingerprint(to_parsing_canonical_form(parsed), "CRC-64-AVRO"))
         except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigurationError("not an Avro schema", found=f"{type(error).__name__}: {error}") from error
         if not isinstance(parsed, dict) or parsed["type"] not in ("record", "error"):
             raise ConfigurationError("an Avro schema of something without fields", expected="a record", found=schema)
+        self.schema: Mapping[str, Any] = parsed
         self.kinds: Mapping[str, str] = {one["name"]: self._kind(one["type"]) for one in parsed["fields"]}
         self._record = self._reader(parsed)
 
     def fields(self, data: bytes) -> DescribedFields:
         """The fields of a record in the binary encoding. Raises NoObject."""
+        return described(self.value(data), self.kinds)
+
+    def value(self, data: bytes) -> dict[str, Any]:
+        """A record in the binary encoding, as values of JSON. Raises NoObject."""
         try:
             value, end = self._record(data, 0)
         except IndexError:
@@ -86,7 +93,8 @@ class Avro:
             raise NoObject("not_avro", str(error)) from None
         if end != len(data):
             raise NoObject("trailing_bytes", f"{len(data) - end} bytes after the record")
-        return described(value, self.kinds)
+        found: dict[str, Any] = value
+        return found
 
     def body_fields(self, body: bytes | None) -> DescribedFields:
         """The fields of a body in either encoding. Raises NoObject."""
@@ -97,24 +105,33 @@ class Avro:
             raise NoObject("unknown_schema", f"fingerprint {body[2:_SINGLE_BYTES].hex()}")
         return self.fields(body[_SINGLE_BYTES:])
 
+    @staticmethod
+    def logical(schema: dict[str, Any]) -> tuple[str, Callable[[Any], Any]] | None:
+        """The kind of a logical type, and what converts its values; None if there is no known logical type."""
+        return _logical(schema)
+
+    @staticmethod
+    def primitive(name: str) -> Read:
+        return _PRIMITIVES[name][1]
+
     def _kind(self, schema: Any) -> str:
-        schema = self._named.get(schema, schema) if isinstance(schema, str) else schema
+        schema = self.named.get(schema, schema) if isinstance(schema, str) else schema
         if isinstance(schema, list):
             others = [one for one in schema if one != "null"]
             return self._kind(others[0]) if len(others) == 1 else "json"
         if isinstance(schema, str):
             return _PRIMITIVES[schema][0]
-        if (logical := _logical(schema)) is not None:
+        if (logical := self.logical(schema)) is not None:
             return logical[0]
         name = schema["type"]
         return "string" if name in ("enum", "fixed") else _PRIMITIVES[name][0] if name in _PRIMITIVES else "json"
 
-    def _reader(self, schema: Any) -> _Read:
+    def _reader(self, schema: Any) -> Read:
         if isinstance(schema, list):
             return _union([self._reader(one) for one in schema])
         if isinstance(schema, str):
-            return _PRIMITIVES[schema][1] if schema in _PRIMITIVES else self._by_name(schema)
-        logical = _logical(schema)
+            return self.primitive(schema) if schema in _PRIMITIVES else self._by_name(schema)
+        logical = self.logical(schema)
         match schema["type"]:
             case "record" | "error":
                 return _record([(one["name"], self._reader(one["type"])) for one in schema["fields"]])
@@ -132,19 +149,18 @@ class Avro:
                 read = self._reader(other)
                 return read if logical is None else _converted(read, logical[1])
 
-    def _by_name(self, name: str) -> _Read:
+    def _by_name(self, name: str) -> Read:
         """A reader that is made with the first value, because a record may contain itself."""
 
         def read(data: bytes, at: int) -> tuple[Any, int]:
             if name not in self._readers:
-                self._readers[name] = self._reader(self._named[name])
+                self._readers[name] = self._reader(self.named[name])
             return self._readers[name](data, at)
 
         return read
 
 
 def _logical(schema: dict[str, Any]) -> tuple[str, Callable[[Any], Any]] | None:
-    """The kind of a logical type, and the function that converts its values; None if there is no known logical type."""
     name, written = schema.get("logicalType"), schema["type"]
     if name == "decimal" and written in ("bytes", "fixed") and 0 < schema.get("precision", 0) <= _MOST_DECIMAL_DIGITS:
         return _decimal(schema)
@@ -213,7 +229,11 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
     """A size in bytes, and where it ends. Raises IndexError if fewer bytes follow."""
-    size, start = long_at(data, at)
+    byte = data[at]
+    if byte < _ONE_BYTE and not byte & 1:  # as it usually is
+        size, start = byte >> 1, at + 1
+    else:
+        size, start = long_at(data, at)
     if size < 0:
         raise ValueError(f"a length of {size}")
     if start + size > len(data):
@@ -231,12 +251,12 @@ def _string(data: bytes, at: int) -> tuple[str, int]:
     return data[start : start + size].decode(), start + size
 
 
-def _floating(layout: struct.Struct) -> _Read:
+def _floating(layout: struct.Struct) -> Read:
     unpack, size = layout.unpack_from, layout.size
     return lambda data, at: (number(unpack(data, at)[0]), at + size)
 
 
-def _converted(read: _Read, convert: Callable[[Any], Any]) -> _Read:
+def _converted(read: Read, convert: Callable[[Any], Any]) -> Read:
     def found(data: bytes, at: int) -> tuple[Any, int]:
         value, end = read(data, at)
         return convert(value), end
@@ -244,7 +264,7 @@ def _converted(read: _Read, convert: Callable[[Any], Any]) -> _Read:
     return found
 
 
-_PRIMITIVES: Final[Mapping[str, tuple[str, _Read]]] = {
+_PRIMITIVES: Final[Mapping[str, tuple[str, Read]]] = {
     "null": ("json", _null),
     "boolean": ("boolean", _boolean),
     "int": ("int", _int),
@@ -256,7 +276,7 @@ _PRIMITIVES: Final[Mapping[str, tuple[str, _Read]]] = {
 }
 
 
-def _fixed(size: int) -> _Read:
+def _fixed(size: int) -> Read:
     def read(data: bytes, at: int) -> tuple[bytes, int]:
         if at + size > len(data):
             raise IndexError
@@ -265,12 +285,17 @@ def _fixed(size: int) -> _Read:
     return read
 
 
-def _enum(symbols: Sequence[str]) -> _Read:
+def _enum(symbols: Sequence[str]) -> Read:
     return _converted(long_at, lambda index: symbols[_place(index, symbols)])
 
 
-def _union(branches: Sequence[_Read]) -> _Read:
+def _union(branches: Sequence[Read]) -> Read:
+    by_byte = dict(zip(range(0, _ONE_BYTE, 2), branches, strict=False))
+
     def read(data: bytes, at: int) -> tuple[Any, int]:
+        branch = by_byte.get(data[at])
+        if branch is not None:
+            return branch(data, at + 1)
         index, start = long_at(data, at)
         return branches[_place(index, branches)](data, start)
 
@@ -283,7 +308,7 @@ def _place(index: int, among: Sequence[Any]) -> int:
     return index
 
 
-def _record(fields: Sequence[tuple[str, _Read]]) -> _Read:
+def _record(fields: Sequence[tuple[str, Read]]) -> Read:
     def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
         found = {}
         for name, one in fields:
@@ -301,7 +326,7 @@ def _block(data: bytes, at: int) -> tuple[int, int]:
     return count, start
 
 
-def _array(item: _Read) -> _Read:
+def _array(item: Read) -> Read:
     def read(data: bytes, at: int) -> tuple[list[Any], int]:
         found = []
         count, at = _block(data, at)
@@ -318,7 +343,7 @@ def _array(item: _Read) -> _Read:
     return read
 
 
-def _map(value: _Read) -> _Read:
+def _map(value: Read) -> Read:
     def read(data: bytes, at: int) -> tuple[dict[str, Any], int]:
         found = {}
         count, at = _block(data, at)

@@ -1,4 +1,4 @@
-"""Canal's flat messages (`com.alibaba.otter.canal.protocol.FlatMessage`, JSON). Pure.
+"""Canal's flat messages (`com.alibaba.otter.canal.protocol.FlatMessage`, JSON); its packets say the same. Pure.
 
 One message has the rows of one event of MySQL's binary log: `data`, each as it is now, or was when it was deleted, and
 `old`, what an update has changed in it. All values are texts, of the types in `mysqlType`:
@@ -21,7 +21,8 @@ One message has the rows of one event of MySQL's binary log: `data`, each as it 
 Others write such messages with values of JSON's own types, or without `mysqlType`: then a value is taken as it is, and
 a text as a column asks for it that is declared.
 
-A message has no position. In GTID mode `gtid` has all transactions so far: how many they are is the order.
+A flat message has no position. In GTID mode `gtid` has all transactions so far: how many they are is the order. A
+packet (`sinks/typed/formats/canal_packet.py`) has positions in the binary log, too, which are the order without GTIDs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, placed, quoted
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep, string_of
 
-_NOT_CANAL: Final = "not_canal"
+NOT_CANAL: Final = "not_canal"
 _WITHOUT_ROWS: Final = frozenset(
     ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT")
 )
@@ -57,7 +58,7 @@ _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longb
                  "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")  # fmt: skip
 
 
-class _Message(msgspec.Struct):
+class Message(msgspec.Struct):
     type: str
     database: str | None
     table: str | None = None
@@ -70,53 +71,62 @@ class _Message(msgspec.Struct):
     sql: str | None = None
 
 
-_MESSAGE: Final = msgspec.json.Decoder(_Message)
+_MESSAGE: Final = msgspec.json.Decoder(Message)
 _TYPES: Final = msgspec.json.Decoder(dict[str, str] | None)
 _SIZE_DIGITS: Final = 3  # BINARY(255), BIT(64)
+Position: TypeAlias = tuple[int, int, int]
+"""The number of a binary log, the offset in it, the number of the server."""
 _Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
 """The kinds of columns by field, and the fields whose values are converted."""
 
 
 class Canal:
-    """A reader of flat messages that gives the wanted rows."""
+    """A reader of messages that gives the wanted rows."""
 
     def __init__(self, wanted: WantedRows) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
 
     def __call__(self, body: bytes | None) -> list[Change]:
-        """The rows of a message; none if it has none, or is of another table. Raises NoObject."""
-        message = decoded_by(_MESSAGE, body, _NOT_CANAL)
-        if not self._wanted.has(message.database, message.table):
+        """The rows of a flat message; none if it has none, or is of another table. Raises NoObject."""
+        message = decoded_by(_MESSAGE, body, NOT_CANAL)
+        if not self.wanted.has(message.database, message.table):
             return []
         not_too_deep(given(body))
+        return self.rows(message)
+
+    def rows(self, message: Message, position: Position | None = None) -> list[Change]:
+        """The rows of a message of a wanted table, which may say where it stands. Raises NoObject."""
         if message.type == "TRUNCATE":
-            return [Change({}, {}, empties=True, order=self._order(message))]
+            return [Change({}, {}, empties=True, order=self._order(message, position))]
         if message.isDdl or message.type in _WITHOUT_ROWS:
             return []
         if message.type not in _ROWS:
-            raise NoObject(_NOT_CANAL, f"type {message.type}")
-        return self._rows(message)
-
-    def _rows(self, message: _Message) -> list[Change]:
+            raise NoObject(NOT_CANAL, f"type {message.type}")
         rows, before = message.data, message.old
         if not rows:  # with binlog_format = STATEMENT
             raise NoObject("no_rows", f"{message.type} without data: {message.sql}")
         if before and len(before) != len(rows):
-            raise NoObject(_NOT_CANAL, f"{len(rows)} rows, but {len(before)} in old")
-        columns = _columns(bytes(message.mysqlType), self._wanted)
-        order, is_gone = self._order(message), message.type == "DELETE"
+            raise NoObject(NOT_CANAL, f"{len(rows)} rows, but {len(before)} in old")
+        columns = _columns(bytes(message.mysqlType), self.wanted)
+        is_gone = message.type == "DELETE"
         found: list[Change] = []
-        for row, old in zip(rows, before or [None] * len(rows), strict=True):
-            if message.type == "UPDATE" and old is not None and self._wanted.is_moved(old, row):
+        for number, (row, old) in enumerate(zip(rows, before or [None] * len(rows), strict=True)):
+            order = self._order(message, position, number)
+            if message.type == "UPDATE" and old is not None and self.wanted.is_moved(old, row):
                 found.append(_change({**row, **old}, columns, order, deletes=True))
             found.append(_change(row, columns, order, deletes=is_gone))
         return found
 
-    def _order(self, message: _Message) -> str | None:
-        if not self._wanted.needs_order:
+    def _order(self, message: Message, position: Position | None, row: int = 0) -> str | None:
+        if not self.wanted.needs_order:
             return None
-        count = transactions(message.gtid or "")
-        return self._wanted.ordered(None if count is None else placed([(count, 19)], message.es or 0), "no gtid")
+        count, order = transactions(message.gtid or ""), None
+        if count is not None:
+            order = placed([(count, 19)], message.es or 0, server=0)
+        elif position is not None:
+            file, offset, server = position
+            order = placed([(file, 10), (offset, 19), (row, 10)], message.es or 0, server or None)
+        return self.wanted.ordered(order, "no gtid")
 
 
 def _change(row: Fields, columns: _Columns, order: str | None, *, deletes: bool) -> Change:
@@ -134,7 +144,7 @@ def _columns(mysql_types: bytes, wanted: WantedRows) -> _Columns:
     try:
         types = _TYPES.decode(mysql_types) or {}
     except msgspec.ValidationError as error:
-        raise NoObject(_NOT_CANAL, f"mysqlType: {error}") from None
+        raise NoObject(NOT_CANAL, f"mysqlType: {error}") from None
     said = {name: _of_type(one, wanted.time_zone) for name, one in types.items()}
     declared = {name: as_kind(kind, wanted.time_zone) for name, kind in wanted.kinds if name not in said}
     converts = {**{name: convert for name, (_, convert) in said.items()}, **declared}
@@ -221,6 +231,7 @@ _MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-([0-9]+)")
 _INTERVALS: Final = re.compile(r"[0-9a-f-]{36}((?::[0-9]+(?:-[0-9]+)?)+)", re.I)
 
 
+@lru_cache(maxsize=1)  # the rows of a message have the same
 def transactions(gtids: str) -> int | None:
     """How many transactions are in a set of GTIDs, of MySQL (`uuid:1-5:7,…`) or MariaDB (`0-1-270,…`); None of none.
 

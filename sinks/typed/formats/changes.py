@@ -92,10 +92,13 @@ class WantedRows:
         return order
 
 
-def placed(position: Sequence[tuple[int, int]], at_ms: int, server: int = 0) -> str:
-    """An event's place at its source: numbers, the most significant first, each with its greatest count of digits."""
+def placed(position: Sequence[tuple[int, int]], at_ms: int, server: int | None = None) -> str:
+    """An event's place at its source: numbers, the most significant first, each with its greatest count of digits.
+
+    No server has the number 0: it stands for positions that are those of all servers alike.
+    """
     numbers = ".".join(f"{number:0{digits}}" for number, digits in position)
-    return f"{numbers} {max(0, at_ms):016} {server or ''}".rstrip()
+    return f"{numbers} {max(0, at_ms):016} {'' if server is None else server}".rstrip()
 
 
 def file_number(name: str) -> int | None:

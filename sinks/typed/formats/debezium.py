@@ -32,7 +32,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -40,6 +40,7 @@ import msgspec
 from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, instant
 from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, clock, file_number, placed, quoted
+from sinks.typed.formats.connect import Column, Columns, of_json
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, fields_of, given, not_too_deep
 from sinks.typed.formats.scalars import long_of
 
@@ -102,10 +103,25 @@ class Debezium:
 
     def __call__(self, body: bytes | None) -> list[Change]:
         """The rows of an event; none if it has none, or is of another table. Raises NoObject."""
-        event, schema = decoded_by(_EVENT, body, _NOT_DEBEZIUM), b""
-        if event.op is None and (payload := bytes(event.payload)):
-            body, schema = payload, bytes(event.schema).removeprefix(b"null")
-            event = decoded_by(_EVENT, body, _NOT_DEBEZIUM)
+        body = given(body)
+        if body[:1] == b"\0":
+            raise NoObject(
+                _NOT_DEBEZIUM, f"{body[:5].hex()}: schema has to be the URL of the registry with this schema"
+            )
+        event = decoded_by(_EVENT, body, _NOT_DEBEZIUM)
+        if event.op is not None or not (payload := bytes(event.payload)):
+            return self._of(body, event, None)
+        schema = bytes(event.schema).removeprefix(b"null")
+        return self._of(
+            payload, decoded_by(_EVENT, payload, _NOT_DEBEZIUM), partial(_columns, schema) if schema else None
+        )
+
+    def described(self, columns: Callable[[], Columns]) -> Callable[[bytes], list[Change]]:
+        """A reader of events without their schema, whose rows have these `columns`. It raises NoObject."""
+        found = cache(partial(_converts, columns))
+        return lambda payload: self._of(payload, decoded_by(_EVENT, payload, _NOT_DEBEZIUM), found)
+
+    def _of(self, body: bytes, event: _Event, columns: _Converts | None) -> list[Change]:
         if event.op is None or event.source is None:
             names = fields_of(body).keys()
             if names and (names <= _HEARTBEAT or any(names >= one for one in _OTHERS)):
@@ -114,10 +130,10 @@ class Debezium:
         source = event.source
         if event.op == "m" or not self._wanted.has(source.db, source.table, f"{source.schema}.{source.table}"):
             return []
-        not_too_deep(given(body))
-        return self._rows(event, source, schema, is_whole=not any(one in given(body) for one in _MARKS))
+        not_too_deep(body)
+        return self._rows(event, source, columns, is_whole=not any(one in body for one in _MARKS))
 
-    def _rows(self, event: _Event, source: _Source, schema: bytes, *, is_whole: bool) -> list[Change]:
+    def _rows(self, event: _Event, source: _Source, columns: _Converts | None, *, is_whole: bool) -> list[Change]:
         if event.op not in ("r", "c", "u", "d", "t"):
             raise NoObject(_NOT_DEBEZIUM, f"op {event.op}")
         order = None
@@ -134,20 +150,20 @@ class Debezium:
             for name in () if is_whole else [name for name, raw in row.items() if bytes(raw) in _STAND_FOR_NONE]:
                 row[name] = before.get(name, row[name])
             if self._wanted.is_moved(before, row):
-                found.append(self._change(before, schema, order, deletes=True))
+                found.append(self._change(before, columns, order, deletes=True))
         unfit = {} if is_whole else _unavailable(row)
-        return [*found, self._change(row, schema, order, deletes=is_gone, unfit=unfit)]
+        return [*found, self._change(row, columns, order, deletes=is_gone, unfit=unfit)]
 
     def _change(
         self,
         row: Fields,
-        schema: bytes,
+        columns: _Converts | None,
         order: str | None,
         *,
         deletes: bool,
         unfit: Mapping[str, tuple[str, str]] | None = None,
     ) -> Change:
-        kinds, converted = _columns(schema) if schema else ({}, [(name, _date) for name in self._dates])
+        kinds, converted = columns() if columns is not None else ({}, [(name, _date) for name in self._dates])
         for name, convert in converted:
             raw = row.get(name)
             if raw is not None and bytes(raw) != b"null":
@@ -179,7 +195,7 @@ def _order(source: _Source) -> str | None:
     if number is None:
         return None
     place = [(number, 10), (source.pos or 0, 19), (source.row or 0, 10)]
-    return placed(place, source.ts_ms, source.server_id or 0)
+    return placed(place, source.ts_ms, source.server_id or None)
 
 
 def _last_of(sequence: str | None) -> int | None:
@@ -191,36 +207,28 @@ def _last_of(sequence: str | None) -> int | None:
         return None
 
 
-class _Schema(msgspec.Struct):
-    type: str
-    name: str | None = None
-    field: str = ""
-    parameters: dict[str, str] | None = None
-    fields: list[msgspec.Raw] = []
-
-
 _Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
 """The kinds of columns by field, and the fields whose values are converted."""
+_Converts: TypeAlias = Callable[[], _Columns]
+"""Returns the columns of a row. Raises NoObject."""
 
 
 @lru_cache(maxsize=256)
 def _columns(schema: bytes) -> _Columns:
     """The columns of a row, from the schema of an event. Raises NoObject."""
+    return _converts(partial(of_json, schema))
+
+
+def _converts(said: Callable[[], Columns]) -> _Columns:
     try:
-        parts = [_schema(one) for one in _schema(schema).fields]
-        row = next(one for one in parts if one.field in ("after", "before"))
-        columns = {one.field: _column(one) for one in map(_schema, row.fields)}
-    except (msgspec.MsgspecError, StopIteration, ValueError) as error:
+        columns = {name: _column(one) for name, one in said().items()}
+    except ValueError as error:
         raise NoObject(_NOT_DEBEZIUM, f"a schema without rows: {error}") from None
     converted = [(name, convert) for name, (_, convert) in columns.items() if convert is not None]
     return {name: kind for name, (kind, _) in columns.items()}, converted
 
 
-def _schema(raw: bytes | msgspec.Raw) -> _Schema:
-    return msgspec.json.decode(raw, type=_Schema)
-
-
-def _column(schema: _Schema) -> tuple[str, Convert | None]:
+def _column(schema: Column) -> tuple[str, Convert | None]:
     said = schema.parameters or {}
     match schema.name:
         case "org.apache.kafka.connect.data.Decimal" if abs(scale := int(said.get("scale", "0"))) <= _MOST_SCALE:

@@ -82,11 +82,15 @@ class Misfit:
 
 
 class NoObject(ValueError):
-    """A body that is not of its format, or JSON that is no object; `reason` is one word, the text says more."""
+    """A body that is not of its format, or JSON that is no object; `reason` is one word, the text says more.
 
-    def __init__(self, reason: str, found: str) -> None:
+    `beside` are the objects of a body of which only a part cannot be read.
+    """
+
+    def __init__(self, reason: str, found: str, beside: Sequence[Fields] = ()) -> None:
         super().__init__(found)
         self.reason = reason
+        self.beside = beside
 
 
 def fields_of(body: bytes | None) -> Fields:
@@ -321,14 +325,16 @@ def taken_apart(
     objects: list[Fields] = []
     rows: list[int] = []
     misfits: list[Misfit] = []
+    several: Sequence[Fields]
     for row, body in enumerate(bodies):
         try:
             found = read(body)
             several = (found,) if isinstance(found, dict) else found
-            objects += several
-            rows += [row] * len(several)
         except NoObject as error:
+            several = error.beside
             misfits.append(Misfit(row, None, error.reason, str(error)))
+        objects += several
+        rows += [row] * len(several)
     return objects, rows, misfits
 
 

@@ -89,4 +89,4 @@ def _order(message: _Message) -> str | None:
     if number is None or not offset.isdigit():
         return None
     row = _LAST if message.commit else message.xoffset or 0
-    return placed([(number, 10), (int(offset), 19), (row, 10)], message.ts * 1000, message.server_id or 0)
+    return placed([(number, 10), (int(offset), 19), (row, 10)], message.ts * 1000, message.server_id or None)

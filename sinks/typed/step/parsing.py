@@ -35,6 +35,7 @@ from sinks.typed.formats.json_fields import (
     Fields,
     Misfit,
     NoObject,
+    Reader,
     column_values,
     concealed,
     kind_of,
@@ -235,11 +236,12 @@ class Parsing:
     ) -> tuple[dict[int, Fields], list[Misfit]]:
         """The misfits that delete a row, as key fields by their row in the batch, and the other misfits."""
         kinds = {one.field: one.kind for one in self.step.columns}
+        framed = None if self.wanted.reading.registry is None else cast("Reader", reader(self.wanted.reading))
         found, others = dict[int, Fields](), list[Misfit]()
         for one in misfits:
             record_key = messages["record_key"][one.row].as_py() if one.reason == NO_BODY else None
             try:
-                fields = None if record_key is None else self.wanted.tombstone(record_key, kinds)
+                fields = None if record_key is None else self.wanted.tombstone(record_key, kinds, framed)
             except NoObject as error:
                 others.append(replace(one, reason=error.reason, found=f"the record's key: {error}"))
                 continue

@@ -136,7 +136,7 @@ def test_a_row_of_a_bootstrap_is_older_than_any_with_a_place() -> None:
     assert incomparable(rows, ["k"], None) is None
 
 
-def at(position: int, at_ms: int = DAY_MS, server: int = 0) -> str:
+def at(position: int, at_ms: int = DAY_MS, server: int | None = None) -> str:
     return placed([(position, 5)], at_ms, server)
 
 

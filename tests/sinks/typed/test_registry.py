@@ -7,19 +7,24 @@ import json
 import struct
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from sinks.typed import registry as module
-from sinks.typed.formats.json_fields import NoObject
+from sinks.typed.definition import Definition, Reading
+from sinks.typed.formats.changes import Change
+from sinks.typed.formats.json_fields import AnyReader, NoObject
+from sinks.typed.readers import reader
 from sources.access.secrets import Secret
 from sources.errors import ConfigurationError, RegistryUnreachable
 from tests.sinks.typed.formats.columns import found_kinds, outcome, texts
 from tests.sinks.typed.formats.test_avro import encoded, record
 from tests.sinks.typed.formats.test_protobuf import FILE, in_base64
 from tests.sinks.typed.served_schemas import Served, frame
+from tests.sinks.typed.test_parsing import Task
 
 
 @pytest.fixture
@@ -55,6 +60,64 @@ def test_json_in_a_frame_is_json(served: Served) -> None:
         with pytest.raises(NoObject) as caught:
             read(body)
         assert caught.value.reason == reason
+
+
+def test_debezium_by_a_json_schema(served: Served) -> None:
+    """As Confluent's JsonSchemaData writes it (made by hand: its jars are at no public registry)."""
+    day = {"type": "integer", "title": "io.debezium.time.Date", "connect.type": "int32", "connect.version": 1}
+    price = {
+        "type": "string", "title": "org.apache.kafka.connect.data.Decimal", "connect.type": "bytes",
+        "connect.parameters": {"scale": "2", "connect.decimal.precision": "5"},
+    }  # fmt: skip
+    columns = {
+        "id": {"type": "integer", "connect.index": 0, "connect.type": "int64"},
+        "day": {"connect.index": 1, "oneOf": [{"type": "null"}, day]},
+        "price": price,
+        "paid": {"type": "boolean"},
+    }
+    row = {"oneOf": [{"type": "null"}, {"type": "object", "title": "shop.orders.Value", "properties": columns}]}
+    schema = {"type": "object", "properties": {"before": row, "after": row, "op": {"type": "string"}}}
+    served.answers["/schemas/ids/1"] = 200, {"schema": json.dumps(schema), "schemaType": "JSON"}
+    served.answers["/schemas/ids/2"] = 200, {"schema": '{"type": "object"}', "schemaType": "JSON"}
+    served.answers["/schemas/ids/3"] = 200, {"schema": "", "schemaType": "PROTOBUF"}
+    read = cast("AnyReader", served.reader("debezium", database="shop", table="orders", row_key=("id",)))
+    after = {"id": 7, "day": 20785, "price": "AYHN", "paid": True}
+    event = json.dumps({"op": "c", "source": {"db": "shop", "table": "orders"}, "before": None, "after": after})
+    (change,) = read(frame(1, event.encode()))
+    assert isinstance(change, Change)
+    assert change.kinds == {"id": "bigint", "day": "date", "price": "decimal(5,2)", "paid": "boolean"}
+    assert texts(change) == {"id": b"7", "day": b'"2026-11-28"', "price": b"987.65", "paid": b"true"}
+    (plain,) = read(event.encode())  # from before the converter was changed
+    assert texts(cast("Change", plain))["day"] == b"20785"
+    assert read(frame(2, b'{"ts_ms": 1}')) == []  # a heartbeat
+    assert [outcome(read, body) for body in (frame(2, event.encode()), frame(3, b""), frame(4, b""), b"\0")] == [
+        "not_debezium", "unusable_schema", "unknown_schema", "no_schema_id"
+    ]  # fmt: skip
+    without = reader(Reading(format="debezium", database="shop", table="orders"))
+    assert outcome(without, frame(1, event.encode())) == "not_debezium"
+
+
+def test_a_tombstones_key_is_read_by_the_registry(served: Served, tmp_path: Path) -> None:
+    key = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "f0", "type": "long"}]})
+    served.answers |= {
+        "/schemas/ids/1": (200, {"schema": NEW}),
+        "/schemas/ids/2": (200, {"schema": key}),
+        "/schemas/ids/3": (200, {"schema": '"long"'}),
+    }
+    reading = Reading(format="avro", registry=served.url)
+    unwrapped = Definition(
+        name="orders", kafka_topics=("kafka/a/orders",), reading=reading, key=("f0",), tombstones=True,
+        schema={"f0": "bigint", "f1": "timestamp"},
+    )  # fmt: skip
+    row = frame(1, encoded(NEW, {"f0": 7, "f1": 0}))
+    gone = [{"record_key": one} for one in (frame(2, b"\x0e"), b'{"f0": 8}', frame(3, b"\x0e"), frame(9, b"\x0e"))]
+    made = Task(tmp_path, unwrapped, row, *gone)
+    assert [(one["f0"], one["_deleted"], one["offset"]) for one in made.rows] == [
+        (7, False, 0),
+        (7, True, 1),
+        (8, True, 2),
+    ]
+    assert [(one["offset"], one["reason"]) for one in made.unfit] == [(3, "unusable_schema"), (4, "unknown_schema")]
 
 
 def test_what_is_the_messages_fault(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

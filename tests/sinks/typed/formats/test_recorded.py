@@ -8,25 +8,29 @@ import json
 import math
 import random
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, cast
 
 import pytest
 
-from sinks.typed.formats.canal import Canal
 from sinks.typed.formats.changes import Change, WantedRows
 from sinks.typed.formats.debezium import Debezium
 from sinks.typed.formats.json_fields import kind_of
 from sinks.typed.formats.maxwell import Maxwell
+from sinks.typed.readers import of_canal, of_debezium
+from sinks.typed.registry import Registered
 from tests.documents import PROJECT
+from tests.fixtures.changes.make import MAKERS, PROGRAMS, record
 from tests.sinks.typed.formats.columns import row_of
 
 RECORDED = PROJECT / "tests" / "fixtures" / "changes"
 READERS: dict[str, Callable[[WantedRows], Callable[[bytes], list[Change]]]] = {
     "debezium": Debezium,
-    "canal": Canal,
+    "canal": cast("Callable[[WantedRows], Callable[[bytes], list[Change]]]", of_canal),
     "maxwell": Maxwell,
 }
 NAMES = sorted(f"{file.parent.name}/{file.name.partition('.')[0]}" for file in RECORDED.glob("*/*.jsonl.gz"))
@@ -60,15 +64,36 @@ def declared(type_: str) -> str | None:
 
 
 def changes(name: str, table: str, of: dict[str, Any], *, needs_order: bool) -> Iterator[Change]:
-    system = name.partition("/")[0].partition("-")[0]
+    system = Path(name).parent.name.partition("-")[0]
     said = {column: declared(type_) for column, type_ in of["columns"].items()} if system == "maxwell" else {}
     kinds = tuple((column, kind) for column, kind in said.items() if kind is not None)
     read = READERS[system](WantedRows("shop", table, tuple(of["key"]), kinds, needs_order=needs_order))
-    for line in gzip.decompress((RECORDED / f"{name}.jsonl.gz").read_bytes()).decode().splitlines():
-        value = json.loads(line)["value"]
-        for one in read(value.encode()) if value is not None else ():
+    if name.endswith("/avro"):
+        read = in_frames(name, WantedRows("shop", table, tuple(of["key"]), needs_order=needs_order))
+    for body in bodies(name):
+        for one in read(body):
             one.kinds = {**one.kinds, **dict(kinds)}
             yield one
+
+
+def lines(name: str) -> Iterator[str]:
+    with gzip.open(RECORDED / name, "rt", encoding="utf-8") as file:
+        yield from file.read().split("\n")[:-1]
+
+
+def bodies(name: str) -> Iterator[bytes]:
+    """What each message has; none of tombstones."""
+    for line in lines(f"{name}.jsonl.gz"):
+        value = json.loads(line)["value"]
+        if value is not None:
+            yield base64.b64decode(value) if name.endswith(("/avro", "/packets")) else value.encode()
+
+
+def in_frames(name: str, wanted: WantedRows) -> Callable[[bytes], list[Change]]:
+    """A reader with what the converter has put into a registry."""
+    ids = json.loads(gzip.decompress((RECORDED / name).with_name("registered.json.gz").read_bytes()))
+    read = of_debezium(wanted, lambda number: Registered("AVRO", ids[str(number)]))
+    return cast("Callable[[bytes], list[Change]]", read)
 
 
 def applied(events: list[Change], key: list[str]) -> dict[tuple[bytes, ...], Change]:
@@ -126,7 +151,7 @@ def is_equal(type_: str, value: Any, text: str | None) -> bool:
 @pytest.mark.parametrize("name", [one for one in NAMES if not one.endswith("/plain")])
 def test_every_value_is_that_of_the_database(name: str, table: str) -> None:
     """Also that of a column that was added. One that was renamed keeps its old name in rows that did not change."""
-    of, system = tables(name)[table], name.partition("/")[0]
+    of, system = tables(name)[table], Path(name).parent.name
     found = {}
     for one in applied([*changes(name, table, of, needs_order=False)], of["key"]).values():
         kinds = {column: one.kinds.get(column) or kind_of(raw) or "string" for column, raw in one.items()}
@@ -146,7 +171,7 @@ def test_every_value_is_that_of_the_database(name: str, table: str) -> None:
 
 
 @pytest.mark.parametrize("table", ["customers", "orders", "products", "visits"])
-@pytest.mark.parametrize("name", [one for one in NAMES if one.startswith("debezium")])
+@pytest.mark.parametrize("name", [one for one in NAMES if one.startswith(("debezium", "canal/packets"))])
 def test_the_order_of_the_source_puts_them_right_again(name: str, table: str) -> None:
     of = tables(name)[table]
     come = [*changes(name, table, of, needs_order=True)]
@@ -158,5 +183,46 @@ def test_the_order_of_the_source_puts_them_right_again(name: str, table: str) ->
     assert applied(mixed, of["key"]).keys() != applied(come, of["key"]).keys() or table == "visits"
 
 
+FORMS = [
+    ("debezium-mariadb", "avro", "schemas"),
+    ("debezium-postgresql", "avro", "schemas"),
+    ("canal", "packets", "flat"),
+]
+
+
+@pytest.mark.parametrize("table", ["customers", "orders", "products", "visits", "carriers"])
+@pytest.mark.parametrize(("system", "form", "other"), FORMS, ids=[one for one, *_ in FORMS])
+def test_each_form_says_the_same(system: str, form: str, other: str, table: str) -> None:
+    def told(form: str) -> list[Any]:
+        name = f"{system}/{form}"
+        needs_order = not system.endswith("canal")  # flat messages have none
+        come = changes(name, table, tables(name)[table], needs_order=needs_order)
+        return [
+            (one.kinds, row_of(Change(dict(one), {}), dict(one.kinds)), [*one], one.deletes, one.empties, one.order,
+             one.unfit)
+            for one in come
+        ]  # fmt: skip
+
+    assert told(form) == told(other)
+
+
 def test_what_is_recorded() -> None:
-    assert {one.partition("/")[0].partition("-")[0] for one in NAMES} == {"canal", "debezium", "maxwell"}
+    assert {one.partition("/")[0] for one in NAMES} == {*MAKERS}
+    assert len(NAMES) == 9
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("system", MAKERS)
+def test_what_the_servers_send_today(system: str, tmp_path: Path) -> None:
+    """The servers themselves, where they are installed: Debian's mariadb-server, postgresql and maven."""
+    lacking = [one for one in PROGRAMS if shutil.which(one) is None]
+    if lacking:
+        pytest.skip(f"no {', '.join(lacking)}")
+    record(system).keep(tmp_path / system)
+    names = [f"{tmp_path}/{system}/{file.name.partition('.')[0]}" for file in (tmp_path / system).glob("*.jsonl.gz")]
+    assert len(names) == len([one for one in NAMES if one.startswith(f"{system}/")])
+    for table in tables(names[0]):
+        for name in (one for one in names if not one.endswith("/plain")):
+            test_every_value_is_that_of_the_database(name, table)
+        for _, form, other in (one for one in FORMS if one[0] == system):
+            test_each_form_says_the_same(f"{tmp_path}/{system}", form, other, table)

@@ -1,0 +1,130 @@
+"""Canal's packets (``canal.mq.flatMessage = false``): a batch of what its flat messages say, in protobuf. Pure.
+
+    CanalProtocol.proto   Packet, of type MESSAGES; its body is Messages, each of which is an Entry
+    EntryProtocol.proto   Entry: a Header, which says of what table, and where; and a RowChange, what a flat message has
+
+Fields that nobody reads here are left out, and enums are numbers. A value is the same text as in a flat message. What
+is wrong with one entry leaves the others as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from sinks.typed.formats.canal import NOT_CANAL, Canal, Message, Position
+from sinks.typed.formats.changes import Change, file_number
+from sinks.typed.formats.json_fields import Fields, NoObject
+
+_FIELDS: Final[dict[str, dict[str, tuple[int, str]]]] = {
+    "Packet": {"type": (3, "int32"), "compression": (4, "int32"), "body": (5, "bytes")},
+    "Messages": {"messages": (2, "bytes*")},
+    "Header": {
+        "logfileName": (2, "string"), "logfileOffset": (3, "int64"), "serverId": (4, "int64"),
+        "executeTime": (6, "int64"), "schemaName": (8, "string"), "tableName": (9, "string"), "gtid": (13, "string"),
+    },
+    "Entry": {"header": (1, "Header"), "entryType": (2, "int32"), "storeValue": (3, "bytes")},
+    "Column": {
+        "name": (3, "string"), "updated": (5, "bool"), "isNull": (6, "bool"), "value": (8, "string"),
+        "mysqlType": (10, "string"),
+    },
+    "RowData": {"beforeColumns": (1, "Column*"), "afterColumns": (2, "Column*")},
+    "RowChange": {
+        "eventType": (2, "int32"), "isDdl": (10, "bool"), "sql": (11, "string"), "rowDatas": (12, "RowData*"),
+    },
+}  # fmt: skip
+_PACKAGE: Final = "canal"
+_MESSAGES: Final = 7
+_UNCOMPRESSED: Final = (0, 1)
+_WITHOUT_CHANGES: Final = (1, 3, 4, 5)
+"""Entries of a transaction's begin and end, of heartbeats, of GTIDs."""
+_TYPES: Final = (
+    "", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "ERASE", "QUERY", "TRUNCATE", "RENAME", "CINDEX", "DINDEX",
+    "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT",
+)  # fmt: skip
+_RAW: Final = msgspec.json.Decoder(Fields)
+
+
+def _classes() -> dict[str, Any]:
+    file = FileDescriptorProto(name="canal.proto", package=_PACKAGE, syntax="proto3")
+    for message, fields in _FIELDS.items():
+        made = file.message_type.add(name=message)
+        for name, (number, kind) in fields.items():
+            type_, is_list = kind.rstrip("*"), kind.endswith("*")
+            field = made.field.add(name=name, number=number)
+            field.label = FieldDescriptorProto.LABEL_REPEATED if is_list else FieldDescriptorProto.LABEL_OPTIONAL
+            if type_ in _FIELDS:
+                field.type, field.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".{_PACKAGE}.{type_}"
+            else:
+                field.type = FieldDescriptorProto.Type.Value(f"TYPE_{type_.upper()}")
+    pool = DescriptorPool()
+    pool.Add(file)
+    return {name: GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _FIELDS}
+
+
+_CLASS: Final = _classes()
+
+
+def rows_of(body: bytes, canal: Canal) -> list[Change]:
+    """The rows of a packet that `canal` wants. Raises NoObject, with those of all other entries beside it."""
+    found: list[Change] = []
+    wrong: NoObject | None = None
+    for entry in _entries(body):
+        header = entry.header
+        if entry.entryType in _WITHOUT_CHANGES or not canal.wanted.has(header.schemaName, header.tableName):
+            continue
+        try:
+            found += canal.rows(_message(header, _parsed("RowChange", entry.storeValue)), _position(header))
+        except NoObject as error:
+            where = f"{header.logfileName}:{header.logfileOffset}"
+            wrong = wrong or NoObject(error.reason, f"the entry of {where}: {error}")
+    if wrong is not None:
+        raise NoObject(wrong.reason, str(wrong), beside=found)
+    return found
+
+
+def _parsed(name: str, data: bytes) -> Any:
+    try:
+        return _CLASS[name].FromString(data)
+    except DecodeError as error:
+        raise NoObject(NOT_CANAL, f"no {name}: {error}") from None
+
+
+def _entries(body: bytes) -> Iterator[Any]:
+    packet = _parsed("Packet", body)
+    if packet.type != _MESSAGES or packet.compression not in _UNCOMPRESSED:
+        raise NoObject(NOT_CANAL, f"a packet of type {packet.type}, compression {packet.compression}")
+    return (_parsed("Entry", one) for one in _parsed("Messages", packet.body).messages)
+
+
+def _message(header: Any, change: Any) -> Message:
+    type_ = _TYPES[change.eventType] if 0 <= change.eventType < len(_TYPES) else str(change.eventType)
+    rows = [one.beforeColumns if type_ == "DELETE" else one.afterColumns for one in change.rowDatas]
+    old: list[Fields | None] | None = [_old(one) for one in change.rowDatas] if type_ == "UPDATE" else None
+    types = {one.name: one.mysqlType for one in rows[0]} if rows else {}
+    return Message(
+        type_, header.schemaName, header.tableName, change.isDdl, [_fields(one) for one in rows], old,
+        msgspec.Raw(msgspec.json.encode(types)), header.gtid, header.executeTime, change.sql,
+    )  # fmt: skip
+
+
+def _fields(columns: Any) -> Fields:
+    texts = {one.name: None if one.isNull else one.value for one in columns}
+    return _RAW.decode(msgspec.json.encode(texts))
+
+
+def _old(row: Any) -> Fields:
+    """What an update has changed, as it was before."""
+    updated = {one.name for one in row.afterColumns if one.updated}
+    return _fields(one for one in row.beforeColumns if one.name in updated)
+
+
+def _position(header: Any) -> Position | None:
+    number = file_number(header.logfileName)
+    return None if number is None else (number, header.logfileOffset, header.serverId)
