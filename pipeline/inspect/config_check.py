@@ -22,6 +22,7 @@ from pipeline.inspect.jobs import live
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.spark.jars import delta_set, java, session_jars, storage_sets
+from pipeline.spark.master_url import reached_master
 from pipeline.spark.session import without_session
 from sinks.storage.check import check_writable
 from sinks.storage.place import SmallFile, placed
@@ -63,6 +64,7 @@ def checks(config: Config) -> list[Check]:
         partial(_one, "extras", _extras, config),
         partial(_one, "Java", _java),
         partial(_one, "jars", _jars, config),
+        partial(_one, "Spark's master", _spark_master, config),
         partial(_one, "warehouse", _warehouse, brief),
         partial(_one, "metrics", _metrics_port, config),
         partial(_masters, config),
@@ -132,6 +134,11 @@ def _jars(config: Config) -> str:
         return f"{len(session_jars(scheme, config.jars))} in {folder}, all as they were written"
     new = [one.name for one in (delta_set(), *storage_sets(scheme)) if not one.is_downloaded]
     return f"the first start downloads {', '.join(new)}" if new else "in the cache folder"
+
+
+def _spark_master(config: Config) -> str | None:
+    url = config.spark.get("spark.master")
+    return None if url is None else reached_master(url)
 
 
 def _warehouse(config: Config) -> str:
