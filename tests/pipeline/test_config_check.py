@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from pyspark import SparkContext
 
 from pipeline.cli.setup import Master
 from pipeline.config.configuration import Config, load, parse
@@ -162,7 +163,7 @@ def test_whoever_waits_at_a_terminal_is_told_that_spark_starts(
 ) -> None:
     monkeypatch.setattr(session, "build_session", lambda *_, **__: None)
     monkeypatch.setattr(session, "shows_live", lambda: is_terminal)
-    monkeypatch.setattr(session.SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
     with caplog.at_level(logging.INFO):
         session.session_for(Config(warehouse=str(tmp_path)))
     assert caplog.messages == [session.STARTS] * is_terminal
