@@ -116,7 +116,7 @@ class Committed:
 @dataclass(frozen=True, slots=True)
 class SessionState:
     """The state of a session. `acknowledged` is what it has sent, not what it still is to send, summed over its logs;
-    `connected_since` is None without a connection; `last_error` stays after a recovery.
+    `connected_since` is None without a connection; `last_error` is None once the master has answered over one again.
 
     A connection that only gives way to the tasks that read (`Session.reading`) counts as connected all the time.
     """

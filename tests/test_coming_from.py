@@ -22,7 +22,7 @@ from tests.documents import PROJECT
 
 DOCUMENT = PROJECT / "docs" / "coming-from.md"
 SYSTEMS = (
-    "Spark's Kafka source", "kafka-delta-ingest", "Debezium", "Kafka Connect", "Redpanda", "MirrorMaker 2",
+    "Spark's Kafka source", "kafka-delta-ingest", "Debezium", "Flink CDC", "Kafka Connect", "Redpanda", "MirrorMaker 2",
     "A RocketMQ slave", "mqadmin",
 )  # fmt: skip
 NOTHING = "–"

@@ -215,7 +215,7 @@ COMMANDS: Final[Mapping[str, Expected]] = {
     "logtwin repair --config job.toml": says(MARK),
     "logtwin rebuild --config job.toml --log rocketmq/broker-a --to /mnt/new/commitlog": rebuilt_is_the_master_s,
     "logtwin maintain --config job.toml": says(r"^\d+ of \d+ tables changed; \d+ steps in "),
-    ".venv/bin/logtwin tables all": says(r"^  messages +\S", r"^  log +\S", r"^  incidents +\S"),
+    ".venv/bin/logtwin tables all --config job.toml": says(r"^  messages +\S", r"^  log +\S", r"^  incidents +\S"),
     ".venv/bin/logtwin report --config job.toml": says(r"^report.html$"),
     # docs/sql.md
     '.venv/bin/logtwin sql -e "SELECT * FROM completeness" --format csv > complete.csv': says(

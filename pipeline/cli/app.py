@@ -86,7 +86,7 @@ def replicate(
     from pipeline.inspect.first_contact import tell_at_start
     from pipeline.monitoring.display import Display
     from pipeline.monitoring.metrics import serving
-    from pipeline.spark.session import session_for, warm_up
+    from pipeline.spark.session import STARTS, session_for, warm_up
     from pipeline.system.signals import stop_by_signal
 
     settings = configuration.load(config).with_logs(str(config)).in_shard(shard)
@@ -97,7 +97,7 @@ def replicate(
 
         def before_java() -> None:
             tell_at_start(settings, told)
-            log.info("starting Spark …")
+            log.info(STARTS)
 
         spark = session_for(settings, writes=True, before_java=before_java)
         warm_up(spark)

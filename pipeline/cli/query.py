@@ -196,7 +196,6 @@ def _make(config: Path, output: Path) -> None:
     with err.status("reading the small tables …") as status:
 
         def session(size_bytes: int) -> SparkSession:
-            status.update("starting Spark …")
             return session_for(settings, is_brief=size_bytes <= _LITTLE_BYTES).newSession()
 
         made = made_report(without_session(settings), session, status.update)

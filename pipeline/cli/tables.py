@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pipeline.cli.options import AsJson, RequiredConfig, VerbGroups, relations, typed_tables
+from pipeline.cli.options import AsJson, ConfigFile, RequiredConfig, VerbGroups, relations, typed_tables
 from pipeline.config import configuration
 from pipeline.system.console import answer, err, show
 from sources.errors import ConfigurationError, ReplicaError
@@ -25,25 +25,32 @@ AnyTable = Annotated[
 
 
 @app.command("all")
-def list_all(as_json: AsJson = False) -> None:
-    """List the tables and views that every replica has, with their meaning."""
+def list_all(config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """List the tables and views that every replica has, with their meaning; with --config its typed tables, too."""
     from pipeline.inspect.tables import listed, relation_lines
 
-    found = listed()
+    found = listed(None if config is None else configuration.load(config))
     answer(as_json, {"tables": found}, relation_lines(found))
 
 
 @app.command("show")
 def show_columns(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="a table or view that every replica has", autocompletion=relations)
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="a table or view that every replica has; with --config also a typed table",
+            autocompletion=relations,
+        ),
     ],
+    config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the columns of a table or view, with their meaning."""
     from pipeline.inspect.tables import column_lines, described
+    from pipeline.spark.session import without_session
 
-    found = described(name)
+    found = described(name, None if config is None else without_session(configuration.load(config)))
     answer(as_json, {"tables": [found]}, column_lines(found))
 
 

@@ -53,7 +53,7 @@ def run_dister_demo(settings: Config, console: Console, *, keep: bool) -> None:
     log = {"id": LOG_ID, "path": str(folder), "peers": str(folder / PEERS_FILE)}
     config = demo_job(settings, logs=[log], metadata={"first_after_s": 1.0})
     leave_job(settings.warehouse, logs=[log])
-    spark, job = started(config, console)
+    spark, job = started(config)
     _say_start(console, job.progress()[0], settings.workload, keep)
     master, has_lost = open_log(config.logs[0]), threading.Event()
 

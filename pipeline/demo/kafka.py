@@ -80,7 +80,7 @@ def run_kafka_demo(settings: Config, console: Console, *, keep: bool) -> None:
         topics = [{"id": LOG_ID, "servers": server}]
         config = demo_job(settings, topics=topics)
         leave_job(settings.warehouse, topics=topics)
-        spark, job = started(config, console)
+        spark, job = started(config)
         _say_start(console, job.progress()[0], settings.workload, keep)
         options = config.named_topics[0]
         has_grown = threading.Event()

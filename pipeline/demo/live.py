@@ -40,9 +40,8 @@ class DemoOutcome:
     said: str | None
 
 
-def started(config: Config, console: Console) -> tuple[SparkSession, Job]:
+def started(config: Config) -> tuple[SparkSession, Job]:
     """A job of `config` that has claimed its logs, and its session."""
-    console.print("starting Spark …")
     spark = session_for(config, "logtwin demo", writes=True)
     warm_up(spark)
     job = Job(spark, config, available_now=False)

@@ -80,7 +80,7 @@ def run_demo(settings: Config, console: Console, *, keep: bool) -> None:
         config = demo_job(settings, logs=[{"id": LOG_ID, "master": ha, "remoting": remoting}], tables=TABLES)
         log_files = Path(settings.embedded_master.store).absolute() / "commitlog"
         leave_job(settings.warehouse, logs=[{"id": LOG_ID, "path": str(log_files)}], tables=TABLES)
-        spark, job = started(config, console)
+        spark, job = started(config)
         _say_start(console, job.progress()[0], settings.workload, keep)
         log, acknowledged = open_log(config.logs[0]), list[int | None]()
         feed = ChangeFeed(Address.parse(remoting), settings.workload.seed)

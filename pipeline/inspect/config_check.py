@@ -24,14 +24,17 @@ from pipeline.monitoring.display import count
 from pipeline.monitoring.metrics import Metrics
 from pipeline.monitoring.run_file import runs_seen
 from pipeline.spark.jars import delta_set, java, session_jars, storage_sets
+from pipeline.spark.master_url import reached_master
 from pipeline.spark.session import without_session
 from sinks.storage.check import check_writable
 from sinks.storage.place import SmallFile, placed
-from sources.errors import ConfigurationError, LogtwinError, unnamed
+from sources.errors import ConfigurationError, LogtwinError, StorageUnreachable, unnamed
 from sources.extras import EXTRA_OF, naming_extras
+from sources.group.asking import Asker
 from sources.side_by_side import side_by_side
 
 STORAGE_PATIENCE_S: Final = 3.0
+STORE_WITHIN_S: Final = 10.0
 JAVA_WITHIN_S: Final = 3.0
 TRIED_JAVAS: Final = (17, 21)
 _OLDEST_JAVA: Final = 17
@@ -65,6 +68,7 @@ def checks(config: Config) -> list[Check]:
         partial(_one, "extras", _extras, config),
         partial(_one, "Java", _java),
         partial(_one, "jars", _jars, config),
+        partial(_one, "Spark's master", _spark_master, config),
         partial(_one, "warehouse", _warehouse, brief),
         partial(_found_tables, brief),
         partial(_one, "metrics", _metrics_port, config),
@@ -137,8 +141,29 @@ def _jars(config: Config) -> str:
     return f"the first start downloads {', '.join(new)}" if new else "in the cache folder"
 
 
-def _warehouse(config: Config) -> str:
-    """Write a file, and remove it. Raises ConfigurationError, StorageUnreachable."""
+def _spark_master(config: Config) -> str | None:
+    url = config.spark.get("spark.master")
+    return None if url is None else reached_master(url)
+
+
+def _warehouse(config: Config, within_s: float = STORE_WITHIN_S) -> str:
+    """Write a file, and remove it. Raises ConfigurationError; StorageUnreachable also if that takes too long: Arrow
+    waits for minutes where a store of Azure or Google says nothing."""
+    asker: Asker[str] = Asker()
+    asker.ask("warehouse", partial(_written, config))
+    for one in asker.take(within_s):
+        if isinstance(one.value, Exception):
+            raise one.value
+        return str(one.value)
+    raise StorageUnreachable(
+        f"the storage of {config.warehouse} does not answer",
+        expected=f"a file that is written and removed within {within_s:g} s",
+        found="no answer",
+        hint="Look at warehouse, and at endpoint in [storage]; the store may also be down.",
+    )
+
+
+def _written(config: Config) -> str:
     place = placed(without_session(config).warehouse)
     check_writable(place)
     if place.local is not None:
@@ -151,7 +176,7 @@ def _warehouse(config: Config) -> str:
         raise ConfigurationError(
             f"{place} cannot be written",
             expected="the rights to write and delete below it",
-            found=error,
+            found=str(error).partition("\n")[0],
             hint="Look at warehouse, and at [storage] and its keys.",
         ) from error
     return f"{place}: a file was written and removed"

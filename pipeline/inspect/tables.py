@@ -1,23 +1,28 @@
 """``logtwin tables all`` and ``show``: the tables and views of a replica, their columns, and what each means.
 
-Every replica has the same ones. The schemas of tables are known in advance. The types of a view's columns come from
-Spark, which analyses the view's query over empty tables.
+Every replica has the same ones, and a configuration adds its typed tables. The schemas of tables are known in advance,
+those of typed tables are in their Delta logs. The types of a view's columns come from Spark, which analyses the view's
+query over empty tables.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from pyspark.sql.types import StructType
 from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.configuration import Config
 from pipeline.spark.session import session_for
+from sinks.delta.delta_log import newest
 from sinks.spark_schemas import empty_table, spark_schema
 from sinks.tables import TABLES
+from sinks.typed.table import path_of
 from sinks.views.definition import VIEWS, named_in, view
 from sinks.views.registration import register_views
 from sources.errors import QueryError
@@ -45,28 +50,47 @@ class Relation:
         return asdict(self)
 
 
-def listed() -> list[Relation]:
-    """All tables and views, without their columns: the views first."""
+def listed(config: Config | None = None) -> list[Relation]:
+    """All tables and views, without their columns: the views first, and the typed tables of `config` last."""
     views = [Relation(name, "view", view(name).comment) for name in VIEWS]
-    return views + [Relation(spec.name, "table", spec.comment) for spec in TABLES]
+    typed = [
+        Relation(one.name, "table", f"typed table, {one.mode}, from {', '.join(one.from_)}")
+        for one in (() if config is None else config.tables)
+    ]
+    return [*views, *(Relation(spec.name, "table", spec.comment) for spec in TABLES), *typed]
 
 
-def described(name: str) -> Relation:
-    """The table or view `name` with its columns. Raises QueryError if there is none."""
-    relations = {one.name: one for one in listed()}
+def described(name: str, config: Config | None = None) -> Relation:
+    """The table or view `name` with its columns. Raises QueryError if there is none; ReplicaError if a typed table
+    cannot be read."""
+    relations = {one.name: one for one in listed(config)}
     found = relations.get(name)
     if found is None:
         near = get_close_matches(name, relations, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else "logtwin tables all names all."
         raise QueryError(f"there is no table or view {name}", hint=hint)
+    if config is not None and name in {one.name for one in config.tables}:
+        return replace(found, columns=_typed_columns(name, config))
     columns = _view_columns(name) if found.kind == "view" else _table_columns(name)
     return replace(found, columns=columns)
 
 
 def _table_columns(name: str) -> tuple[ColumnInfo, ...]:
     (spec,) = (spec for spec in TABLES if spec.name == name)
-    fields = spark_schema(spec.schema)
-    return tuple(ColumnInfo(field.name, field.dataType.simpleString(), field.metadata["comment"]) for field in fields)
+    return _columns_of(spark_schema(spec.schema))
+
+
+def _typed_columns(name: str, config: Config) -> tuple[ColumnInfo, ...]:
+    version = newest(path_of(config.warehouse, name))
+    if version is None:
+        raise QueryError(f"the typed table {name} is not there yet", hint="A job makes it: logtwin replicate.")
+    return _columns_of(StructType.fromJson(json.loads(version.schema_json())))
+
+
+def _columns_of(schema: StructType) -> tuple[ColumnInfo, ...]:
+    return tuple(
+        ColumnInfo(field.name, field.dataType.simpleString(), field.metadata.get("comment", "")) for field in schema
+    )
 
 
 def _view_columns(name: str) -> tuple[ColumnInfo, ...]:

@@ -97,7 +97,6 @@ class Replication:
         self._phase = Phase.STARTING
         self._going = threading.Lock()  # the job's thread may end it while another thread still starts it
         self._error: LogtwinError | None = None
-        self._last_failure: LogtwinError | None = None
         self._first: Offset | None = None
         self._retry_at_s = 0.0
         self._retries = 0
@@ -159,7 +158,6 @@ class Replication:
             **totals.facts(),
             failures=dict(self._failures),
             error=self._error,
-            last_failure=self._last_failure,
         )
 
     def start(self) -> None:
@@ -403,7 +401,7 @@ class Replication:
 
     def _blame(self, error: LogtwinError) -> None:
         self._failures[type(error).__name__] += 1
-        self._error = self._last_failure = self._logs.explained(error)
+        self._error = self._logs.explained(error)
 
     def _wait(self, wait_s: float) -> None:
         self._retry_at_s = time.monotonic() + wait_s

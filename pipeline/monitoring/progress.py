@@ -203,7 +203,10 @@ class Progress:
         Metric("until_loss_seconds"),
     ] = None
     writer: Annotated[str | None, Fact("of the table: which run owns the log", Readers.STATUS)] = None
-    last_error: Annotated[str | None, Fact("the last error of the last job, healed or not")] = None
+    last_error: Annotated[
+        str | None,
+        Fact("why it waits, why it cannot acknowledge, or what ended the last job; null once all is well again"),
+    ] = None
     unlisted: Annotated[
         bool | None,
         Fact("whether no server lists it any more, of what a pattern has found; only a running job knows"),
@@ -273,18 +276,19 @@ class Progress:
 
 
 def of_job(
-    *, session: SessionState, until_loss: UntilLoss | None, last_failure: LogtwinError | None, **facts: Any
+    *, session: SessionState, until_loss: UntilLoss | None, error: LogtwinError | None, **facts: Any
 ) -> Progress:
     """What a job says of a log: `facts`, and those in the state of its session and in what threatens it.
 
-    `last_failure` is the last error that ended the log's query, healed or not.
+    `error` is what ended it, what it waits out, or what keeps a partition from being read.
     """
     since = session.connected_since
     return Progress(
         connected_since=None if since is None else since.isoformat(timespec="seconds"),
         reconnects=session.reconnects,
         acknowledged=session.acknowledged,
-        last_error=session.last_error if last_failure is None else str(last_failure),
+        last_error=session.last_error if error is None else str(error),
+        error=error,
         until_loss_bytes=None if until_loss is None else until_loss.bytes,
         until_loss_s=None if until_loss is None else until_loss.seconds,
         **facts,

@@ -18,6 +18,8 @@ from pipeline.config.configuration import Config
 from pipeline.config.jars import FROM_ENVIRONMENT, JarsConfig
 from pipeline.spark.jars import java, session_jars, spark_jars
 from pipeline.spark.jvm import archive_file, archive_options, compiled_home, started_gateway
+from pipeline.spark.master_url import checked_master
+from pipeline.system.console import shows_live
 from pipeline.system.folders import cache_file, cache_folder, limit_rights, process_folder
 from pipeline.system.signals import at_once
 from sinks.delta.java_names import java_names
@@ -94,6 +96,7 @@ LOOPBACK = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
+STARTS = "starting Spark …"
 log = logging.getLogger(__name__)
 
 
@@ -109,7 +112,8 @@ def session_for(
 ) -> SparkSession:
     """The session of a configuration, once its storage has answered, and can be written if the caller `writes` to it.
     The JVM's output goes to `spark_log`. A full disk is no reason against a caller that `makes_room`. What else may
-    stand against a start is looked at by `before_java`, which raises it.
+    stand against a start is looked at by `before_java`, which raises it, and tells that Spark starts; without one, only
+    who sits before a terminal is told.
 
     `is_brief`: it is for a few queries over little data (`COMPILE_ONCE`). `archive_to`: its JVM writes an archive of
     its classes there when it ends.
@@ -122,6 +126,8 @@ def session_for(
     with at_once():  # nothing has begun, and Spark's own handler of Ctrl-C goes
         if before_java is not None:
             before_java()
+        elif shows_live() and SparkContext._gateway is None:
+            log.info(STARTS)
         return build_session(
             config.spark,
             warehouse=warehouse,
@@ -263,7 +269,9 @@ def _launch(
     jars = session_jars(warehouse.scheme, given)
     logging = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
     options = f"{COMPILE_LATER} {logging}"
-    if not properties.get("spark.master", "local").startswith("local"):
+    master = properties.get("spark.master", "local")
+    checked_master(master)
+    if not master.startswith("local"):
         return {"spark.jars": ",".join(map(str, jars)), "spark.driver.extraJavaOptions": options}
     options += f" {archive_options(archive_file(given, java(), [*jars, *spark_jars()]), archive_to)}"
     if is_brief:

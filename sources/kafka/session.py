@@ -169,6 +169,7 @@ class GroupSession:
             if self._connected_since is None and not self._is_over:
                 self._connected_since = datetime.now(UTC)
                 self._connections += 1
+                self._last_error = None
 
     def _partition(self, log_id: LogId) -> TopicPartition:
         return TopicPartition(self._topic, topic_and_number(log_id)[1])

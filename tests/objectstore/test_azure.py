@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from pipeline.config.configuration import parse
+from pipeline.inspect.config_check import checks
 from pipeline.inspect.status import statuses
 from sinks.delta.kernel import KernelTable
 from sinks.storage.hadoop import reach
@@ -58,3 +62,22 @@ def test_an_endpoint_without_a_listener_is_an_error_soon(
     reach(spark, placed(warehouse), str(tmp_path))
     with pytest.raises(StorageUnreachable):
         KernelTable(spark, f"{warehouse}/log").existing()
+
+
+def test_config_check_says_in_seconds_what_is_wrong_with_it(azure: Azurite, tmp_path: Path) -> None:
+    def said(warehouse: str, **storage: object) -> str:
+        config = parse({"warehouse": warehouse, "storage": azure.storage(**storage)}, where="x")
+        return next(one.line() for one in checks(config) if one.of == "warehouse")
+
+    there, key = azure.with_container("checked"), tmp_path / "key"
+    key.write_text("AAAA" + azure.key_file.read_text()[4:])
+    assert said(there) == f"ok      warehouse: {there}: a file was written and removed"
+    assert "[ContainerNotFound]" in said(f"abfs://{of('nowhere')}/lake")
+    assert "[AuthorizationFailure]" in said(there, account_key=f"file:{key}")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        begun_s = time.monotonic()
+        text = said(there, endpoint=f"http://127.0.0.1:{silent.getsockname()[1]}")
+    assert "does not answer; expected a file that is written and removed within 10 s" in text
+    assert time.monotonic() - begun_s < 20

@@ -8,15 +8,19 @@ import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import get_args
 
 import pytest
+from pyspark import SparkContext
 
 from pipeline.cli.setup import Master
 from pipeline.config.configuration import Config, load, parse
 from pipeline.inspect.config_check import Check, checks
 from pipeline.inspect.first_contact import Contact, contacts, tell_at_start
+from pipeline.spark import session
+from pipeline.spark.master_url import checked_master, reached_master
 from sources.errors import ConfigurationError, MasterUnreachable, NobodyListens
 from tests.deaf_port import deaf_port
 from tests.patience import wait_until
@@ -96,6 +100,73 @@ def test_each_thing_that_is_wrong_is_told_beside_what_is_right(
     assert f"{tmp_path}/a-file/lake cannot be written" in found["warehouse"].said
     assert "metrics cannot be served there" in found["metrics"].said
     assert topic["servers"] in found["kafka/east/orders"].said
+
+
+KNOWN = (
+    "local",
+    "local[*]",
+    "local[2, 3]",
+    "local-cluster[2,1,1024]",
+    "k8s://https://10.0.0.1:6443",
+    "k8s://api.example",
+)
+UNKNOWN = (
+    "",
+    "local[]",
+    "yarn-client",
+    "mesos://a:5050",
+    "10.0.0.1",
+    "spark://a",
+    "spark://a:7077,b",
+    "k8s://",
+    "k8s:a",
+)
+
+
+def test_a_master_of_spark_has_a_form_that_spark_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in KNOWN:
+        assert reached_master(url) == url
+    monkeypatch.setattr(session, "_start_jvm", lambda *_: pytest.fail("it started Java"))
+    for url in UNKNOWN:
+        config = parse({"spark": {"spark.master": url}}, where="x")
+        with pytest.raises(ConfigurationError, match=rf"is no master that Spark knows.*'{re.escape(url)}'"):
+            session.build_session(config.spark)
+    assert "is no master that Spark knows" in found_of(config)["Spark's master"].said
+
+
+def test_a_cluster_of_spark_needs_one_master_that_takes_connections_in_time() -> None:
+    deaf = f"127.0.0.1:{deaf_port()}"
+    with socket.socket() as one, ExitStack() as queue:
+        one.bind(("127.0.0.1", 0))
+        one.listen(0)
+        at = f"127.0.0.1:{one.getsockname()[1]}"
+        both = f"spark://{deaf},{at}"
+        assert reached_master(both) == f"{both} listens; not there: {deaf}: Connection refused"
+        for _ in range(2):  # its queue is full then, and whoever comes next waits
+            client = queue.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(one.getsockname())
+        with pytest.raises(ConfigurationError, match=rf"{deaf}: Connection refused; {at}: no answer within 0\.2 s"):
+            reached_master(both, within_s=0.2)
+
+
+def test_yarn_needs_the_clusters_configuration(tmp_path: Path) -> None:
+    assert checked_master("yarn", {"YARN_CONF_DIR": str(tmp_path)}) == ()
+    for given, found in [({}, "neither"), ({"HADOOP_CONF_DIR": "/no/such"}, "HADOOP_CONF_DIR=/no/such, which is no")]:
+        with pytest.raises(ConfigurationError, match=rf"HADOOP_CONF_DIR or YARN_CONF_DIR in.*found {found}"):
+            checked_master("yarn", given)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_whoever_waits_at_a_terminal_is_told_that_spark_starts(
+    is_terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(session, "build_session", lambda *_, **__: None)
+    monkeypatch.setattr(session, "shows_live", lambda: is_terminal)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    with caplog.at_level(logging.INFO):
+        session.session_for(Config(warehouse=str(tmp_path)))
+    assert caplog.messages == [session.STARTS] * is_terminal
 
 
 def test_java_says_its_version_where_no_file_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

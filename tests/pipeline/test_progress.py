@@ -33,7 +33,7 @@ def test_a_topic_lags_by_the_sum_of_its_partitions() -> None:
 @pytest.mark.parametrize(
     ("failure", "said"), [(None, "no answer"), (MasterUnreachable("no connection"), "no connection")]
 )
-def test_the_last_error_is_that_of_the_query_or_else_of_the_session(failure: LogtwinError | None, said: str) -> None:
+def test_the_last_error_is_that_of_the_log_or_else_of_the_session(failure: LogtwinError | None, said: str) -> None:
     session = SessionState(Offset(400), None, 0, "no answer")
-    now = of_job(session=session, until_loss=None, last_failure=failure, log_id="rocketmq/a", role="slave", master="m")
+    now = of_job(session=session, until_loss=None, error=failure, log_id="rocketmq/a", role="slave", master="m")
     assert (now.last_error, now.acknowledged, now.until_loss_bytes) == (said, 400, None)

@@ -195,7 +195,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     with ScriptedNameServer({"c1": {"a": None}}) as server:
         entry = {"cluster": "c1", "name_server": str(server.address)}
         config = parse({"warehouse": str(tmp_path), "logs": [entry]}, where="job.toml")
-        job = Job(cast(SparkSession, None), config, available_now=False, take_over=True)
+        told = {"rocketmq/a": "away"}
+        job = Job(cast(SparkSession, None), config, available_now=False, take_over=True, told=told)
     job._roll_call = cast(RollCall, Calls())
     yield job
     failing.clear()
@@ -219,6 +220,7 @@ def test_what_comes_joins_the_group_of_its_table_or_begins_one(job: Job) -> None
     parts = [cast(Part, one) for one in job.logs]
     wait_until(lambda: [one.starts for one in parts] == [0, 1, 1], "the starts of what came")
     assert [one.ways["take_over"] for one in parts] == [True, False, False]
+    assert [one.ways["told"] for one in parts] == ["away", "", ""]  # what was said of it before the start
     assert all(one.ways["may_leave"] for one in parts)
 
 

@@ -77,16 +77,19 @@ class FirstHeads:
         if self._parser is None and offset not in self._reported:
             self._reported.append(offset)
 
-    def take(self) -> None:
-        """Read what has come of a head. Raises ProtocolViolation, ConnectionResetError, OSError."""
+    def take(self) -> bool:
+        """Read what has come of a head. Return whether it is whole, and right. Raises ProtocolViolation,
+        ConnectionResetError, OSError."""
         data = self._sock.recv(self._heads.size_bytes - len(self._head))
         if not data:
             raise ConnectionResetError("the master closed the connection")
         self._heard_at = time.monotonic()
         self._head += data
-        if len(self._head) == self._heads.size_bytes:
-            self._check(self._head)
-            self._head = b""
+        if len(self._head) < self._heads.size_bytes:
+            return False
+        self._check(self._head)
+        self._head = b""
+        return True
 
     def check_silence(self) -> None:
         """Raise MasterSilent if no head has come in time. After the first head with data this is not checked."""

@@ -356,7 +356,8 @@ class HASession:
                 pass
         happened = dict(events).get(sock.fileno(), 0)
         if happened & select.POLLIN:
-            heads.take()
+            if heads.take():
+                self._note_well()
             self._leave_the_one_before()  # only now is it certain that the master knows this one
         elif happened:
             raise _loss(sock)
@@ -367,6 +368,11 @@ class HASession:
             if self._connected_since is None:
                 self._connected_since = datetime.now(UTC)
                 self._connections += 1
+
+    def _note_well(self) -> None:
+        """The master counts what is told to it, and its log goes on where the replica ends."""
+        with self._lock:
+            self._last_error = None
 
     def _note_failure(self, failure: Exception) -> None:
         self._must_ask = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from datetime import datetime
 from functools import partial
@@ -76,6 +77,8 @@ def test_beside_its_log_and_by_its_verbs(
     says = Verbs(file)
     not_yet = "  not created yet: a job makes it\n"
     assert says("list") == (0, f"orders: upsert, from orders\n{not_yet}strict: append, from orders\n{not_yet}")
+    assert re.search(r"^  orders +typed table, upsert, from orders$", says("all")[1], re.M)
+    assert "the typed table orders is not there yet" in says("show", "orders")[1]
     served.send({"id": "a", "n": 1}, {"id": "b", "n": 1}, {"id": "a", "n": 2}, {"id": "d", "n": 4})
     replicate_now(spark, load(file))
     assert living(served) == [{"id": "b", "n": 1}, {"id": "a", "n": 2}, {"id": "d", "n": 4}]
@@ -97,6 +100,9 @@ def test_beside_its_log_and_by_its_verbs(
     assert f"up to date, complete through {newest:%Y-%m-%d %H:%M:%S} UTC" in says("coverage", of=())[1]
     columns = [(one["name"], one["type"]) for one in orders["columns"]]
     assert columns == [("_deleted", "boolean"), ("id", "string"), ("n", "double")]
+    shown = says("show", "orders")[1]
+    assert re.search(r"^  stored_at +timestamp +when the master stored it", shown, re.M)
+    assert re.search(r"^  n +double +", shown, re.M)
     assert json.loads(says("status", "--json", of=())[1])["tables"] == [orders, strict]
     assert "strict: append, from orders" in says("status", of=())[1]
     rows_before = served.rows()

@@ -19,7 +19,13 @@ from sources.rocketmq.session.ha_connection import connect_slave, say_goodbye
 from sources.rocketmq.wire.ha import encode_frame
 from tests.deaf_port import deaf_port
 from tests.patience import eventually
-from tests.sources.rocketmq.scripted_master import PATIENCE_S, HAScript, ScriptedMaster, SlaveConnection
+from tests.sources.rocketmq.scripted_master import (
+    PATIENCE_S,
+    HAScript,
+    ScriptedMaster,
+    SlaveConnection,
+    after_the_report,
+)
 from tests.sources.rocketmq.sessions import Known, leave_after, reported, session_of, session_with, stay, up_to
 
 
@@ -106,9 +112,9 @@ def test_no_acknowledgement_over_failing_connections_passes_the_committed_positi
 
 
 def test_a_master_that_comes_up_late_gets_the_promise() -> None:
-    """HA-60: without a master it is tried for ever."""
+    """HA-60: without a master it is tried for ever. Nothing is wrong any more once the master answers."""
     nobody = Address("127.0.0.1", deaf_port())
-    with ScriptedMaster(stay) as master:
+    with ScriptedMaster(after_the_report(encode_frame(Offset(100)))) as master:
         known = Known(nobody)
         with session_of(known) as session:
             session.acknowledge(up_to(100))
@@ -116,6 +122,7 @@ def test_a_master_that_comes_up_late_gets_the_promise() -> None:
             away = session.state
             known.address = master.address
             master.await_connection(1).await_report_of(100)
+            assert eventually(lambda: session.state.last_error is None)
             assert session.state.connected_since is not None
     assert away.connected_since is None
     assert "cannot connect" in str(away.last_error)
