@@ -171,11 +171,13 @@ def test_damage_of_two_logs_is_taken_out_of_both_while_neither_has_moved(
         now = log.read()
         assert (now.state, now.holes.ranges, now.holes.taken_out) == (state, out.ranges, out.ranges)
         log.check(now, state)
-    with pytest.raises(TakenOver):
+    with pytest.raises(TakenOver) as taken_over:
         table.check(table.read(), held.state)
-    with pytest.raises(ReplicaError, match="the log went back") as caught:
-        table.take_out(table.read(), held.state, [replace(of_theirs, epoch=1)], [])
-    assert (caught.value.log, caught.value.expected, caught.value.found) == (str(BROKER_B), "epoch 1", "0")
+    assert taken_over.value.found == str(mine.writer)
+    for epoch in (-1, 1):
+        with pytest.raises(ReplicaError, match="the log went back") as caught:
+            table.take_out(table.read(), held.state, [replace(of_theirs, epoch=epoch)], [])
+        assert (caught.value.log, caught.value.expected, caught.value.found) == (str(BROKER_B), f"epoch {epoch}", "0")
     other.mark(other.read(), replace(theirs, commit="marked", repair=PendingRepair(to=Offset(0), epoch=1)))
     with pytest.raises(RepairPending):
         table.take_out(table.read(), held.state, [of_theirs], [])
