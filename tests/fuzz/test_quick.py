@@ -1,7 +1,5 @@
 """Some cases of each target in every run of the suite; an hour of them is tests/soak/test_fuzz.py."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

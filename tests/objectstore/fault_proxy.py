@@ -7,8 +7,6 @@ It lives in threads of ours. So who asks must not hold the interpreter's lock me
 left to the collector instead of being closed, and then waits for itself until its time is up.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import sys

@@ -3,8 +3,6 @@
 What a run leaves and says, as loudly as it can, holds no secret.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

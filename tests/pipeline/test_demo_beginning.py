@@ -1,7 +1,5 @@
 """When the demo's producer may begin: a running master, and a slave in the place of the replica; what S3 needs."""
 
-from __future__ import annotations
-
 import importlib.util
 import io
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """What a job knows of its master, by a clock that the test turns."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

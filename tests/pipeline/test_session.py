@@ -1,7 +1,5 @@
 """How the JVM of a session and its workers are started."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Of each log there is each record once, whoever had it when. The jobs are real, a
 left out (`group_in_process`), or it would be ten JVMs. At night they are processes of their own, and one is killed.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """A folder that tables cannot be in, and a disk without room: one line at the start; a job that runs waits for room."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """Who owns a log, and who may move its position."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

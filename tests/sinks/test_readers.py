@@ -1,7 +1,5 @@
 """The tables as other engines read them, and queries that skip files without losing rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path

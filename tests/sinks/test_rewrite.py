@@ -1,7 +1,5 @@
 """Rows taken out of table log, file by file, in the one commit that moves the log; and who may come between."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Where a broker is: as given, or as a name server says (real ones: tests/peers/test_discovery.py); and its client."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager

@@ -1,7 +1,5 @@
 """A commit log read from its files: its bounds while it is written, and every record exactly once."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading

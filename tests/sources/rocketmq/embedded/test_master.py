@@ -1,7 +1,5 @@
 """The master as a whole: started, stopped, started again. As a process: tests/pipeline/test_cli.py."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging
