@@ -4,8 +4,6 @@ Jars (Ivy mostly waits for the network), archives of classes, compiled loops. In
 of them, while the others wait for it. Where all is there it takes a few seconds.
 """
 
-from __future__ import annotations
-
 import importlib
 import tempfile
 from pathlib import Path

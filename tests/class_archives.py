@@ -5,8 +5,6 @@ by itself: a trial makes it, once a machine, into the cache folder. A JVM that a
 and says nothing; so does one for which none could be made.
 """
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

@@ -1,7 +1,5 @@
 """Fixtures and hypothesis profiles of the whole suite."""
 
-from __future__ import annotations
-
 import gc
 import os
 import random

@@ -1,7 +1,5 @@
 """A port of this machine at which nobody listens, and nobody will."""
 
-from __future__ import annotations
-
 import socket
 
 

@@ -1,7 +1,5 @@
 """Folders of leaders with the very ids that a test wants, written anew each time."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Collection, Sequence
 from itertools import groupby

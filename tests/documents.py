@@ -4,8 +4,6 @@ A comment that nobody sees stands right above a block: ``<!-- not run: why -->``
 ``<!-- not run: `command`: why -->``.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

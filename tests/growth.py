@@ -1,7 +1,5 @@
 """How the time of a parser grows with its input: a ratio of two sizes in one process, never a time by itself."""
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Large commit logs, made fast: a block of encoded records, copied with its offsets, times and bodies rewritten."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What one module logged, for a process of tests has threads of other tests; and what is printed of a text."""
 
-from __future__ import annotations
-
 import io
 import logging
 

@@ -1,7 +1,5 @@
 """Which modules of tests an expression of marks (``pytest -m``) leaves out as a whole: they need not be imported."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

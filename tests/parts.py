@@ -4,8 +4,6 @@ For tests that take milliseconds: pytest-xdist would collect all of them in each
 each, which costs a third of what they cost themselves.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

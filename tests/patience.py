@@ -1,7 +1,5 @@
 """Waiting for a condition, with a limit: only a failing test waits that long. And looking all the time meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """How much memory a process and its children hold."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

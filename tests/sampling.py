@@ -1,7 +1,5 @@
 """How much of a loop over every byte is run: all of it in the soak, every seventh one and the edges else."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Sequence
 from typing import Final

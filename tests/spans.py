@@ -1,7 +1,5 @@
 """Ranges of offsets, briefly."""
 
-from __future__ import annotations
-
 from sources.offsets import Offset, OffsetRange
 
 

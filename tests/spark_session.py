@@ -1,7 +1,5 @@
 """One small Spark session with Delta, for every test that needs one: logtwin's own, made for a test."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """docs/coming-from.md: whatever it calls ours is there, a key, a verb, a table, a view, a metric."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

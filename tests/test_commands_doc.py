@@ -1,7 +1,5 @@
 """The commands and configurations that the documents show are ones that there are: verbs, options, targets, keys."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

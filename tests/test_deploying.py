@@ -1,7 +1,5 @@
 """What conf/ has for systemd and containers, and for this project's own hooks, fits the code."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

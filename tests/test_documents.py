@@ -5,8 +5,6 @@ What a block must print is said here, from what the document says of it. One tha
 for the reader's own are exchanged for the demo's. From the wheel, in an environment of its own: `tests/soak`.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re

@@ -4,8 +4,6 @@ Each case is the input that is worst for a parser or a regular expression that s
 begins again and again. Where a parser refuses the input, that is part of its time.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from contextlib import suppress

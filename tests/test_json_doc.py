@@ -1,7 +1,5 @@
 """docs/json.md names every key of what the verbs say to programs."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Each link of the documents leads to a file of the project and, where it names one, to a heading in it."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """tests.marks and tests.parts, on which it depends that no test is left out which should run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

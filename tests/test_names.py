@@ -1,7 +1,5 @@
 """One name, one thing."""
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from pathlib import Path

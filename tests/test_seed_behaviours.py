@@ -1,7 +1,5 @@
 """docs/seed-behaviours.md: complete, and true as far as a machine can tell. The tests it names are not run here."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

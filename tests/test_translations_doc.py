@@ -3,8 +3,6 @@
 Its blocks are the English ones but for their comments, so `tests/test_documents.py` runs those for both.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

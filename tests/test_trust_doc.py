@@ -1,7 +1,5 @@
 """The operator's page says of each condition what the code says of it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

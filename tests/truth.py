@@ -4,8 +4,6 @@ An archive of tests/fixtures/ holds the segment files of one broker's commit log
 what went over the wire; its README.md says how it was made.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import tarfile

@@ -1,7 +1,5 @@
 """One Airflow for the tests, and a stand-in for Spark."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The DAG files as Airflow's parser sees them: no errors, quick, alone, and forms that explain themselves."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """What a form does not take: the run is refused when it is asked for, not when it is under way."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.airflow.installation import Api, ApiError

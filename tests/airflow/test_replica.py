@@ -3,8 +3,6 @@
 Of the storage's keys one is in the environment of Airflow's worker, the other in a file.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 from collections.abc import Iterator, Mapping

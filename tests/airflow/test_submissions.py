@@ -1,7 +1,5 @@
 """What the DAGs submit, and what they make of how it ends: a real scheduler, with a stand-in for spark-submit."""
 
-from __future__ import annotations
-
 import pytest
 
 from sources.errors import Divergent, MasterUnreachable, StorageUnreachable

@@ -1,7 +1,5 @@
 """bench.contest: ratios and their median, goals, turns, percentiles."""
 
-from __future__ import annotations
-
 import pytest
 
 from bench.contest import Figure, Goal, Round, by_turns, percentile

@@ -1,7 +1,5 @@
 """bench.guard: what scatters is measured more often, and what is too low twice has fallen."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 import pytest

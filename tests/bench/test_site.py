@@ -1,7 +1,5 @@
 """bench.site: a plan for many drivers, from runs of one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

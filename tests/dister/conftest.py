@@ -1,7 +1,5 @@
 """A warehouse for each scenario. Jobs run in this process, without Spark; `spark_twin` is for one that has it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ on the other one alone, what one wrote last may never reach the other, and whoev
 other does not have. Nodes share a prefix, and have tails of their own behind it.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import suppress

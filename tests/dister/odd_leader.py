@@ -1,7 +1,5 @@
 """What happens to a leader's log when a node fails, follows another one, or is of another version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import groupby, islice
 

@@ -1,7 +1,5 @@
 """What the other modules show without Spark, once with it: batches, a kill, and a leader that overrules."""
 
-from __future__ import annotations
-
 import pytest
 
 from sinks.batch.result import BatchStep

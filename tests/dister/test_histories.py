@@ -1,7 +1,5 @@
 """Random histories of leader changes, dirty tails, torn lines and crashes: in the end the replica is the leader."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path

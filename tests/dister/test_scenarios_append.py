@@ -4,8 +4,6 @@
 tests/sources/dister/test_log.py.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from sinks.batch.result import BatchStep

@@ -1,7 +1,5 @@
 """Scenarios 17 to 20: how much comes in at once, an empty replica, and a leader that has nothing to say."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect_left
 

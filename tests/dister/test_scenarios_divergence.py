@@ -5,8 +5,6 @@ job goes back, and that all is equal then. Histories are made of `leader` and `d
 specification.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 

@@ -5,8 +5,6 @@
 running job, in tests/pipeline/test_check_and_fix.py.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Sequence

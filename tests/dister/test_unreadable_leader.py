@@ -1,7 +1,5 @@
 """Files of a leader that cannot be read at the moment: nothing is concluded from it, and it is tried again."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

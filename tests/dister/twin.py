@@ -4,8 +4,6 @@ The truth is the leader's files, read by the embedded leader's own plain reader;
 the tables.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ cases before it; one that takes longer than `--case-s`, in C code, too; and one 
 may have beyond what it started with.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import random

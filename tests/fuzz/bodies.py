@@ -1,7 +1,5 @@
 """Bodies of typed tables: long digits, exponents without end, times at the bounds, in each format."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import json

@@ -1,7 +1,5 @@
 """Configuration files: the shipped one and small ones, with other words, numbers and bytes in them."""
 
-from __future__ import annotations
-
 import functools
 import random
 import tempfile

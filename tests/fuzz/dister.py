@@ -1,7 +1,5 @@
 """Lines of dister's log: any JSON, any number, any byte changed; one by one, and as files."""
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

@@ -1,7 +1,5 @@
 """HA frames, and remoting frames with headers of both kinds: what comes of any bytes, in pieces of any size."""
 
-from __future__ import annotations
-
 import functools
 import json
 import random

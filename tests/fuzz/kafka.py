@@ -1,7 +1,5 @@
 """Batches of Kafka's: as brokers and clients write them, damaged under a right CRC or a wrong one."""
 
-from __future__ import annotations
-
 import functools
 import random
 import struct

@@ -1,7 +1,5 @@
 """Bytes made worse, by a seeded generator: the same seed, the same bytes."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

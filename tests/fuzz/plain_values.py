@@ -1,7 +1,5 @@
 """What a column has of a value: exact numbers, and the calendar of Python, digit by digit. Slow, and short."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction

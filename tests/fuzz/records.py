@@ -1,7 +1,5 @@
 """Records of a commit log, whole: any value in any property and field, any byte changed, under a right CRC or not."""
 
-from __future__ import annotations
-
 import functools
 import random
 import struct

@@ -1,7 +1,5 @@
 """Azurite, the emulator of Azure's Blob Storage, as `make azurite-setup` installs it."""
 
-from __future__ import annotations
-
 import base64
 import os
 import re

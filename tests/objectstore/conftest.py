@@ -1,7 +1,5 @@
 """One S3 server and one Azurite a session, and a proxy in front of the former."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from collections.abc import Iterator

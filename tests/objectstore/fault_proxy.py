@@ -7,14 +7,15 @@ It lives in threads of ours. So who asks must not hold the interpreter's lock me
 left to the collector instead of being closed, and then waits for itself until its time is up.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
+import sys
 import threading
 from collections.abc import Iterator
-from io import BytesIO
-from typing import IO, Self
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.server import BaseHTTPRequestHandler
+from socketserver import ThreadingTCPServer
+from typing import Any, Self
 
 from tests.objectstore.faults import (
     EXPIRED_TOKEN,
@@ -29,10 +30,7 @@ from tests.objectstore.faults import (
     Rule,
     Unconditional,
 )
-from tests.objectstore.http_wire import UNLIMITED, Head, answer_head, has_body, pass_body, read_head
 from tests.objectstore.s3_requests import Request, RequestLog, Seen, When, any_request, request_of
-
-_JOIN_TIMEOUT_S = 10.0
 
 
 class FaultProxy:
@@ -44,14 +42,13 @@ class FaultProxy:
     def __init__(self, target: int) -> None:
         self.target = target
         self.credentials: Credentials | None = None
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
         self._logs: list[RequestLog] = []
-        self._links: set[_Link] = set()
         self._is_ended = threading.Event()
-        self._thread = threading.Thread(target=self._accept, daemon=True)
+        self._server = _Server(self)
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -59,15 +56,9 @@ class FaultProxy:
 
     def __exit__(self, *raised: object) -> None:
         self._is_ended.set()
-        _shut(self._listener)
-        self._thread.join(_JOIN_TIMEOUT_S)
-        self._listener.close()
-        with self._lock:
-            links = list(self._links)
-        for link in links:
-            link.end()
-        for link in links:
-            link.join(_JOIN_TIMEOUT_S)
+        self._server.shutdown()
+        self._server.end()
+        self._thread.join()
 
     @property
     def endpoint(self) -> str:
@@ -123,116 +114,128 @@ class FaultProxy:
         """As long, or until the proxy ends."""
         self._is_ended.wait(seconds)
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):  # the listener was closed
-            while True:
-                client, _ = self._listener.accept()
-                link = _Link(self, client)
-                with self._lock:
-                    self._links = {other for other in self._links if other.is_alive()} | {link}
-                link.start()
 
+class _Server(ThreadingTCPServer):
+    """A thread for each client's connection."""
 
-class _Link(threading.Thread):
-    """A client's connection, and one to the server, made when it is first needed."""
+    daemon_threads = True
+    request_queue_size = 128
 
-    def __init__(self, proxy: FaultProxy, client: socket.socket) -> None:
-        super().__init__(daemon=True)
-        self._proxy = proxy
-        self._client = client
-        self._server: socket.socket | None = None
-        self._from_server: IO[bytes] | None = None
-        self._to_server: IO[bytes] | None = None
-        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._from_client: IO[bytes] = client.makefile("rb")
-        self._to_client: IO[bytes] = client.makefile("wb")
-
-    def run(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # an end is gone; what it says is no HTTP
-            while (head := read_head(self._from_client)) and self._serve(head):
-                pass
-        self.end()
-        # Only now is the connection closed, and a client that is still sending hears of it: each of these held it.
-        for end in (self._from_client, self._to_client, self._from_server, self._to_server, self._client, self._server):
-            with contextlib.suppress(OSError):
-                if end is not None:
-                    end.close()
+    def __init__(self, proxy: FaultProxy) -> None:
+        super().__init__(("127.0.0.1", 0), _Link)
+        self.proxy = proxy
+        self.clients: set[socket.socket] = set()
 
     def end(self) -> None:
-        """No more can be read and sent; a reader that waits hears of it. From any thread."""
-        for sock in (self._client, self._server):
-            if sock is not None:
-                _shut(sock)
+        """Nobody can connect any more, and whoever is connected hears of it."""
+        self.server_close()
+        for client in list(self.clients):
+            with contextlib.suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
 
-    def _serve(self, head: Head) -> bool:
-        """One request; whether another may follow on the connection."""
-        seen = self._proxy.begin(request_of(head.method, head.target, dict(head.headers)))
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError | HTTPException):  # an end is gone in the middle of a message
+            super().handle_error(request, client_address)
+
+
+class _Link(BaseHTTPRequestHandler):
+    """A client's connection, and one to the server, made when it is first needed."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.clients.add(self.connection)
+        self._to_server = HTTPConnection("127.0.0.1", self.server.proxy.target)
+
+    def finish(self) -> None:
+        self.server.clients.discard(self.connection)
+        self._to_server.close()
+        super().finish()
+
+    def log_message(self, *_: object) -> None:
+        """The tests have a log of their own."""
+
+    def handle_expect_100(self) -> bool:
+        """Not before it is known whether it is cut."""
+        return True
+
+    def _serve(self) -> None:
+        headers = self.headers.items()
+        seen = self.server.proxy.begin(request_of(self.command, self.path, dict(headers)))
         fault = seen.fault
         if isinstance(fault, CutBefore):
-            return False
-        if head.get("expect").lower() == "100-continue":
-            self._to_client.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            self._to_client.flush()
+            self.close_connection = True
+            return
+        if self.headers.get("Expect", "").lower() == "100-continue":
+            self.send_response_only(100)
+            self.end_headers()
+        body = self._body()
         if isinstance(fault, Answer):
-            pass_body(head, self._from_client, BytesIO())
-            self._say(head, seen, fault)
-            return head.keeps_connection
+            told = fault.body(seen.request)
+            length = ("Content-Length", str(len(told)))
+            self._say(seen, fault.status, [("Content-Type", "application/xml"), length, *fault.headers], told)
+            return
         if isinstance(fault, Held):
-            self._hold(head, fault.seconds)
-        else:
-            self._send(head.without("expect", *(["if-none-match"] if isinstance(fault, Unconditional) else [])))
-        return self._answer(head, seen)
+            self.server.proxy.wait(fault.seconds)
+        if isinstance(fault, Unconditional):
+            headers = [pair for pair in headers if pair[0].lower() != "if-none-match"]
+        self._answer(seen, self._asked(headers, body))
 
-    def _say(self, head: Head, seen: Seen, answer: Answer) -> None:
-        body = answer.body(seen.request)
-        headers = (("Content-Type", "application/xml"), ("Content-Length", str(len(body))), *answer.headers)
-        seen.status = answer.status
-        self._to_client.write(answer_head(answer.status, headers).packed())
-        if head.method != "HEAD":
-            self._to_client.write(body)
-        self._to_client.flush()
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
 
-    def _send(self, head: Head) -> None:
-        sink = self._connected()
-        sink.write(head.packed())
-        pass_body(head, self._from_client, sink)
-        sink.flush()
+    def _body(self) -> bytes:
+        """All of it. Raises ConnectionError where the client breaks off."""
+        if "chunked" not in self.headers.get("Transfer-Encoding", "").lower():
+            return self._read(int(self.headers.get("Content-Length", 0)))
+        pieces = []
+        while size := int(self.rfile.readline().split(b";")[0] or b"0", 16):
+            pieces.append(self._read(size))
+            self.rfile.readline()
+        while self.rfile.readline().strip():  # trailers
+            pass
+        return b"".join(pieces)
 
-    def _hold(self, head: Head, seconds: float) -> None:
-        """The request, all of it, to the server: later."""
-        body = BytesIO()
-        pass_body(head, self._from_client, body)
-        self._proxy.wait(seconds)
-        sink = self._connected()
-        sink.write(head.without("expect").packed() + body.getvalue())
-        sink.flush()
+    def _read(self, size: int) -> bytes:
+        data = self.rfile.read(size)
+        if len(data) < size:
+            raise ConnectionResetError("the client broke off")
+        return data
 
-    def _answer(self, head: Head, seen: Seen) -> bool:
+    def _asked(self, headers: list[tuple[str, str]], body: bytes) -> HTTPResponse:
+        self._to_server.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers:
+            if name.lower() not in ("expect", "transfer-encoding", "content-length"):
+                self._to_server.putheader(name, value)
+        if body or self.command in ("PUT", "POST"):
+            self._to_server.putheader("Content-Length", str(len(body)))
+        self._to_server.endheaders(body)
+        return self._to_server.getresponse()
+
+    def _answer(self, seen: Seen, answer: HTTPResponse) -> None:
         """The server's answer, to the client, as far as the fault lets it pass."""
-        if self._from_server is None or (answer := read_head(self._from_server)) is None:
-            return False
-        carries_body = has_body(head.method, answer)
-        fault = seen.fault
+        fault, body = seen.fault, answer.read()
         if isinstance(fault, CutAfter):
-            return False
+            self.close_connection = True
+            return
         if isinstance(fault, Late):
-            self._proxy.wait(fault.seconds)
-        seen.status = answer.status
-        self._to_client.write(answer.packed())
-        most = fault.after_bytes if isinstance(fault, CutWithinAnswer) else UNLIMITED
-        if carries_body:
-            pass_body(answer, self._from_server, self._to_client, most=most)
-        self._to_client.flush()
-        return head.keeps_connection and answer.keeps_connection
+            self.server.proxy.wait(fault.seconds)
+        headers = [pair for pair in answer.getheaders() if pair[0].lower() != "transfer-encoding"]
+        if answer.headers.get("Transfer-Encoding"):
+            headers.append(("Content-Length", str(len(body))))
+        is_cut = isinstance(fault, CutWithinAnswer) and len(body) > fault.after_bytes
+        self._say(
+            seen, answer.status, headers, body[: fault.after_bytes] if isinstance(fault, CutWithinAnswer) else body
+        )
+        self.close_connection |= is_cut or answer.will_close
 
-    def _connected(self) -> IO[bytes]:
-        if self._to_server is None:
-            self._server = socket.create_connection(("127.0.0.1", self._proxy.target))
-            self._server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._from_server, self._to_server = self._server.makefile("rb"), self._server.makefile("wb")
-        return self._to_server
-
-
-def _shut(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
+    def _say(self, seen: Seen, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        seen.status = status
+        self.send_response_only(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)

@@ -1,7 +1,5 @@
 """What an object store, or the way to it, may do to a request. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import TypeAlias
 from xml.sax.saxutils import escape

@@ -1,7 +1,5 @@
 """What a warehouse on the S3 server holds, asked there: by another engine or by plain HTTP, past every link."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

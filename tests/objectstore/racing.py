@@ -4,8 +4,6 @@
 one line of JSON which commits it was told had succeeded, by what each holds and nothing else does.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """Requests of S3 as tests count them: what each asks for, of which key, by whose keys. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The S3 server of a test session, and a plain client of it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """A warehouse on Azure's Blob interface, as its emulator Azurite has it. Jobs side by side: `test_races.py`."""
 
-from __future__ import annotations
-
 import random
 import socket
 import time

@@ -3,8 +3,6 @@
 What is in the tables is asked at the server, by another engine; what the master has is known from the master.
 """
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 docs/other-engines.md shows runs there as it stands, with AWS's own variables, and gives what the view gives.
 """
 
-from __future__ import annotations
-
 import random
 import re
 from pathlib import Path

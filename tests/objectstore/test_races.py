@@ -1,7 +1,5 @@
 """Jobs that commit to one table side by side: what each is told to be committed is there, once, and nothing else is."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """What a warehouse on S3 costs in requests, which are money and time: docs/scaling.md."""
 
-from __future__ import annotations
-
 import pytest
 from pyspark.sql import SparkSession
 

@@ -1,8 +1,6 @@
 """Keys of a store are where they were named, and nowhere else: not in what a run says, as loudly as it can, not in a
 file or an object that it writes. And what a store refuses is said by the command line."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """A store that cannot be used is one line within seconds, before a JVM is started: what is wrong, where to look."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

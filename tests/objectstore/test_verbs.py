@@ -3,8 +3,6 @@
 What they ask of the store is bounded: docs/scaling.md.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """A master of files and its replica on an object store, which verbs are tried on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

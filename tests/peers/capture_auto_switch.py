@@ -4,8 +4,6 @@
 requests and files say beside what came over HA.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

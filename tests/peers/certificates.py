@@ -1,7 +1,5 @@
 """Certificates for tests, new for each: what must not appear has a value to look for."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 

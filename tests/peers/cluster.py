@@ -1,7 +1,5 @@
 """What a running broker of 5.x is told and asked: its settings, the slaves that it counts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The real brokers of this process, the newest of each kind once; figures that the tests report."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

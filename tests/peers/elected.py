@@ -1,7 +1,5 @@
 """Real 5.5.0 brokers of one group in controller mode, and their controllers, each of which lives in a name server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress

@@ -1,7 +1,5 @@
 """A topic with holes where a real broker has taken records out, and takes no more of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka.admin import ConfigResource

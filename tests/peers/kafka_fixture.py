@@ -6,8 +6,6 @@ Topics of one partition each: every compression, by producers and by the broker;
 the broker's own times; transactions of two producers, interleaved, committed and aborted; a compacted log.
 """
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

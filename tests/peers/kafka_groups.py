@@ -1,7 +1,5 @@
 """Consumer groups as others see and use them: Kafka's tools, and Kafka's own consumer as a member."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

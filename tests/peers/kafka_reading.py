@@ -1,7 +1,5 @@
 """What a Kafka broker holds, read beside our own reader by a consumer that knows nothing of it: kafka-python's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """Users and certificates of a real Kafka broker, for tests, new for each."""
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 

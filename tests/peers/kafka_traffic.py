@@ -1,7 +1,5 @@
 """What a test does to a real Kafka broker: topics, and records of every kind, by kafka-python's own clients."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Replicas of topics ``kafka/test/…``: their configuration, where they stand, and what must hold of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -56,7 +56,6 @@ class Proxy:
 
     def __init__(self, target: int, *, cuts: Iterator[Cut] | None = None) -> None:
         self.port = 0
-        self.connections = 0
         self.cut_connections = 0
         self._target = target
         self._cuts = iter(cuts or ())
@@ -90,7 +89,6 @@ class Proxy:
 
     async def _forward(self, client_reader: asyncio.StreamReader, client_writer: asyncio.StreamWriter) -> None:
         """One connection, until either end closes it, or it is cut."""
-        self.connections += 1
         cut = next(self._cuts, None) or (self._left_over.popleft() if self._left_over else NEVER)
         is_cut = False
         writers = [client_writer]

@@ -1,7 +1,5 @@
 """A job beside a real broker: it runs in a thread, as it does for a user, while the test sends and kills."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

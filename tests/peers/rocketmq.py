@@ -1,7 +1,5 @@
 """Real RocketMQ brokers on loopback, for tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Java processes of RocketMQ's, for tests; of these its name servers."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real brokers with access control and TLS, for tests; every secret is new, so that there is a value to look for."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Networks that break at any byte, between logtwin and real brokers: the bytes stay the broker's."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass

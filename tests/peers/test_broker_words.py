@@ -1,7 +1,5 @@
 """What real brokers say of themselves is what logtwin makes of it; one whose log is a DLedger one is refused."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Real brokers of 5.5.0 that elect their master: logtwin as an asynchronous learner."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The brokers of a cluster, as a real name server lists them, and a job that replicates them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Connections to real Kafka brokers, protected in every way, refused for every reason; and no secret is ever told."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

@@ -1,7 +1,5 @@
 """The consumer group at real brokers: what we commit is what Kafka's tools see, and others in the group are named."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

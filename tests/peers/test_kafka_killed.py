@@ -1,7 +1,5 @@
 """``kill -9`` of a topic's driver after each step of a batch, one after the other: one copy of all in the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

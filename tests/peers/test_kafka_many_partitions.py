@@ -1,7 +1,5 @@
 """Hundreds of partitions of a real broker, read at once, round after round; what is wrong with one is its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 And what no consumer says aloud: that a log was cut.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import struct

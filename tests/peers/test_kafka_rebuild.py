@@ -1,7 +1,5 @@
 """The files of a topic's partitions, out of the tables, and a broker that serves them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass

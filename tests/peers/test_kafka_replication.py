@@ -1,7 +1,5 @@
 """Topics of real brokers, replicated by a job: equal to what a consumer is given, whatever happens meanwhile."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a broker with an authorizer lets us do is known before a job needs it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

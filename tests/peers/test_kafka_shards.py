@@ -1,7 +1,5 @@
 """Topics of a real broker whose partitions several jobs share: each record once, and one group that all tell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

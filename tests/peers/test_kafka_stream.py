@@ -1,7 +1,5 @@
 """A topic of a real broker through Spark: equal to what an independent consumer reads."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """What can be proven of a topic's replica, and healed, beside a real broker."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The orders of the Kafka demo in a real broker: as many as is said."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.demo.kafka_workload import Sender

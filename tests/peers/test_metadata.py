@@ -1,7 +1,5 @@
 """Metadata of real brokers: what the tables say beside what the test did, and what the brokers' own files say."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """logtwin beside, and behind, a real slave of a real 5.5.0 master: what the master counts is what is true."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A real broker that lost a page of its newest file when it was killed: what of its files is its log, by path."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

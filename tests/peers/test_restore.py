@@ -1,7 +1,5 @@
 """Disaster recovery: the replica becomes a master again, a real one and an embedded one."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

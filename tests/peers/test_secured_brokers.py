@@ -1,7 +1,5 @@
 """Real brokers that ask who one is: known, unknown, no longer known; by TLS, and by TLS with another's certificate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

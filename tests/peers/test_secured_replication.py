@@ -1,16 +1,13 @@
 """A real broker of 5.5.0 with authentication, authorization and TLS, found by a name server with TLS, and replicated.
 
-What a run leaves and says, as loudly as it can, holds no secret; a user whose rights end while it runs ends the log.
+What a run leaves and says, as loudly as it can, holds no secret.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,16 +16,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, parse
-from pipeline.job.replicate import Job
-from sources.datasource import register
-from sources.errors import AccessDenied
 from sources.registry import open_log
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
 from tests.patience import wait_until
 from tests.peers.rocketmq_process import NameServer
 from tests.peers.rocketmq_security import Account, AuthBroker, Certificates
 from tests.pipeline.read_back import assert_whole
-from tests.pipeline.running import own_cache, run_until
+from tests.pipeline.running import own_cache
 
 LOUD = """
 import logging
@@ -135,29 +129,3 @@ def replicate_loudly(config: Config, spark_properties: dict[str, str], folder: P
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=180)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout + done.stderr
-
-
-def test_a_user_whose_rights_end_ends_the_log_and_says_why(spark: SparkSession, site: Site, tmp_path: Path) -> None:
-    """Metadata, too, comes while the job runs."""
-    user = Account(tmp_path / "keys", "short")
-    site.broker.create(user)
-    log = send(site, 5)
-    register(spark)
-    job = Job(spark, site.config(tmp_path / "lake", user), available_now=False)
-    job.start()
-    run_until(job, lambda progress: (progress.position or 0) >= len(log))
-    wait_until(lambda: _has_topics(job, tmp_path / "lake"), "the topics")
-    site.broker.disable(user)
-    with pytest.raises(AccessDenied) as caught:
-        job.run(poll_interval_s=0.02)
-    assert caught.value.expected == "a user that is enabled"
-    assert str(caught.value.log) == "rocketmq/b1"
-    assert f"localhost:{site.broker.port}" in caught.value.problem
-    assert user.options["access_key"] in caught.value.problem
-    assert not [secret for secret in (user.name, user.key) if secret in str(caught.value)]
-    assert_whole(tmp_path / "lake", log, "rocketmq/b1")
-
-
-def _has_topics(job: Job, warehouse: Path) -> bool:
-    job.logs[0].poll(time.monotonic())
-    return (warehouse / "topics" / "_delta_log").is_dir()

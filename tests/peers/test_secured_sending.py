@@ -1,7 +1,5 @@
 """`logtwin send` to a real broker that asks who sends, by TLS and nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

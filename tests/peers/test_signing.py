@@ -1,7 +1,5 @@
 """Signatures as the clients of both versions make them, by their own class."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Real RocketMQ slaves replicate from the embedded master."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SYNC_MASTER brokers whose producers wait for logtwin alone: the acknowledgement of a batch that is in Delta."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

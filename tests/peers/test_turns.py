@@ -1,7 +1,5 @@
 """A real broker that waits for two slaves counts connections. One replica must never be two of them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """RocketMQ's remoting by hand: a second opinion on the project's own client, for tests with real brokers."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

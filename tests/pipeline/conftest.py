@@ -1,7 +1,5 @@
 """Fixtures that several modules of this folder, and of those below it, share."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A table as a day of one-second commits leaves it, and what ``logtwin maintain`` makes of it."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``logtwin demo``: as a process of its own, as a newcomer runs it, and in this one, with its Spark session."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """Rows of a table that are others, behind Delta's back: damage that no commit tells of."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A TCP link on loopback to a port, which a test silences, slows down, breaks and mends while it is in use."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -4,8 +4,6 @@ Records are written by the embedded master's own store, so queue offsets and tim
 done to the files behind its back, as disks and operators do them.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The disk of the tests' Spark session, made to fail on demand: real Kernel and Spark then meet real IOExceptions."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How fresh the replicas of logs are while a job runs: how long ago what is not committed yet was written."""
 
-from __future__ import annotations
-
 import threading
 import time
 from bisect import bisect_right

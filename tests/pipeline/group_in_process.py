@@ -4,8 +4,6 @@ Everything is the job's own but the two hops between processes. So a job of a fe
 several, and hundreds of histories can be tried.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path

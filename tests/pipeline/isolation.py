@@ -1,7 +1,5 @@
 """One job that replicates two steady logs over HA, written to all the time, and a third one whose master fails."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ STEP is one of the sink's steps (files, commit, acknowledge, ledger). Then the p
 handler, no flush, no goodbye to the JVM.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """An embedded master for a job to replicate, and what a test asks it."""
 
-from __future__ import annotations
-
 import asyncio
 import shutil
 from collections.abc import Iterator

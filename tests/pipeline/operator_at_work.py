@@ -1,7 +1,5 @@
 """What an operator types, run in the test's own process: verbs, their exit codes, what they say."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The processes in which this test process's session runs tasks."""
 
-from __future__ import annotations
-
 import os
 
 import psutil

@@ -1,7 +1,5 @@
 """What a warehouse has of a log, read by delta-rs: neither by Spark nor by the code that wrote it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

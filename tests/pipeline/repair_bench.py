@@ -1,7 +1,5 @@
 """A master of files that a test breaks, its replica to be repaired, and both looked at from outside."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A job run inside the test process, and what rows of its tables are."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """A log that is replicated just now, for tests of whoever shows or judges that."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """What an endpoint of metrics answers to a real scrape, and progress to show."""
 
-from __future__ import annotations
-
 import http.client
 from collections.abc import Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 It ends as ``logtwin replicate`` does: by SIGTERM between two batches, or killed.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

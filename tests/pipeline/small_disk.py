@@ -1,7 +1,5 @@
 """A small disk for a test to fill."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

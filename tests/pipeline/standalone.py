@@ -4,8 +4,6 @@ Its workers share nothing: each has an address, a work directory and local direc
 logtwin depends on, but not logtwin: that comes as the wheel. Warehouse and masters are the test's.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

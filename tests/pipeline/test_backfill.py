@@ -1,7 +1,5 @@
 """Holes of a replica, filled from a real broker's segment files and over HA; killed, and raced, at each step."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

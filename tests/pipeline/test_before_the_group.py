@@ -1,7 +1,5 @@
 """A warehouse of the time when each log had a query of its own is opened and goes on: nothing doubled, nothing lost."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

@@ -3,8 +3,6 @@
 How far it goes back in each scenario of dister's specification: `tests/dister`.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The archive of classes that `logtwin warm` writes, and all other sessions only use."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

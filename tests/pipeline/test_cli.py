@@ -1,7 +1,5 @@
 """The command line, verb by verb, as somebody meets it who has only --help."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """``logtwin sql`` and ``logtwin tables``, as scripts and people call them."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

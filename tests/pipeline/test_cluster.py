@@ -3,8 +3,6 @@
 The workers share the warehouse and the masters, which they read over HA, and nothing else.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """What a shell offers behind Tab, as bash asks for it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

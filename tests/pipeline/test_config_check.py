@@ -1,7 +1,5 @@
 """``logtwin init`` and ``logtwin config check``, and what a start says of masters before Spark runs."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """How wide the consoles are, and what a log looks like where nobody sits before it."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

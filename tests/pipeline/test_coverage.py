@@ -1,7 +1,5 @@
 """``logtwin coverage``, on tables that are right and on one that somebody has touched."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The dashboard and the alert rules ask only for what there is."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

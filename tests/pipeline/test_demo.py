@@ -1,7 +1,5 @@
 """``make run`` as a newcomer runs it, shortened; as a process of its own in the night."""
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

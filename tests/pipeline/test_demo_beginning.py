@@ -1,7 +1,6 @@
-"""When the demo's producer may begin: a running master, and a slave in the place of the replica."""
+"""When the demo's producer may begin: a running master, and a slave in the place of the replica; what S3 needs."""
 
-from __future__ import annotations
-
+import importlib.util
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from pipeline.config.configuration import parse
-from pipeline.demo import rocketmq
+from pipeline.demo import rocketmq, s3_server
+from sources.errors import ConfigurationError
 from sources.registry import open_log
 from sources.rocketmq.embedded.master import EmbeddedMaster
 from sources.rocketmq.producer.producer import OutgoingMessage, Producer
@@ -45,3 +45,15 @@ def test_without_a_replica_it_begins_all_the_same_and_says_so(tmp_path: Path, mo
     with beginning(tmp_path) as (_, may_begin, said):
         assert may_begin()
     assert "acknowledged nothing within 0 s; the producer begins, and is told SLAVE_NOT_AVAILABLE" in said.getvalue()
+
+
+def test_without_moto_the_s3_server_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'moto\[server\]"), s3_server.running_server():
+        pass
+    with pytest.raises(SystemExit) as ended:
+        s3_server.main([])
+    assert ended.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1

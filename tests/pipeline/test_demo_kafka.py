@@ -1,7 +1,5 @@
 """``make run MASTER=kafka`` as a newcomer runs it, shortened; twice, the second time until Ctrl-C."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

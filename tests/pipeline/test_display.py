@@ -1,7 +1,5 @@
 """What a person sees of a running job."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

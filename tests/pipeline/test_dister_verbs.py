@@ -1,7 +1,5 @@
 """What is asked of a replica, asked of one whose offsets are entry ids: every verb counts and names what there is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """However and whenever a job is told to end: its exit code, its last line, and that nothing of it is left."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

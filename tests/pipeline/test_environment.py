@@ -1,7 +1,5 @@
 """Keys of the configuration from the environment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

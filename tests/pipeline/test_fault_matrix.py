@@ -5,8 +5,6 @@ A master of files (`path`) takes the faults that no broker would start with; the
 was acknowledged to it.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The logs of real brokers, by path and over HA: every field as RocketMQ decodes it, every byte as it was written."""
 
-from __future__ import annotations
-
 import hashlib
 from datetime import datetime
 from pathlib import Path

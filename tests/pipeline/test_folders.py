@@ -1,7 +1,5 @@
 """The folder of a process's sockets is its own, and gone with it, however it ends; and who can read what it writes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

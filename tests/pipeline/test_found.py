@@ -1,7 +1,5 @@
 """The logs of a configuration with patterns: what servers list now, and what the tables hold."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Random histories of a group of eight logs, without Spark; two hundred with it: tests/soak/test_schedules.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

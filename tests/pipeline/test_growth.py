@@ -1,7 +1,5 @@
 """A job whose configuration has patterns, while brokers come and go."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from pathlib import Path
 

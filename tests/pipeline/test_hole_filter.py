@@ -1,7 +1,5 @@
 """Bounds of a backfill as an operator writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.operate.hole_filter import Wanted

@@ -1,7 +1,5 @@
 """``logtwin incidents``: what was lost, in words that lead out of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -3,8 +3,6 @@
 That it costs others no more than a second: `tests/soak/test_isolation.py`, on a quiet machine.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 That Ivy itself works every test with Spark shows; that nothing else is needed, `test_without_network.py`.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

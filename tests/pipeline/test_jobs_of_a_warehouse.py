@@ -1,7 +1,5 @@
 """Several jobs in one warehouse, as ``logtwin status`` tells them: each log by the job that has it, or had it last."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

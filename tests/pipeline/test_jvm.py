@@ -1,7 +1,5 @@
 """Spark's Python processes import pyspark from files, not from an archive."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from concurrent.futures import ThreadPoolExecutor

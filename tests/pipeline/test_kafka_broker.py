@@ -2,8 +2,6 @@
 orders are repeatable, and of every kind.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """The verbs that answer from a replica's map, and what brings the map in step beside the stream."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from itertools import takewhile

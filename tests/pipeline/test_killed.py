@@ -3,8 +3,6 @@
 The driver that dies is a process of its own, with Spark; the job that goes on runs in this process, without.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``logtwin leader``, verb by verb."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The group of a job's logs, without Spark: what it tells the planner, and whom a query's end concerns."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

@@ -1,7 +1,5 @@
 """The one decision about a loss, case by case."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Python workers of Spark's die, or do not start: a running job does the batch again."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``logtwin maintain`` on real tables: beside a running job, killed and run again, and after a day of commits."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """What a job knows of its master, by a clock that the test turns; lag in time and growth, from made-up sightings."""
 
-from __future__ import annotations
-
 import time
 from itertools import pairwise
 

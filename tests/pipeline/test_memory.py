@@ -1,7 +1,5 @@
 """Replicating by path takes memory for what is in flight, not for the log."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

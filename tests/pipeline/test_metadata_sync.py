@@ -1,7 +1,5 @@
 """The rhythm of metadata: when it is fetched, what a failure does, how it ends. And once with a master and tables."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """What a job tells Prometheus, over HTTP as Prometheus reads it."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import socket

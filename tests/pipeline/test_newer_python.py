@@ -3,8 +3,6 @@
 A Java 21 is looked for where Linux keeps them, and in JAVA_HOME_21.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A record with a time that no calendar of ours has: whatever shows times shows the others, and says what it has."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pyarrow as pa

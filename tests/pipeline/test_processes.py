@@ -1,7 +1,5 @@
 """A program beside ours ends with us, however we end; a stream begins while many files are open."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What follows from a progress's facts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What other programs import: the package `logtwin`, from the wheel alone."""
 
-from __future__ import annotations
-
 import os
 import pty
 import subprocess

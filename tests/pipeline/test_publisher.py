@@ -1,7 +1,5 @@
 """A run says that it lives: from its start, at each change, to its end; and it gives way to nobody by accident."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Spark's workers have what tasks import before their first task, are told what to do without delay, and are few."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """``logtwin rebuild``: the files of real brokers, out of the tables; and everything that stands against it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import cast

@@ -3,8 +3,6 @@
 Damage of the replica itself is taken out, not gone back for.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import math

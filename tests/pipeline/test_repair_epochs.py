@@ -1,7 +1,5 @@
 """What the epochs of an elected master do to a replica: by files whose list of epochs is given."""
 
-from __future__ import annotations
-
 import random
 import uuid
 from collections.abc import Callable

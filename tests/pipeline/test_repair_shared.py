@@ -1,7 +1,5 @@
 """Damage in a file that has rows of several logs: each of them loses what it had there, says so, and gets it back."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

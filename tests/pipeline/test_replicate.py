@@ -1,7 +1,5 @@
 """A job of several logs; masters that go away, come back, or are another log then; a stop; a log that is taken over."""
 
-from __future__ import annotations
-
 import random
 import threading
 from collections import Counter

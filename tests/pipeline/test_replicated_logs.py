@@ -1,7 +1,5 @@
 """The logs of a master as a run has them: what is claimed, begun, proven, told, and what becomes of a loss."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace

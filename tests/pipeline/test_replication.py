@@ -1,7 +1,5 @@
 """The life of what is replicated: from which phase to which, and that an end is an end."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What a running job does about logs that come and go, and what it says of them; and its end."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext

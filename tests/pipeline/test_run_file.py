@@ -1,7 +1,5 @@
 """The files in which runs say that they live: written, read, and never needed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

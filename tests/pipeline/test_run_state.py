@@ -1,7 +1,5 @@
 """What a run says: believed for a while, told by whoever has a log now, and of several runs as one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

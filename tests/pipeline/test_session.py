@@ -1,7 +1,5 @@
 """How the JVM of a session and its workers are started."""
 
-from __future__ import annotations
-
 import resource
 import subprocess
 from collections.abc import Iterator
@@ -97,15 +95,6 @@ def test_local_files_get_no_hadoop_checksums_and_stale_ones_go(spark: SparkSessi
     (tmp_path / "left alone").write_text("broken")
     with pytest.raises(Exception, match="Checksum"):
         read("left alone")
-
-
-@pytest.mark.spark
-def test_a_variable_in_sql_is_no_more_than_its_name(spark: SparkSession) -> None:
-    """Whoever wrote it: a condition of a typed table, a topic in a question of the report."""
-    names = ("${env:PATH}", "${system:java.home}", "${spark.master}")
-    for session in (spark, spark.newSession()):
-        assert [session.sql(f"SELECT '{name}'").collect()[0][0] for name in names] == list(names)
-        assert session.range(1).selectExpr(*(f"'{name}'" for name in names)).collect()[0] == names
 
 
 def test_warming_up_never_fails() -> None:

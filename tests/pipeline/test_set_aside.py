@@ -1,7 +1,5 @@
 """pipeline.job.set_aside: an error of a partition is its own, and what becomes of it."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

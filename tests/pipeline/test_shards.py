@@ -4,8 +4,6 @@ Of each log there is each record once, whoever had it when. The jobs are real, a
 left out (`group_in_process`), or it would be ten JVMs. At night they are processes of their own, and one is killed.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import signal
@@ -30,7 +28,7 @@ from pipeline.job.replicate import Job
 from pipeline.job.typed_tables import TypedTables
 from sinks.delta.delta_log import newest
 from sinks.state.fence import logs_in, state_in
-from sources.errors import HeldElsewhere, LogtwinError
+from sources.errors import LogtwinError
 from sources.shards import share_of
 from tests.patience import wait_until
 from tests.pipeline.faulty_log import FaultyLog
@@ -237,28 +235,6 @@ def test_shards_end_and_are_killed_and_more_are_started_beside_the_old(
     told = site.jobs_told(capsys, {old[0], *new})
     assert sum(one["logs"] for one in told.values()) == site.logs
     site.end_all()
-    site.check_whole()
-
-
-@pytest.mark.job
-@pytest.mark.parametrize("site", [(Site, 4)], indirect=True)
-def test_a_run_that_ends_tells_what_another_job_has(site: Site, plain_jobs: SparkSession) -> None:
-    """The rest is brought. A share of nothing is no error."""
-    site.start("1/1")
-    site.await_ends()
-    site.write()
-    for number in (1, 2):
-        job = Job(plain_jobs, site.config.in_shard(f"{number}/2"), available_now=True)
-        with pytest.raises(HeldElsewhere) as caught:
-            job.start()
-            job.run()
-        assert "shard 1/1, run " in str(caught.value)
-        assert caught.value.exit_code == 6
-    site.end("1/1")
-    for number in range(1, 9):
-        job = Job(plain_jobs, site.config.in_shard(f"{number}/8"), available_now=True)
-        job.start()
-        job.run()
     site.check_whole()
 
 

@@ -1,7 +1,5 @@
 """What comes along with an installed wheel: the documents, and the files for those who run it."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The demo's database: what it sends is what its rows are."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 from pipeline.demo.shop_database import DATABASE, TABLE, ShopDatabase

@@ -1,7 +1,5 @@
 """What a signal does to a program of ours, at each moment of its life; tests/pipeline/test_ends.py does it to a job."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

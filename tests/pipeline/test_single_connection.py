@@ -1,7 +1,5 @@
 """Verbs and jobs of one replica at a master that counts connections: one at a time, and nobody else hindered."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """What the table, the running job and the master say, as one; for programs and for people."""
 
-from __future__ import annotations
-
 import socket
 import time
 import uuid

@@ -1,7 +1,5 @@
 """What a batch reads, from the file that Spark writes; `tests/sources/test_group.py` reads Spark's own."""
 
-from __future__ import annotations
-
 import errno
 import json
 from pathlib import Path

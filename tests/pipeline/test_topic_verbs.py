@@ -1,7 +1,5 @@
 """What the verbs say of a topic that is replicated, while none of its brokers can be reached."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import uuid

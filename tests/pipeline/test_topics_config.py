@@ -1,7 +1,5 @@
 """How topics stand in a configuration, and which they are."""
 
-from __future__ import annotations
-
 import tomllib
 import traceback
 from typing import Any

@@ -1,7 +1,5 @@
 """``[[tables]]``: what a typed table may be, and what is said of the others."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import re

@@ -1,7 +1,5 @@
 """The upkeep of a job: when it is due, killed or overtaken at each piece, and what is told of it."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

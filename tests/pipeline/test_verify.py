@@ -1,7 +1,5 @@
 """``logtwin verify`` on real tables: equal is equal, and whatever differs is named, with whose bytes are wrong."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import struct

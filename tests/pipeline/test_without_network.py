@@ -2,8 +2,6 @@
 the jars in a folder or at a mirror on the loopback. There is a log by path, and an S3 server.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import random

@@ -3,8 +3,6 @@
 The driver runs in the cluster, too, and all Python is of an archive (`tests.pipeline.yarn`).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

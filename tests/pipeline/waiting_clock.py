@@ -1,7 +1,5 @@
 """A clock on which nothing takes time but what is waited: rhythms and rates are exact, however busy the machine is."""
 
-from __future__ import annotations
-
 import threading
 
 

@@ -4,8 +4,6 @@ The Python of its containers is shipped: an environment that venv-pack has packe
 warehouse, the masters, and what each host of a cluster has: Java, Spark's jars, the Python that environments are of.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

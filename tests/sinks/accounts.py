@@ -1,7 +1,5 @@
 """Rows of the ledger and incidents, of which a test says only what it is about, and what they add up to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

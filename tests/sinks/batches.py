@@ -1,7 +1,5 @@
 """Batches of ranges as the data source makes them, and replicas to give them to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A partition in memory, as a master log as far as comparisons ask: its records, and what it is asked for."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field

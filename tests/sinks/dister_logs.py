@@ -1,7 +1,5 @@
 """The log of an embedded leader replicated batch by batch, and table dister_kv read back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

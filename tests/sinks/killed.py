@@ -1,7 +1,5 @@
 """A kill, as far as the code under test can tell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 

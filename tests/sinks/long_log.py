@@ -1,7 +1,5 @@
 """A log of many records of 100 bytes, and its files, made fast."""
 
-from __future__ import annotations
-
 import functools
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ Every commit is made from the newest one, which Kernel wrote: the same actions w
 checksum as Kernel's hook leaves it. Kernel and delta-rs read it like any other.
 """
 
-from __future__ import annotations
-
 import copy
 import errno
 import json

@@ -1,7 +1,5 @@
 """A master log in memory: records of given sizes, one after the other. And masters that break the contract."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager

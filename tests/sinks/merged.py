@@ -1,7 +1,5 @@
 """What OPTIMIZE of Spark does to a table: all rows in one other file, whose statistics are cut as Delta cuts them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A log of a table by itself, moved without a replica."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sinks.delta.data_file import DataFile

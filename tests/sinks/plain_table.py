@@ -4,8 +4,6 @@ It reads with the project's own reader of Delta logs, and writes what Kernel wou
 checksums, and it does not sync. tests/sinks/test_both_tables.py holds it to the real one.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """A batch of records and damage: what is proven, what is owed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

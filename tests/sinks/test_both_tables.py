@@ -1,7 +1,5 @@
 """What KernelTable promises, held to the real one and to its stand-in in plain Python."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from datetime import UTC, datetime, timedelta

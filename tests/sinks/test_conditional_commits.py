@@ -1,7 +1,5 @@
 """An upload of a version that breaks, without a store; with one: tests/objectstore/test_commit_faults.py."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import Mock
 

@@ -1,7 +1,5 @@
 """What is read has to begin with the last committed record: only what lies behind it goes on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The handshake against a slave that takes one offset after the other; the proof against a model that counts them."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import example, given

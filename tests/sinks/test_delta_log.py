@@ -1,7 +1,5 @@
 """The files of the Delta log say what Kernel says, and no more is read than there is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Services and nodes of a dister leader: from the files that it writes into tables with history."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bounds that never lose a row: each must be at or outside the values, in the readers' order."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

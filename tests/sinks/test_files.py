@@ -1,7 +1,5 @@
 """Files as any Parquet reader sees them."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """Rows that follow commits: of several applications in one commit, each once."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 

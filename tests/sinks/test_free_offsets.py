@@ -1,7 +1,5 @@
 """The task function on logs whose offsets may have no record, called as Spark calls it, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby

@@ -1,7 +1,5 @@
 """Several logs in one batch: one commit for all of them, and what one meets is its own."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import dataclass

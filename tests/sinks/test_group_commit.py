@@ -1,7 +1,5 @@
 """sinks.delta.group_commit: what one call raises keeps nobody else waiting, and nobody is served twice."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

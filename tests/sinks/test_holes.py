@@ -1,7 +1,5 @@
 """Which offsets are missing: every operation beside the same on sets of offsets."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """sinks.delta.hooks: what commits leave to do, in which thread, and what becomes of a checkpoint that fails."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from types import SimpleNamespace

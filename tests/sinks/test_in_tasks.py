@@ -1,7 +1,5 @@
 """sinks.batch.tasks.in_tasks: which split which task has."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

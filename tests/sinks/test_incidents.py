@@ -1,7 +1,5 @@
 """Incidents: what was found once is one row, whatever is repeated, killed or written beside it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What of Delta Kernel no stand-in has: hooks, checkpoints, checksums, syncs, and what is known without a look."""
 
-from __future__ import annotations
-
 import errno
 import json
 from pathlib import Path

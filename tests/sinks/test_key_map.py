@@ -1,7 +1,5 @@
 """The map in memory: the newest change of each key, in whatever order they come."""
 
-from __future__ import annotations
-
 from zlib import crc32
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Table dister_kv in step with its log: what a batch changes, scenario 44, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime

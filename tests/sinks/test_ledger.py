@@ -1,7 +1,5 @@
 """The ledger: idempotent, and complete after a crash."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Who deletes from a Delta log, with the real Kernel: commits below a checkpoint that is empty must stay."""
 
-from __future__ import annotations
-
 import os
 import time
 from datetime import UTC, datetime, timedelta

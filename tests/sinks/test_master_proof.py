@@ -1,7 +1,5 @@
 """A promise is for one master: which ones may take it."""
 
-from __future__ import annotations
-
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any

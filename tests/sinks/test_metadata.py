@@ -1,7 +1,5 @@
 """Tables of metadata: states come in, versions come out, in every reader."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

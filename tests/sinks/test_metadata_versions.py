@@ -1,7 +1,5 @@
 """Versions against a dumb model: the list of every state there was."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any

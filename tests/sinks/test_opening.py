@@ -1,7 +1,5 @@
 """Replicas that are opened at the same time: one claim for all, and what is wrong with one is its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

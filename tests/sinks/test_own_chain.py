@@ -1,7 +1,5 @@
 """What a run knows of a table without asking: as long as only itself commits."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from sinks.delta.own_chain import OwnChain

@@ -1,7 +1,5 @@
 """What a configured path means: to Arrow, to Python, and to Hadoop, which must come to the same folder."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

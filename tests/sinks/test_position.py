@@ -1,7 +1,5 @@
 """Who owns a log, and who may move its position."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -313,16 +311,6 @@ def test_a_claim_in_between_stops_the_commit(plain: SparkSession, path: str, tmp
     assert caught.value.found == str(theirs.writer)
     assert "Stop one of the two" in (caught.value.hint or "")
     assert offsets(tmp_path) == []
-
-
-def test_a_repair_is_not_marked_in_a_log_that_another_run_has(plain: SparkSession, path: str) -> None:
-    table = OneLog(plain, path, BROKER_A)
-    mine = table.claim(this_writer())
-    held = table.read()
-    theirs = OneLog(plain, path, BROKER_A).claim(this_writer())
-    with pytest.raises(TakenOver):
-        table.mark(held, replace(mine, commit="mark", repair=PendingRepair(to=Offset(0), epoch=1)))
-    assert table.read().state == theirs
 
 
 def test_a_run_is_forgotten_when_no_log_names_it(plain: SparkSession, path: str) -> None:

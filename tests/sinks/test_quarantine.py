@@ -1,7 +1,5 @@
 """The quarantine is looked at by offset."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Whatever is committed to a table, Kernel, its stand-in and the reader of Delta logs say the same of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Logs that one reader reads together in a task: into one file, each with its own errors and its own link."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,21 +1,17 @@
 """The tables as other engines read them, and queries that skip files without losing rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from delta.tables import DeltaTable as SparkDeltaTable
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sinks.state.position import LogTable
 from sinks.tables import LOG
-from tests.sinks.batches import log, offsets, opened, ranges
-from tests.sinks.memory_master import BROKER_A, MemoryMaster
+from tests.sinks.batches import opened, ranges
+from tests.sinks.memory_master import MemoryMaster
 from tests.sinks.plain_session import make_plain
 
 APP_ID = "logtwin/rocketmq/broker-a@0"
@@ -83,19 +79,3 @@ def conditions(row: dict[str, Any], moment: datetime) -> list[tuple[str, Callabl
         (f"born_timestamp > {literal}", lambda one: (one["born_timestamp"] or LONG_AGO) > moment),
         ("topic IS NULL", lambda one: one["topic"] is None),
     ]
-
-
-@pytest.mark.nightly
-@pytest.mark.spark
-def test_optimize_keeps_position_and_rows(spark: SparkSession, tmp_path: Path) -> None:
-    replica = opened(spark, tmp_path, MASTER)
-    replica(ranges(0, 3000, 500))
-    before = log(spark, tmp_path).collect()
-    metrics = SparkDeltaTable.forPath(spark, LOG.path(str(tmp_path))).optimize().executeCompaction().collect()[0]
-    assert metrics["metrics"]["numFilesRemoved"] == 6
-    assert log(spark, tmp_path).collect() == before
-    state = LogTable(spark, LOG.path(str(tmp_path)), BROKER_A).read().state
-    assert state is not None
-    assert state.offset == DeltaTable(LOG.path(str(tmp_path))).transaction_version(APP_ID) == 3000
-    replica(ranges(3000, 6000, 1000))
-    assert offsets(tmp_path) == [row["offset"] for row in ROWS]

@@ -1,7 +1,5 @@
 """Turns to read that are taken side by side, and given up in time."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

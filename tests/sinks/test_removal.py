@@ -1,7 +1,5 @@
 """Files of a folder removed on a local disk; on S3: tests/objectstore/test_requests.py."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

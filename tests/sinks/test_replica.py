@@ -1,7 +1,5 @@
 """Batches end to end: from a master in memory into the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a replica does when its master lost, damaged or rewrote something."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from pathlib import Path

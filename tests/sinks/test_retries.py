@@ -1,7 +1,5 @@
 """How often a commit is tried again, and how long is waited between tries."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

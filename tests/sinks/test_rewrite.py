@@ -1,7 +1,5 @@
 """Rows taken out of table log, file by file, in the one commit that moves the log; and who may come between."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,17 +14,18 @@ from sinks.delta.data_file import DataFile
 from sinks.delta.files import FileWriter, new_name
 from sinks.delta.kernel import KernelTable
 from sinks.state.fence import this_writer
-from sinks.state.holes import Holes
-from sinks.state.log_state import LogState
+from sinks.state.holes import Holes, TakenOut
+from sinks.state.log_state import LogState, PendingRepair
 from sinks.state.position import Held
 from sinks.tables import LOG
 from sinks.warehouse import ensure_tables
-from sources.errors import TakenOver
+from sources.errors import RepairPending, ReplicaError, TakenOver
 from sources.offsets import LogId, Offset, OffsetRange
 from tests.sinks.memory_master import BROKER_A
 from tests.sinks.merged import merge_all
 from tests.sinks.one_log import OneLog
 from tests.sinks.test_files import table_rows
+from tests.spans import span
 
 BROKER_B = LogId("rocketmq", "broker-b")
 FROM_12 = OffsetRange(Offset(1200), Offset(2**63 - 1))
@@ -150,3 +149,34 @@ def test_ids_that_begin_alike_are_told_apart(plain: SparkSession, path: str, is_
         (Path(path) / "kept").rename(Path(path) / files[3].name)
     assert numbers(path, LONG) == list(range(12))
     assert numbers(path, ITS_TWIN) == list(range(25))
+
+
+def test_damage_of_two_logs_is_taken_out_of_both_while_neither_has_moved(
+    plain: SparkSession, path: str, table: OneLog
+) -> None:
+    other, held = OneLog(plain, path, BROKER_B), table.read()
+    theirs = other.claim(this_writer()).moved_to(Offset(2500), first=Offset(0), ledger=())
+    other.commit(other.read(), theirs)
+    assert held.state is not None
+    mine = replace(held.state, commit="taken out")
+    of_mine, of_theirs = TakenOut(BROKER_A, 0, (span(300, 500),)), TakenOut(BROKER_B, 0, (span(1000, 1200),))
+    table.take_out(held, mine, [of_mine, of_theirs], [])
+    assert (numbers(path, BROKER_A), numbers(path, BROKER_B)) == (
+        [*range(3), *range(5, 25)],
+        [*range(10), *range(12, 25)],
+    )
+    for log, state, out in ((table, mine, of_mine), (other, theirs, of_theirs)):
+        now = log.read()
+        assert (now.state, now.holes.ranges, now.holes.taken_out) == (state, out.ranges, out.ranges)
+        log.check(now, state)
+    with pytest.raises(TakenOver) as taken_over:
+        table.check(table.read(), held.state)
+    assert taken_over.value.found == str(mine.writer)
+    for epoch in (-1, 1):
+        with pytest.raises(ReplicaError, match="the log went back") as caught:
+            table.take_out(table.read(), held.state, [replace(of_theirs, epoch=epoch)], [])
+        assert (caught.value.log, caught.value.expected, caught.value.found) == (str(BROKER_B), f"epoch {epoch}", "0")
+    other.mark(other.read(), replace(theirs, commit="marked", repair=PendingRepair(to=Offset(0), epoch=1)))
+    with pytest.raises(RepairPending):
+        table.take_out(table.read(), held.state, [of_theirs], [])
+    assert table.read().state == mine

@@ -1,7 +1,5 @@
 """The file that small splits of a task share, and what goes there or into files of its own."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future
 from contextlib import ExitStack

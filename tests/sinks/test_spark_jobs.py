@@ -1,7 +1,5 @@
 """sinks.delta.spark_jobs: what tasks of a job are given, and what comes back."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """``[storage]``: what is not said comes from the environment, secrets stay where they are, and it travels as text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

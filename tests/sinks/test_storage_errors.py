@@ -1,7 +1,5 @@
 """What of a storage's refusals may pass by itself."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """The contract with analysts: names, order, types, comments, and that the document has them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

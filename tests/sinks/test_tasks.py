@@ -1,7 +1,5 @@
 """The task function, called as Spark calls it, without Spark."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

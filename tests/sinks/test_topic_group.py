@@ -1,7 +1,5 @@
 """A topic's partitions as a group of logs: batches, what a kill leaves, what one partition meets, who owns them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shutil import rmtree

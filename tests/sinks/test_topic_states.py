@@ -1,7 +1,5 @@
 """Where topics stand: as this version writes it, and in one piece, as an older one did, which is taken apart."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The version files of a Delta log, on a local disk and on another file system."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables as Kernel makes them and Spark sees them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Commits that land, and whose writer is told that nobody knows whether they did."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

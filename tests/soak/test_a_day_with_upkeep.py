@@ -4,8 +4,6 @@ Each message waits for its commit (a SYNC_MASTER), and the next one is sent then
 The day with upkeep is compared with its tenth without.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 The tenth to twentieth batch are compared with the last ten: by then everything is warm.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """README from the wheel: its commands and queries, typed in an environment that has the wheel and no source."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -3,8 +3,6 @@
 A producer sends while its master is killed; every third time a controller and the name server in it are killed, too.
 """
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -3,8 +3,6 @@
 A broker looks for what has expired a minute after its start at the earliest, and unmaps what is held two minutes later.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator

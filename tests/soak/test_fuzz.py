@@ -1,7 +1,5 @@
 """Fuzzing, an hour or a minute: whatever bytes come, a named error or the right rows, in bounded time and memory."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

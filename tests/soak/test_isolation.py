@@ -1,7 +1,5 @@
 """What one log meets costs no other log's freshness more than a second; on a machine that does nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

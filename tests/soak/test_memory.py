@@ -1,7 +1,5 @@
 """A log of 5 GB by path, in small batches and in large ones: the resident size is stated and bounded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

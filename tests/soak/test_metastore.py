@@ -1,7 +1,5 @@
 """A job whose tables are in a metastore of Hive, as `[catalog]` asks, and a session that knows only their names."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

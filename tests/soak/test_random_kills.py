@@ -1,7 +1,5 @@
 """A driver that is killed at random moments, again and again, while messages come in: one copy of everything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

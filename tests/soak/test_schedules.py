@@ -3,8 +3,6 @@
 And 200 of a group of eight logs: kills, masters that lose, change and hide, backfills and repairs.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A master log that a test moves, silences, breaks, without bytes: what a planner asks for; and the planner."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

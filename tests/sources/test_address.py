@@ -1,7 +1,5 @@
 """Addresses as an operator writes them."""
 
-from __future__ import annotations
-
 import pytest
 
 from sources.access.address import Address

@@ -1,7 +1,5 @@
 """Questions asked side by side by as few threads as do."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

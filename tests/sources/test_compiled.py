@@ -1,7 +1,5 @@
 """Where machine code is kept, and what happens where it cannot be."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

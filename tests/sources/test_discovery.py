@@ -1,7 +1,5 @@
 """What entries of a configuration name: patterns, overlaps, servers that are away, and what only the replica has."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Where the histories of elected masters part: section 3.4 of the RocketMQ notes, and a group that is simulated."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

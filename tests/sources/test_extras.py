@@ -1,7 +1,5 @@
 """What is imported, and what is said where a package of an extra is not installed."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A group's logs as Spark's planner asks for them, and as a stream of Spark's."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

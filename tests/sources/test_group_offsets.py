@@ -1,7 +1,5 @@
 """Offsets of a group: what a batch reads, of which log how much; and what the job says of the places."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

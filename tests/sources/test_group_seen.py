@@ -1,7 +1,5 @@
 """What the planner's process tells the job of the masters, and when it looks for the job alone."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

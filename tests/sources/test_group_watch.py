@@ -1,8 +1,6 @@
 """When a batch of a group begins, and what is in it. Where nothing is to happen for a time, that is longer here
 than a test may take."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping, Sequence

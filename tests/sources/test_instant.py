@@ -1,7 +1,5 @@
 """Times of data: any integer has a text, and one that Python knows has Python's."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Connections that are kept between questions."""
 
-from __future__ import annotations
-
 import resource
 import threading
 import time

@@ -1,7 +1,5 @@
 """`sources.datasource.register` without Spark: which Python its workers will be; with it: test_datasource.py."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 from unittest.mock import Mock

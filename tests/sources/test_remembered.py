@@ -1,7 +1,5 @@
 """An answer that many want is asked for once; no failure is remembered."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count

@@ -1,7 +1,5 @@
 """What a lagging replica may still lose, and when at the earliest."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

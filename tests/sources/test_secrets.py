@@ -1,7 +1,5 @@
 """Where secrets are found, and that they are told to nobody."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which share an id falls into: the same everywhere, shares of a size, few that move."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

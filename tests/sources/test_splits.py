@@ -1,7 +1,5 @@
 """No core waits for another one that has two splits to read; a small batch is one file."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

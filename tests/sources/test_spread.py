@@ -1,7 +1,5 @@
 """Moments of their own for many who would do something at once."""
 
-from __future__ import annotations
-
 from sources.access.spread import Spread
 
 

@@ -1,7 +1,5 @@
 """sources.decoding.compiled where code is in a wheel, or in no file; in new processes: test_compiled.py."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Facts made by hand, small enough to know what has to be drawn of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """``logtwin report --serve`` as a process of its own, of a small replica whose reports need no Spark."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What a report reads is what the rows add up to, counted plainly; and what it does not ask has no answer."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

@@ -2,8 +2,6 @@
 is, colours are legible, and foreign text is only text.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

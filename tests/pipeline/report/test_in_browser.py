@@ -1,7 +1,5 @@
 """The page as a browser shows it: Chromium opens it, and what is drawn is looked at."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The page: it stands alone, says what it is of, and nothing that comes from data is ever more than text."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

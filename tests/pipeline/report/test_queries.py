@@ -1,7 +1,5 @@
 """The facts as the tables have them: each query against rows that are known."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import astuple

@@ -1,7 +1,5 @@
 """``logtwin report --serve``: for its owner alone, current, and idle while nobody looks."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

@@ -1,7 +1,5 @@
 """The tables: all figures, as text."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from pipeline.inspect.typed_counts import TypedCounts

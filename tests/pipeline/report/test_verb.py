@@ -1,7 +1,5 @@
 """``logtwin report``, as an operator types it."""
 
-from __future__ import annotations
-
 import re
 import socket
 from datetime import UTC, datetime, timedelta

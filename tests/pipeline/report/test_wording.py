@@ -1,7 +1,5 @@
 """The state of a log in words: what a reader sees first."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A replica of a few made messages, and a configuration that names it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

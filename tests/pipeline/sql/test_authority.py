@@ -2,8 +2,6 @@
 statement takes leads to a program, a secret of the process or another host.
 """
 
-from __future__ import annotations
-
 import socket
 import threading
 import zipfile

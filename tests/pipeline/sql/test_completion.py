@@ -1,7 +1,5 @@
 """What is offered while somebody types."""
 
-from __future__ import annotations
-
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document

@@ -1,7 +1,5 @@
 """Where a server of ``logtwin sql`` and its clients meet, what they say, and who is kept out; without Spark."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Which places a statement may name, by their texts alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from pipeline.sql.named_places import is_reachable, unreachable_option

@@ -1,7 +1,5 @@
 """A result as a person sees it, and where results go."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a reader opens, statements one after the other, what is said of a wrong one, and Ctrl-C while one runs."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

@@ -1,7 +1,5 @@
 """Values of every type in each form; expected values are the literals of the query."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

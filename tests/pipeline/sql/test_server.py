@@ -1,7 +1,5 @@
 """``logtwin sql -e`` as a process of its own, answered by a server. It could not start Spark: it finds no Java."""
 
-from __future__ import annotations
-
 import io
 import os
 import signal

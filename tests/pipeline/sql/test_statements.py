@@ -1,7 +1,5 @@
 """A text as its statements: what Spark's lexer takes for a string, a name or a comment does not end one."""
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import pytest

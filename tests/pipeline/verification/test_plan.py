@@ -1,7 +1,5 @@
 """What is compared together, and what an interrupted verification leaves: pure."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path

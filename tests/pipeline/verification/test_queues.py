@@ -1,7 +1,5 @@
 """Which jumps of queue offsets are found, and what they are taken for: rules of the format's section 5."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a verification says: in words, in JSON, as an error and as incidents."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

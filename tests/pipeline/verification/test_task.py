@@ -2,8 +2,6 @@
 speed.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import pickle

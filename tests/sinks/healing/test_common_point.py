@@ -1,7 +1,5 @@
 """The last common point of two histories, against the dumb way to find it, and how much was compared for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Where two histories part: for random ledgers, holes and masters the same as by looking at every record."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast

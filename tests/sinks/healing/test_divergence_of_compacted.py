@@ -1,7 +1,5 @@
 """What compaction took at the master is no other history: repair goes back only for records that are other ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast

@@ -1,7 +1,5 @@
 """One batch of a hole: what is proven before it is committed, and who wins where somebody else commits meanwhile."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A damaged file with rows of several partitions of a topic, and what else may be wrong with such a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Whose bytes are wrong, and which records, for every way in which the three sides of a claim can differ."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

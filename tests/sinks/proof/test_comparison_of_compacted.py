@@ -1,7 +1,5 @@
 """The comparison with a master that has dropped records: what it has must be equal, what it has not says nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 

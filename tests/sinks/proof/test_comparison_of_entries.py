@@ -1,7 +1,5 @@
 """The comparison of a log whose offsets are ids: entries of any length, free ids, and what is named of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Complete from where to where: ledger, holes and position against a dumb account of every single offset."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Which ranges of a log are proven, and the proof of them."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pyarrow as pa

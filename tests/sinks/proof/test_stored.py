@@ -1,7 +1,5 @@
 """Rows of a replica come back in the order of their offsets, however its files lie."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from pathlib import Path

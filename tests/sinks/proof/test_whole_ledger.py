@@ -1,7 +1,5 @@
 """The ledger read whole: from statistics where a file has one row, from the file where it has more."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small files become large ones, and nothing else changes; also while others commit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows of the ledger joined on real tables: proven byte for byte, beside others who take records out, and killed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

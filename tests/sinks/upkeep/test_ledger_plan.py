@@ -1,7 +1,5 @@
 """Which rows of the ledger become one: for random ledgers, what is covered stays, and nobody's bounds go."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which files of a Delta log may go."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

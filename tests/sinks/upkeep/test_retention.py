@@ -1,7 +1,5 @@
 """Retention of the replica: what goes, what stays, and what a kill in between leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

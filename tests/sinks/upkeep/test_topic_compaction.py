@@ -1,7 +1,5 @@
 """Files of a topic, whose partitions share them, become few; other topics' stay, and so does every row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

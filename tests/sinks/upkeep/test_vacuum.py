@@ -1,7 +1,5 @@
 """What VACUUM takes, and what it must not."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace

@@ -3,8 +3,6 @@
 The brokers' own name is b1 in both; two logs of one replica need two.
 """
 
-from __future__ import annotations
-
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path

@@ -4,8 +4,6 @@ A view is asked once for all logs: the columns that tests look at, of the real l
 a log id of its own. So what is in one log must not show in another. A test module's made rows are its `MADE_ROWS`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Made rows of table log: for what the real logs do not hold."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 

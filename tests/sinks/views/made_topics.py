@@ -1,7 +1,5 @@
 """Made rows of tables as they are where Kafka is replicated."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.sinks.views.lake import Row

@@ -4,8 +4,6 @@ The bytes come from the project's own codec: offsets, message ids, queue offsets
 real log.
 """
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which version of the table a point of a log is, and what all tables say then."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta

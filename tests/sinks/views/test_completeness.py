@@ -1,7 +1,5 @@
 """What the view says of each log, against the proof of completeness over the same tables."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Queues as the brokers built them, entry for entry; and what their files cannot show here."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Who is behind and by how much: by what brokers kept of their groups and queues, and by made ones."""
 
-from __future__ import annotations
-
 import json
 import re
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """Every view's file is what `definition` says, and reads nothing that is not there before it."""
 
-from __future__ import annotations
-
 import re
 from importlib import resources
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Which delayed messages wait and which were delivered: as the real brokers count, and what their logs do not hold."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """docs/views.md says what there is, and the queries of docs/sql.md about a broker's log have answers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

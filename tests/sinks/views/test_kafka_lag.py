@@ -1,7 +1,5 @@
 """How far behind each partition is, of what the tables say of the replica and of the master."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

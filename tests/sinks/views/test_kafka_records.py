@@ -1,7 +1,5 @@
 """Records of a topic as text and JSON, and which files are opened for them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import product

@@ -1,7 +1,5 @@
 """Who asks for one topic and one hour opens the files that may hold them, and no others, by Spark's own count."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

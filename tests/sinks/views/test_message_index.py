@@ -1,7 +1,5 @@
 """The index as the brokers built it, entry for entry; and messages found by it."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator
 

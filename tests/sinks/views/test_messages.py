@@ -1,7 +1,5 @@
 """What consumers can see, of real logs as RocketMQ decodes them; and of made ones, with data that no client makes."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import struct

@@ -1,7 +1,5 @@
 """What docs/other-engines.md shows is run as it stands there, and gives what the view `messages` gives."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

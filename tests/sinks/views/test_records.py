@@ -1,7 +1,5 @@
 """What the place of a record in the log makes of it."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

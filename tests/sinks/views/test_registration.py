@@ -1,7 +1,5 @@
 """One call, and a session or a catalog knows the replica by name; and nothing that was there before is lost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Redeliveries and dead letters with their originals: of the real logs, and what these do not hold."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Messages, bytes and producers of each topic in each hour."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

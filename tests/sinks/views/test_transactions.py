@@ -1,7 +1,5 @@
 """What became of each half message: as the producers of the real logs meant it, and what these logs do not hold."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from typing import Any
 

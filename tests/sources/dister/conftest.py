@@ -1,7 +1,5 @@
 """Fixtures of the tests of dister's logs."""
 
-from __future__ import annotations
-
 import pytest
 
 from sources.dister.files import entry_log

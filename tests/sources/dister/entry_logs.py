@@ -1,7 +1,5 @@
 """Entry logs written by hand, and read."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Logs of any lines, read in any way, against a naive reader: the definition written plainly, all of a log at once."""
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

@@ -1,7 +1,5 @@
 """The two rules of check and fix: the scenario table; random histories, by the rules as written; and real files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Entries as rows, and back."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

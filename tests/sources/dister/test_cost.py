@@ -1,7 +1,5 @@
 """What reading costs, in bytes: it grows with what is asked for, not with the log."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

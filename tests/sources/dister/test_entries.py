@@ -1,7 +1,5 @@
 """Lines of the log <-> values; and lines out of blocks."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batch files: where they are, which there are; and finding an id in one without reading all of it."""
 
-from __future__ import annotations
-
 import random
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an embedded leader writes beside its log, and its role."""
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The log that an embedded leader writes, byte for byte, and what becomes of it: elections, kills, full disks."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A dister log as a master log."""
 
-from __future__ import annotations
-
 import json
 import logging
 import pickle

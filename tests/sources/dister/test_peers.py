@@ -1,7 +1,5 @@
 """Nodes of a group: the list of `/node`, and the gate."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

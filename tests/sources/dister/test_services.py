@@ -1,7 +1,5 @@
 """The service registry: its file, and what SET and REMOVE make of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from sources.dister.services import Service, ServiceRegistry, decode, encode, key_of, parse_key

@@ -1,7 +1,5 @@
 """Whole states as they stand beside a log: in files, and as a node answers."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Batches for tests, built by kafka-python's builder, and read by its own iteration: another implementation."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Logs that real brokers wrote, and what Kafka's own consumer read in them: the archives of tests/fixtures/kafka-*."""
 
-from __future__ import annotations
-
 import json
 import struct
 from dataclasses import dataclass

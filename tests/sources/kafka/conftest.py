@@ -1,7 +1,5 @@
 """Fixtures of the tests of Kafka's side."""
 
-from __future__ import annotations
-
 import pytest
 
 from sources.kafka import metadata, reader, topic

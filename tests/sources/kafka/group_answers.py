@@ -1,7 +1,5 @@
 """Answers of a group's coordinator, for scripts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsResponse, ListGroupsResponse

@@ -1,7 +1,5 @@
 """A cluster that answers from a script, and the answers that real brokers would give."""
 
-from __future__ import annotations
-
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence

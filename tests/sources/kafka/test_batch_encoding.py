@@ -1,7 +1,5 @@
 """Rows written as batches: what other readers, and ours, make of them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bounds out of scripted answers: which leaders are asked what, and answers that are none."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import kafka.errors as kafka_errors

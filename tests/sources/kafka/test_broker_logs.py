@@ -1,7 +1,5 @@
 """Batches that real brokers wrote, against what Kafka's own consumer read in them."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Iterator

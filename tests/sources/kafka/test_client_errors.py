@@ -1,7 +1,5 @@
 """What kafka-python's errors become: whose fault, whether a retry can help, and nothing of what is secret."""
 
-from __future__ import annotations
-
 import ssl
 
 import kafka.errors as kafka_errors

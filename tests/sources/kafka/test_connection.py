@@ -1,7 +1,5 @@
 """Connecting to what is no broker, or none that answers: which error it is, and that every wait has a limit."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Damaged answers: every one is refused naming an offset, or is none."""
 
-from __future__ import annotations
-
 import gzip
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """What the planner of a group learns of a topic: all partitions that it asks about by one look."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path

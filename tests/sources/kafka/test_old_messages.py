@@ -1,7 +1,5 @@
 """Messages of formats 0 and 1, made and read by kafka-python: another implementation."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Sequence

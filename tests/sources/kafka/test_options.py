@@ -1,7 +1,5 @@
 """What an operator writes to read a topic of a cluster, and how mistakes are named; never a secret."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import traceback

@@ -1,7 +1,5 @@
 """A partition read from scripted answers: what covers a range, what is asked again, and what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Many partitions read at once from scripted answers: who is asked for what in which round, and whose an error is."""
 
-from __future__ import annotations
-
 import uuid
 from collections import defaultdict
 from functools import partial

@@ -1,7 +1,5 @@
 """A session with a group's coordinator that is away, taken or slow when a test wants it; tests/peers has real ones."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

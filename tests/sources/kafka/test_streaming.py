@@ -1,7 +1,5 @@
 """A topic's readers, asked as Spark asks them, out of scripted answers; tests/peers has Spark and a broker."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

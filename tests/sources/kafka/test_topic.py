@@ -1,7 +1,5 @@
 """A topic asked through a script: its history by few questions, and whether its group may be used."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping
 from contextlib import closing

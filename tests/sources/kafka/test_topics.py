@@ -1,7 +1,5 @@
 """Topics out of scripted metadata: their leaders, by name and by pattern, and those that cannot be read."""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Logs with damage in them, read past it: by path and as a stream. And what must have come of it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A pytest plugin: an index out of bounds is a bug and ends the test, whatever record it is in."""
 
-from __future__ import annotations
-
 from sources.decoding import undecodable
 
 undecodable.NOT_THE_RECORDS = (*undecodable.NOT_THE_RECORDS, IndexError)

@@ -1,7 +1,5 @@
 """Reading a log whole, and what it must have been."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

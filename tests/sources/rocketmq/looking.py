@@ -1,7 +1,5 @@
 """Looks for the end of a commit log, with a clock of their own; and what is told of it."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A name server that lists what a test says: clusters, and their brokers with the addresses of their masters."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

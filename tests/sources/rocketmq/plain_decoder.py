@@ -1,7 +1,5 @@
 """`columns.decode` the dumb way: one record after the other, one Python value a field. What the fast one must equal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

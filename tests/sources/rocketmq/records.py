@@ -1,7 +1,5 @@
 """Records for tests: literal ones from real brokers, and strategies that make any."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any

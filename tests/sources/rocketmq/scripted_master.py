@@ -4,8 +4,6 @@ An HA script is a function of one `SlaveConnection`: it waits for reports, sends
 Connections beyond the last script get the last one again. A remoting script answers one request.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

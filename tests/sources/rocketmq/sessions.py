@@ -1,7 +1,5 @@
 """Sessions with masters that a test speaks for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Made by AclClientRPCHook of 4.9.7 and of 5.5.0, which agree (`tests/peers/java/S
 them again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from sources.rocketmq.wire.signing import Credentials

@@ -1,7 +1,5 @@
 """A commit log written for a test, by the rules of the specification and without any code of the project."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from dataclasses import dataclass

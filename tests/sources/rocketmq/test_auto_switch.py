@@ -1,7 +1,5 @@
 """HA frames of controller mode: against section 3 of the RocketMQ notes, and masters that lie in each field."""
 
-from __future__ import annotations
-
 import json
 import socket
 import struct

@@ -1,7 +1,5 @@
 """A broker's own words as values. Those of real brokers: tests/peers/test_broker_words.py."""
 
-from __future__ import annotations
-
 import pytest
 
 from sources.errors import ConfigurationError, ProtocolViolation

@@ -1,7 +1,5 @@
 """Damage in a log, by path and as a stream: raised as what it is, or handed over as exactly what it spoils."""
 
-from __future__ import annotations
-
 import random
 import struct
 import tempfile

@@ -1,7 +1,5 @@
 """The logs of a cluster, as scripted name servers list its brokers. Real ones: tests/peers/test_discovery.py."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Where a commit log's data ends at a look that is not the first; and after its broker has recovered."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """HA frames: against section 2.1 of the RocketMQ notes, and against what real masters sent."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import struct

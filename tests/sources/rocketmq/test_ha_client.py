@@ -1,7 +1,5 @@
 """The HA reader against masters that fail on demand. What it reports is asserted as much as what it reads."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import random

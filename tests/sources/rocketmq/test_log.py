@@ -1,7 +1,5 @@
 """A RocketMQ log as a master log, over HA and by path."""
 
-from __future__ import annotations
-
 import random
 import zlib
 from collections.abc import Callable

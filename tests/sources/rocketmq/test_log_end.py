@@ -1,7 +1,5 @@
 """Where a commit log's data ends: of real logs, of logs that are being written, of logs that are damaged."""
 
-from __future__ import annotations
-
 import tempfile
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A RocketMQ log that gets past damage, and its bytes as they are: from its files, and from its broker over HA."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 from collections.abc import Iterator

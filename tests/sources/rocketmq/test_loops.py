@@ -3,8 +3,6 @@
 What they find is tested through `scan`, `columns` and `property_columns`.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Answers of brokers as rows. Texts are what 4.9.7 and 5.5.0 say, shortened; keys of the specification, section 6.3."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

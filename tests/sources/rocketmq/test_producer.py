@@ -1,7 +1,5 @@
 """The producer against scripted brokers: pipelining, answers in any order, broken and silent ones; and the workload."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import struct

@@ -1,7 +1,5 @@
 """Blocks of properties: what a consumer sees in each; and many at once, which give the same."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pytest
 from hypothesis import example, given

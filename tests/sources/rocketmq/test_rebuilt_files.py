@@ -1,7 +1,5 @@
 """Segment files made anew: their size, their names, and that they are there whole or not at all."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator

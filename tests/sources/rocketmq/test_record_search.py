@@ -1,7 +1,5 @@
 """`record_search`: the next sound record from any byte on."""
 
-from __future__ import annotations
-
 import bisect
 import random
 

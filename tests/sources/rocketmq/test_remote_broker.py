@@ -1,6 +1,4 @@
-"""Where a broker is: as given, or as a name server says (real ones: tests/peers/test_lookup.py); and its client."""
-
-from __future__ import annotations
+"""Where a broker is: as given, or as a name server says (real ones: tests/peers/test_discovery.py); and its client."""
 
 import socket
 from collections.abc import Callable, Iterator

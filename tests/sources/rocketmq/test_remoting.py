@@ -1,7 +1,5 @@
 """Remoting frames: against section 6 of the RocketMQ notes, and against what real brokers and clients sent."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import struct

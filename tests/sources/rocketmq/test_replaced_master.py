@@ -1,7 +1,5 @@
 """A master that is replaced behind its address while it is read: nobody gets bytes of two histories."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from itertools import accumulate
 

@@ -1,7 +1,5 @@
 """`columns.encode`: rows back to the master's bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -2,8 +2,6 @@
 RocketMQ's own class makes; and answers that are refusals for want of rights, with remarks of real brokers.
 """
 
-from __future__ import annotations
-
 import pickle
 import traceback
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A commit log read from its files: its bounds while it is written, and every record exactly once."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 import threading
@@ -11,7 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -248,22 +245,6 @@ def test_batches_stay_good_and_views_do_not(tmp_path: Path) -> None:
     assert bodies == [bytes([1 + number]) * 100 for number in range(30)]
     with pytest.raises(ValueError, match="released"):
         bytes(chunks[0].raw)
-
-
-@pytest.mark.nightly
-def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:
-    log = SyntheticLog(tmp_path, file_bytes=128 * MIB)
-    body = np.random.default_rng(1).bytes(64 * 1024)
-    while log.left > 2 * len(body):
-        log.append(body)
-    process = psutil.Process()
-    source, peak = segments(log), 0
-    list(source.chunks(span(0, log.starts[20]), True, MIB))  # what is loaded once is not growth
-    before = process.memory_info().rss
-    assert source.bounds().end == log.end
-    for _ in source.chunks(span(0, log.end), True, MIB):
-        peak = max(peak, process.memory_info().rss - before)
-    assert peak < 48 * MIB
 
 
 # which files there are, and one of them in memory

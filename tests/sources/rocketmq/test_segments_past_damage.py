@@ -1,7 +1,5 @@
 """Where a log in files begins, ends and may be cut, when damage and missing files are no end of it."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The acknowledging session: what it reports, in which order, to masters that come and go. Never above committed."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

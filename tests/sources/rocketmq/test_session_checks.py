@@ -2,8 +2,6 @@
 connection that stands at the master, and with it a file of its log: not for ever.
 """
 
-from __future__ import annotations
-
 import struct
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The session and the tasks that read take turns with a master that counts connections."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Remoting conversations by hand: frames made and read without the project's codec."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """An embedded master in a thread of the test's own process; and tests that are coroutines."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import threading

@@ -1,7 +1,5 @@
 """Stores for tests, and their files read without the store's own code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

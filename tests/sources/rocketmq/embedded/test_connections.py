@@ -1,7 +1,5 @@
 """Sockets to listen on: free ones, taken ones, and pairs."""
 
-from __future__ import annotations
-
 import socket
 from itertools import chain, repeat
 from unittest.mock import DEFAULT, Mock

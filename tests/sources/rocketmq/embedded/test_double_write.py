@@ -1,7 +1,5 @@
 """What producers are told about slaves: a running master, slaves that say what the test tells them to."""
 
-from __future__ import annotations
-
 import json
 import logging
 import socket

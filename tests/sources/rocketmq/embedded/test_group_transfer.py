@@ -1,7 +1,5 @@
 """Waiters on what slaves have acknowledged. No sockets: the test says what is acknowledged."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import random

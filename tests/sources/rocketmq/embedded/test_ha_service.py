@@ -1,7 +1,5 @@
 """The HA service over real sockets: what a slave that says this or that gets. Frames are taken apart by hand."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import random

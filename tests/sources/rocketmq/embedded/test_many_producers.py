@@ -1,7 +1,5 @@
 """Many producers that wait, and what becomes of them: all in one event loop, over real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

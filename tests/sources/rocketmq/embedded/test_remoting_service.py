@@ -1,7 +1,5 @@
 """Conversations with a running master: sends, refusals, and its answers about itself beside a real broker's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """What goes into the log, and where: against the specification's rules and real brokers' bytes; and topics."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging
