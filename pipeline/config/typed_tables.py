@@ -182,6 +182,10 @@ class TypedTableConfig(BaseModel):
             raise ValueError(f"name: one other than {self.name}, which every replica has")
         if self.is_of_many and (self.format not in CHANGES or "{table}" not in self.name):
             raise ValueError(f"name: with {{table}}, and perhaps {{database}} and {{schema}}, of {_listed(CHANGES)}")
+        if self.is_of_many and self._has_registry:
+            raise ValueError(
+                'schema = "infer", or a table of fields, with {table} in name: registries have an entry each'
+            )
         if not self.is_of_many and (self.exclude or self.max_tables != _MOST_TABLES):
             raise ValueError("exclude and max_tables only with {table} in name")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
-from typing import Final
 
 from sinks.typed.definition import Reading
 from sinks.typed.formats.changes import Change, WantedRows
@@ -18,9 +17,6 @@ from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_o
 from sinks.typed.registry import MAGIC, Registered, SchemaRegistry, framed
 from sinks.typed.source_tables import OneOfMany, TableNames
 from sinks.typed.source_tables import Reader as ChangesReader
-
-_PACKET: Final = (b"\x08", b"\x10", b"\x18")
-"""What a packet begins with: the number and type of one of its fields up to its own type, which each has."""
 
 
 @lru_cache(maxsize=64)
@@ -72,12 +68,12 @@ def _of_changes(how: Reading) -> ChangesReader:
 
 def of_canal(wanted: WantedRows) -> ChangesReader:
     """The reader of Canal's messages, in either of its forms: JSON does not begin with a field of a packet."""
-    from sinks.typed.formats.canal import Canal
+    from sinks.typed.formats.canal import PACKET, Canal
 
     canal = Canal(wanted)
 
     def read(body: bytes | None) -> list[Change]:
-        if body is None or body[:1] not in _PACKET:
+        if body is None or body[:1] not in PACKET:
             return canal(body)
         from sinks.typed.formats.canal_packet import rows_of
 

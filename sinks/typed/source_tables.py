@@ -1,8 +1,9 @@
 """The tables of a database that change events are of: a typed table has a row for each, and its key. Pure.
 
 `TableNames` reads only the head of a message: whose rows it has, and what their primary key is. Canal says `pkNames`,
-Maxwell `primary_key_columns`; of Debezium the record's key has the columns. `OneOfMany` passes by, unparsed,
-messages that do not mention a table: each table that was found reads what all have sent.
+or `isKey` of columns in its packets, Maxwell `primary_key_columns`; of Debezium the record's key has the columns.
+`OneOfMany` passes by, unparsed, messages that do not mention a table: each table that was found reads what all have
+sent.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from sinks.typed.formats.canal import PACKET, ROWS
 from sinks.typed.formats.json_fields import Fields
 from sinks.typed.patterns import is_meant, is_pattern
 
@@ -104,7 +106,7 @@ _OBJECT: Final = msgspec.json.Decoder(Fields)
 
 def _of_canal(body: bytes) -> SourceTable | None:
     head = _CANAL.decode(body)
-    if head.isDdl or head.type not in ("INSERT", "UPDATE", "DELETE") or head.table is None:
+    if head.isDdl or head.type not in ROWS or head.table is None:
         return None
     return SourceTable(head.database or "", head.table, key=tuple(head.pkNames or ()))
 
@@ -143,16 +145,27 @@ class TableNames:
         self._others = others
 
     def __call__(self, body: bytes | None) -> list[Fields]:
-        """The table of a message, if it has rows. Raises NoObject."""
+        """The tables of a message's rows; a packet of Canal may have several. Raises NoObject."""
+        return [
+            _raw(
+                {"database": one.database, "schema": one.schema, "table": one.table}
+                | ({"primary_key": one.key} if one.key else {})
+            )
+            for one in self._tables(body)
+        ]
+
+    def _tables(self, body: bytes | None) -> Sequence[SourceTable]:
+        if body is not None and self._head is _of_canal and body[:1] in PACKET:
+            from sinks.typed.formats.canal_packet import tables_of
+
+            return tables_of(body)
         try:
             found = self._head(body or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             found = None
         if found is None:
             self._others(body)
-            return []
-        told = {"database": found.database, "schema": found.schema, "table": found.table}
-        return [_raw(told | ({"primary_key": found.key} if found.key else {}))]
+        return [] if found is None else [found]
 
 
 class OneOfMany:

@@ -62,6 +62,7 @@ def table(**more: Any) -> TypedTableConfig:
         ({**MANY, "name": "{topic}_{table}"}, "small letters"),
         ({**MANY, "mode": "append"}, 'mode = "upsert"'),
         ({**MANY, "exclude": ["("]}, "exclude: a name, or a plain"),
+        ({**MANY, "format": "debezium", "schema": "http://r"}, "registries have an entry each"),
         ({**CHANGES, "exclude": ["a"]}, "exclude and max_tables only with {table}"),
         ({**CHANGES, "max_tables": 5}, "exclude and max_tables only with {table}"),
         ({"deletes": {"op": ["d"]}}, "deletes and tombstones with mode"),

@@ -40,10 +40,12 @@ from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bi
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, given, not_too_deep, string_of
 
 NOT_CANAL: Final = "not_canal"
+PACKET: Final = (b"\x08", b"\x10", b"\x18")
+"""What a packet begins with: the number and type of one of its fields up to its own type, which each has."""
 _WITHOUT_ROWS: Final = frozenset(
     ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX", "GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT")
 )
-_ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE"))
+ROWS: Final = frozenset(("INSERT", "UPDATE", "DELETE"))
 
 _TYPE: Final = re.compile(r"\s*([a-z]+)(?:\s+(?:precision|varying))?\s*(?:\((.*)\))?([^)]*)", re.I | re.S)
 _DIGITS: Final = re.compile(r"\s*([0-9]{1,4})\s*(?:,\s*([0-9]{1,4})\s*)?")
@@ -100,7 +102,7 @@ class Canal:
             return [Change({}, {}, empties=True, order=self._order(message, position))]
         if message.isDdl or message.type in _WITHOUT_ROWS:
             return []
-        if message.type not in _ROWS:
+        if message.type not in ROWS:
             raise NoObject(NOT_CANAL, f"type {message.type}")
         rows, before = message.data, message.old
         if not rows:  # with binlog_format = STATEMENT

@@ -18,9 +18,10 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from sinks.typed.formats.canal import NOT_CANAL, Canal, Message, Position
+from sinks.typed.formats.canal import NOT_CANAL, ROWS, Canal, Message, Position
 from sinks.typed.formats.changes import Change, file_number
 from sinks.typed.formats.json_fields import Fields, NoObject
+from sinks.typed.source_tables import SourceTable
 
 _FIELDS: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "Packet": {"type": (3, "int32"), "compression": (4, "int32"), "body": (5, "bytes")},
@@ -31,8 +32,8 @@ _FIELDS: Final[dict[str, dict[str, tuple[int, str]]]] = {
     },
     "Entry": {"header": (1, "Header"), "entryType": (2, "int32"), "storeValue": (3, "bytes")},
     "Column": {
-        "name": (3, "string"), "updated": (5, "bool"), "isNull": (6, "bool"), "value": (8, "string"),
-        "mysqlType": (10, "string"),
+        "name": (3, "string"), "isKey": (4, "bool"), "updated": (5, "bool"), "isNull": (6, "bool"),
+        "value": (8, "string"), "mysqlType": (10, "string"),
     },
     "RowData": {"beforeColumns": (1, "Column*"), "afterColumns": (2, "Column*")},
     "RowChange": {
@@ -89,6 +90,20 @@ def rows_of(body: bytes, canal: Canal) -> list[Change]:
     return found
 
 
+def tables_of(body: bytes) -> list[SourceTable]:
+    """The tables of a packet's rows. Raises NoObject."""
+    found: dict[SourceTable, None] = {}
+    for entry in _entries(body):
+        header = entry.header
+        change = None if entry.entryType in _WITHOUT_CHANGES else _parsed("RowChange", entry.storeValue)
+        if change is None or change.isDdl or _type(change) not in ROWS:
+            continue
+        columns = next((one.afterColumns or one.beforeColumns for one in change.rowDatas), ())
+        key = tuple(one.name for one in columns if one.isKey)
+        found[SourceTable(header.schemaName, header.tableName, key=key)] = None
+    return [*found]
+
+
 def _parsed(name: str, data: bytes) -> Any:
     try:
         return _CLASS[name].FromString(data)
@@ -104,7 +119,7 @@ def _entries(body: bytes) -> Iterator[Any]:
 
 
 def _message(header: Any, change: Any) -> Message:
-    type_ = _TYPES[change.eventType] if 0 <= change.eventType < len(_TYPES) else str(change.eventType)
+    type_ = _type(change)
     rows = [one.beforeColumns if type_ == "DELETE" else one.afterColumns for one in change.rowDatas]
     old: list[Fields | None] | None = [_old(one) for one in change.rowDatas] if type_ == "UPDATE" else None
     types = {one.name: one.mysqlType for one in rows[0]} if rows else {}
@@ -112,6 +127,10 @@ def _message(header: Any, change: Any) -> Message:
         type_, header.schemaName, header.tableName, change.isDdl, [_fields(one) for one in rows], old,
         msgspec.Raw(msgspec.json.encode(types)), header.gtid, header.executeTime, change.sql,
     )  # fmt: skip
+
+
+def _type(change: Any) -> str:
+    return _TYPES[change.eventType] if 0 <= change.eventType < len(_TYPES) else str(change.eventType)
 
 
 def _fields(columns: Any) -> Fields:
