@@ -101,7 +101,8 @@ def add(
     ] = None,
     table: Annotated[str | None, typer.Option(help="as above: the table of the rows")] = None,
     schema: Annotated[
-        str | None, typer.Option(help="with avro and protobuf: a schema file, or the URL of a schema registry")
+        str | None,
+        typer.Option(help="with avro and protobuf: a schema file; with these and debezium: the URL of a registry"),
     ] = None,
     message: Annotated[str | None, typer.Option(help="with a descriptor set: the message that the bodies are")] = None,
 ) -> None:

@@ -229,11 +229,7 @@ def _int(data: bytes, at: int) -> tuple[int, int]:
 
 def _size(data: bytes, at: int) -> tuple[int, int]:
     """A size in bytes, and where it ends. Raises IndexError if fewer bytes follow."""
-    byte = data[at]
-    if byte < _ONE_BYTE and not byte & 1:  # as it usually is
-        size, start = byte >> 1, at + 1
-    else:
-        size, start = long_at(data, at)
+    size, start = long_at(data, at)
     if size < 0:
         raise ValueError(f"a length of {size}")
     if start + size > len(data):
@@ -247,8 +243,14 @@ def _bytes(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _string(data: bytes, at: int) -> tuple[str, int]:
-    size, start = _size(data, at)
-    return data[start : start + size].decode(), start + size
+    byte = data[at]
+    if byte & 1 or byte >= _ONE_BYTE:
+        size, start = _size(data, at)
+        return data[start : start + size].decode(), start + size
+    end = at + 1 + (byte >> 1)  # as it usually is
+    if end > len(data):
+        raise IndexError
+    return data[at + 1 : end].decode(), end
 
 
 def _floating(layout: struct.Struct) -> Read:

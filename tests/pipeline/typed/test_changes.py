@@ -1,6 +1,9 @@
 """Tables of change events, step by step: what stood in the database stands in them."""
 
+import gzip
+import json
 import random
+from contextlib import closing
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -13,7 +16,8 @@ from sinks.typed.rebuild import rebuild
 from sinks.typed.step.follower import TypedFollower
 from sources.errors import ReplicaError
 from tests.pipeline.typed.world import World, bring, fields
-from tests.sinks.typed.formats import test_canal, test_debezium
+from tests.sinks.typed.formats import test_canal, test_debezium, test_recorded
+from tests.sinks.typed.served_schemas import Served
 
 TYPES = {"id": "int(11)", "name": "varchar(20)", "amount": "decimal(12,2)", "day": "date", "big": "bigint unsigned"}
 
@@ -175,6 +179,34 @@ def test_two_servers_stop_the_table_until_the_log_decides(world: World) -> None:
     assert [row["name"] for row in there(world)] == ["of the first"]
     rebuild(world.spark, world.lake, wanted("debezium", order="log"))
     assert [row["name"] for row in there(world)] == ["of the second"]
+
+
+def test_recorded_events_in_the_forms_that_are_not_json(world: World) -> None:
+    """Debezium's converter is changed amid them; Canal sends packets."""
+    registered = json.loads(
+        gzip.decompress((test_recorded.RECORDED / "debezium-mariadb/registered.json.gz").read_bytes())
+    )
+    said = {"name": "orders", "database": "shop", "table": "customers", "mode": "upsert", "key": ["id"]}
+    with closing(Served()) as served:
+        served.answers |= {f"/schemas/ids/{number}": (200, {"schema": text}) for number, text in registered.items()}
+        json_first, then_avro = ([*test_recorded.bodies(f"debezium-mariadb/{one}")] for one in ("schemas", "avro"))
+        middle = len(json_first) // 2
+        for name, form, more, bodies in (
+            ("debezium-mariadb/avro", "debezium", {"schema": served.url}, json_first[:middle] + then_avro[middle:]),
+            ("canal/packets", "canal", {"order": "source"}, [*test_recorded.bodies("canal/packets")]),
+        ):
+            world.send(*bodies, topic=form)
+            world.replicate()
+            of = TypedTableConfig.model_validate({**said, "from": [form], "format": form, **more}).definition()
+            if form == "canal":
+                rebuild(world.spark, world.lake, of)
+            bring(TypedFollower(world.spark, world.lake, of))
+            expected = test_recorded.tables(name)["customers"]
+            found = {str(row["id"]): row for row in there(world)}
+            assert {*found} == {row["id"] for row in expected["rows"]}
+            for row in expected["rows"]:
+                for column, type_ in expected["columns"].items():
+                    assert test_recorded.is_equal(type_, found[row["id"]].get(column), row[column]), (name, column)
 
 
 def test_rows_of_maxwell(world: World) -> None:

@@ -10,7 +10,7 @@ import pytest
 from sinks.typed.formats.changes import Change
 from sinks.typed.readers import of_debezium
 from sinks.typed.registry import Registered
-from tests.sinks.typed.formats.columns import row_of, texts, wanted
+from tests.sinks.typed.formats.columns import outcome, row_of, texts, wanted
 from tests.sinks.typed.formats.test_avro import encoded
 from tests.sinks.typed.served_schemas import frame
 
@@ -44,3 +44,11 @@ def test_logical_types_say_what_they_can(schema: Any, given: Any, kind: str, tex
     assert isinstance(change, Change)
     assert (change.kinds, texts(change)) == ({"v": kind}, {"v": text})
     assert row_of(change, {"v": kind})[1] == {}
+
+
+def test_an_envelope_without_a_row() -> None:
+    fields = [{"name": "after", "type": {"type": "map", "values": "int"}}, {"name": "source", "type": SOURCE}]
+    of = json.dumps({"type": "record", "name": "E", "fields": [*fields, {"name": "op", "type": "string"}]})
+    read = of_debezium(wanted(), lambda _: Registered("AVRO", of))
+    event = {"after": {"id": 1}, "source": {"db": "shop", "table": "orders"}, "op": "c"}
+    assert outcome(read, frame(1, encoded(of, event))) == "not_debezium"
