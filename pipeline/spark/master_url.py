@@ -47,7 +47,7 @@ def checked_master(url: str, environment: Mapping[str, str] = os.environ) -> tup
 
 def _check_hadoop(environment: Mapping[str, str]) -> None:
     given = {name: environment[name] for name in _HADOOP if environment.get(name)}
-    if any(Path(folder).is_dir() for folder in given.values()):
+    if any(Path(folder).is_dir() for folder in given.values()) or _has_spark_env(environment):
         return
     raise ConfigurationError(
         "spark.master is yarn, and where that is cannot be known",
@@ -55,6 +55,12 @@ def _check_hadoop(environment: Mapping[str, str]) -> None:
         found=", ".join(f"{name}={folder}, which is no folder" for name, folder in given.items()) or "neither",
         hint="Set it, for example to /etc/hadoop/conf.",
     )
+
+
+def _has_spark_env(environment: Mapping[str, str]) -> bool:
+    """Whether spark-submit runs a script of the site's first, which may set what is not set here."""
+    folder = environment.get("SPARK_CONF_DIR") or Path(environment.get("SPARK_HOME", "/nowhere"), "conf")
+    return Path(folder, "spark-env.sh").is_file()
 
 
 def reached_master(url: str, within_s: float = WITHIN_S) -> str:

@@ -153,6 +153,8 @@ def test_yarn_needs_the_clusters_configuration(tmp_path: Path) -> None:
     for given, found in [({}, "neither"), ({"HADOOP_CONF_DIR": "/no/such"}, "HADOOP_CONF_DIR=/no/such, which is no")]:
         with pytest.raises(ConfigurationError, match=rf"HADOOP_CONF_DIR or YARN_CONF_DIR in.*found {found}"):
             checked_master("yarn", given)
+    (tmp_path / "spark-env.sh").touch()  # Spark runs it first, and it may set them
+    assert checked_master("yarn", {"SPARK_CONF_DIR": str(tmp_path)}) == ()
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
