@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from sinks.typed.formats.json_fields import Fields
+from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.patterns import is_meant, is_pattern
 
 KINDS: Final = {"database": "string", "schema": "string", "table": "string", "topic": "string", "primary_key": "json"}
@@ -139,6 +139,7 @@ class TableNames:
     """
 
     def __init__(self, form: str, others: Reader) -> None:
+        self._form = form
         self._head = _HEADS[form]
         self._others = others
 
@@ -146,8 +147,9 @@ class TableNames:
         """The table of a message, if it has rows. Raises NoObject."""
         try:
             found = self._head(body or b"")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found = None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._others(body)
+            raise NoObject(f"not_{self._form}", f"its table is said in JSON alone: {error}") from None
         if found is None:
             self._others(body)
             return []
