@@ -115,6 +115,9 @@ class TypedTableConfig(BaseModel):
     tombstones: bool = Field(
         False, description="of upsert from Kafka: a record without a value deletes the row that its key names"
     )
+    keep_deleted: bool = Field(
+        False, description="of change events: a row that is deleted stays, and has the time in _deleted_at"
+    )
     rename: dict[str, str] = Field(default_factory=dict, description="what the columns of these fields are called")
     mask: dict[str, Literal["hash", "null", "redact"]] = Field(
         default_factory=dict, description="fields whose values are hidden: SHA-256 of them, null, or three stars"
@@ -229,8 +232,8 @@ class TypedTableConfig(BaseModel):
 
     def _check_changes(self) -> None:
         if self.format not in CHANGES:
-            if self.database or self.table or self.order or self.time_zone != "UTC":
-                raise ValueError(f"database, table, order and time_zone only with {_listed(CHANGES)}")
+            if self.database or self.table or self.order or self.time_zone != "UTC" or self.keep_deleted:
+                raise ValueError(f"database, table, order, time_zone and keep_deleted only with {_listed(CHANGES)}")
             return
         if self.mode != "upsert" or self.deletes or self.tombstones:
             raise ValueError(f'mode = "upsert", and no deletes or tombstones, with format = "{self.format}"')
@@ -337,6 +340,7 @@ class TypedTableConfig(BaseModel):
             key=self.key,
             deleted=self.deletes,
             tombstones=self.tombstones,
+            keeps_deleted=self.keep_deleted,
             renamed=self.rename,
             masks=dict(self.mask),
             # a hidden field that another schema encodes differently must not turn up among the unknown fields

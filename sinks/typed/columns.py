@@ -101,7 +101,9 @@ DELETED: Final = Column("_deleted", "", "boolean")
 """The column that tables with deletes have before those of their fields (`sinks/typed/definition.py`)."""
 SOURCE_ORDER: Final = Column("_source_order", "", "string")
 """The column that tables of change events have there, too, if their rows follow the order of their source."""
-_OURS: Final = {DELETED.name, SOURCE_ORDER.name, *(one.name for one in PLACE)}
+DELETED_AT: Final = Column("_deleted_at", "", "timestamp")
+"""The column that such tables have in the place of `DELETED` if they keep deleted rows."""
+_OURS: Final = {DELETED.name, DELETED_AT.name, SOURCE_ORDER.name, *(one.name for one in PLACE)}
 
 
 def arrow_type(kind: str) -> pa.DataType:
@@ -146,6 +148,8 @@ def columns_of(schema: Mapping[str, Any]) -> tuple[Column, ...]:
 def _comment(one: Column) -> str:
     if one == DELETED:
         return "whether a message has deleted the row of this key, which then is all that is left of it"
+    if one == DELETED_AT:
+        return "when the master stored the deletion, 1970 if it does not say; null of a row that is there"
     if one == SOURCE_ORDER:
         return "the place of the row's change at its source: of two of a key the greater one is newer"
     if one.sql is not None:

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from sinks.tables import KAFKA_LOG, LOG, TableSpec
-from sinks.typed.columns import DELETED, SOURCE_ORDER, Column, column_name
+from sinks.typed.columns import DELETED, DELETED_AT, SOURCE_ORDER, Column, column_name
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, Reader, not_too_deep
 from sinks.typed.patterns import is_meant
@@ -71,7 +71,8 @@ class Definition:
     or patterns.
     `reading` says how bodies are read. `schema` has the kinds of the columns by field; None if they are found.
     `deleted` has fields with the values by which a message deletes the row of its key; with `tombstones` a message
-    without a body does so, too. `computed` has columns by name: their kind, and the SQL expression over the others.
+    without a body does so, too. If it `keeps_deleted`, rows that change events delete stay. `computed` has columns by
+    name: their kind, and the SQL expression over the others.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Definition:
     schema: Mapping[str, str] | None = None
     key: tuple[str, ...] = ()
     deleted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    keeps_deleted: bool = False
     tombstones: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
     masks: Mapping[str, str] = field(default_factory=dict)
@@ -137,6 +139,7 @@ class Definition:
         )
         is_of_changes = self.reading.format in CHANGES and not self.reading.finds_tables
         deletes = [DELETED] if self.deleted or self.tombstones or is_of_changes else []
+        deletes = [DELETED_AT] if self.keeps_deleted else deletes
         return (*deletes, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
 
     @property
@@ -145,14 +148,17 @@ class Definition:
         return self.reading.format == "debezium" and bool(self.kafka_topics)
 
     def deletes(self, objects: Sequence[Fields]) -> list[bool]:
-        """Whether each of `objects` deletes the row of its key. Removes all other fields from those that do."""
+        """Whether each of `objects` deletes the row of its key.
+
+        Removes all other fields from those that do, unless such rows are kept.
+        """
         found = [
             one.deletes
             if isinstance(one, Change)
             else any(name in one and _plain(one[name]) in values for name, values in self.deleted.items())
             for one in objects
         ]
-        for one in compress(objects, found):
+        for one in () if self.keeps_deleted else compress(objects, found):
             for name in [name for name in one if name not in self.key]:
                 del one[name]
         return found

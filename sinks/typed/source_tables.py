@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sinks.typed.formats.canal import PACKET, ROWS
-from sinks.typed.formats.json_fields import Fields
+from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.patterns import is_meant, is_pattern
 
 KINDS: Final = {"database": "string", "schema": "string", "table": "string", "topic": "string", "primary_key": "json"}
@@ -141,6 +141,7 @@ class TableNames:
     """
 
     def __init__(self, form: str, others: Reader) -> None:
+        self._form = form
         self._head = _HEADS[form]
         self._others = others
 
@@ -161,8 +162,9 @@ class TableNames:
             return tables_of(body)
         try:
             found = self._head(body or b"")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            found = None
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._others(body)
+            raise NoObject(f"not_{self._form}", f"its table is said in JSON alone: {error}") from None
         if found is None:
             self._others(body)
         return [] if found is None else [found]

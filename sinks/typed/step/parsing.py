@@ -19,6 +19,7 @@ from sinks.delta.files import FileOfRows, in_columns
 from sinks.tables import EPOCH, UNFIT
 from sinks.typed.columns import (
     DELETED,
+    DELETED_AT,
     MOST_CHARACTERS,
     PLACE,
     SOURCE_ORDER,
@@ -193,10 +194,15 @@ class Parsing:
             deleted += [True] * len(tombstones)
         self._conceal(objects)
         said = _said_kinds(objects) if self.finds and self.wanted.reading.format in CHANGES else []
+        placed = messages.take(pa.array(numbers, pa.int64()))
         values: list[pa.Array] = []
         for column in columns:
             if column == DELETED:
                 values.append(pa.array(deleted, column.type))
+                continue
+            if column == DELETED_AT:
+                at = pc.fill_null(placed["stored_at"], pa.scalar(0, column.type))  # a time that nobody has is one, too
+                values.append(pc.if_else(pa.array(deleted, pa.bool_()), at, pa.scalar(None, column.type)))
                 continue
             if column == SOURCE_ORDER:
                 orders = (one.order if isinstance(one, Change) else None for one in objects)
@@ -214,7 +220,6 @@ class Parsing:
             told.see_left(objects, numbers, places)
         rest = pa.array([rest_of(one) for one in objects], pa.string())
         schema = table_spec(self.wanted.name, columns).schema.remove_metadata()
-        placed = messages.take(pa.array(numbers, pa.int64()))
         made = pa.RecordBatch.from_arrays([*(placed[one.name] for one in PLACE), *values, rest], schema=schema)
         if self.wanted.is_upsert:
             made, without_key = self._with_key(made, numbers)
@@ -226,7 +231,7 @@ class Parsing:
     def _untold(self, objects: Sequence[Fields], numbers: Sequence[int]) -> Iterator[Misfit]:
         """What change events do not tell of their rows."""
         for one, number in zip(objects, numbers, strict=True):
-            if isinstance(one, Change) and not one.deletes:
+            if isinstance(one, Change) and (self.wanted.keeps_deleted or not one.deletes):
                 for name, (reason, found) in one.unfit.items():
                     if name not in self.wanted.dropped:
                         yield Misfit(number, column_name(name, self.wanted.renamed) or name, reason, found)

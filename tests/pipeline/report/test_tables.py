@@ -103,6 +103,8 @@ def test_typed_tables() -> None:
     assert section.sentences == ("Behind their logs: orders, late.", "7 values unfit: the table unfit has them.")
     section = typed_section(bare(log(), tables=(replace(orders, logs=(place,), counts=TypedCounts(5000)),)))
     assert section.sentences == ("All are where their logs are.",)
+    section = typed_section(bare(log(), tables=(replace(orders, logs=(place,), flaws=("no key",)),)))
+    assert section.sentences[-1] == "no key"
 
 
 def test_throughput_has_the_peaks_of_the_logs_that_were_told_apart() -> None:

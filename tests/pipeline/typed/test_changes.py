@@ -134,6 +134,30 @@ def test_a_truncate_takes_all_that_is_older(world: World) -> None:
     assert there(world) == [{"id": 4, "name": "newer"}]
 
 
+def test_deleted_rows_that_are_kept(world: World) -> None:
+    """With what they were, until the key comes back; a key that has changed, too."""
+    of = wanted("canal", keep_deleted=True, mask={"name": "redact"})
+    for number in ("1", "2", "3"):
+        world.send(canal("INSERT", {"id": number, "name": "secret", "amount": "10.10"}))
+    follow(world, of)
+    assert all(row["_deleted_at"] is None for row in world.rows())
+    world.send(
+        canal("DELETE", {"id": "1", "name": "secret", "amount": "10.20"}),
+        canal("DELETE", {"id": "2", "name": "secret", "amount": "10.10"}),
+        canal("UPDATE", {"id": "4", "name": "secret", "amount": "10.10"}, old=[{"id": "3"}]),
+        canal("INSERT", {"id": "2", "name": "secret", "amount": "1.00"}),
+    )
+    follow(world, of)
+    rows = world.rows()
+    assert {(row["id"], row["amount"], row["name"], row["_deleted_at"] == row["stored_at"]) for row in rows} == {
+        (1, Decimal("10.20"), "***", True), (2, Decimal("1.00"), "***", False), (3, Decimal("10.10"), "***", True),
+        (4, Decimal("10.10"), "***", False),
+    }  # fmt: skip
+    assert "_deleted" not in rows[0]
+    rebuild(world.spark, world.lake, of)
+    assert world.rows() == rows
+
+
 def debezium(op: str, key: int, name: str | None, pos: int, **source: Any) -> dict[str, Any]:
     row = {"id": key, "name": name, "at": pos * 1_000_000}
     event = test_debezium.event(op, None if op == "d" else row, row if op == "d" else None, pos=pos, **source)

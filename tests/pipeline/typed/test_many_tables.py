@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 from pipeline.config.configuration import Config, load, parse
 from pipeline.config.found_tables import found_tables
 from pipeline.inspect.typed_status import status_lines, typed_statuses
-from pipeline.job.replicate import Job
 from pipeline.job.typed_tables import TypedTables
 from sinks.typed.rebuild import drop, rebuild
 from sinks.typed.table import TypedTable
 from sources.errors import LogtwinError
 from tests.patience import wait_until
 from tests.pipeline.group_in_process import give_to_verbs
+from tests.pipeline.running import replicate_now
 from tests.pipeline.typed.test_in_a_job import Verbs, written
 from tests.pipeline.typed.world import InFiles, Served, World
 from tests.sinks.typed.formats import test_canal
@@ -225,8 +225,28 @@ def test_one_that_cannot_be_read_does_not_stop_those_that_are_known(
     assert len(world.rows("shop_orders")) == 2
 
 
+def test_beside_logs_that_go_on(world: InFiles) -> None:
+    insert(world, "orders")
+    world.replicate()
+    running = TypedTables(world.spark, config_of(world).model_copy(update={"trigger_interval_s": 0.1}))
+    running.start()
+    try:
+        for number, table in enumerate(("refunds", "orders", "new"), 2):
+            insert(world, table, number)
+            world.replicate()
+            wait_until(partial(has_row, world, running, f"shop_{table}", number), table)
+    finally:
+        running.stop()
+    assert [one.error for one in running.progress()] == [None] * 4
+
+
+def has_row(world: InFiles, running: TypedTables, table: str, key: int) -> bool:
+    is_followed = any(one.table == table and one.rows for one in running.progress())
+    return is_followed and any(row["id"] == key for row in world.rows(table))
+
+
 @pytest.mark.spark
-def test_in_a_running_job_and_by_its_verbs(
+def test_by_a_job_and_its_verbs(
     served: Served, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give_to_verbs(spark, monkeypatch)
@@ -238,17 +258,11 @@ def test_in_a_running_job_and_by_its_verbs(
         opened.write(entry)
     assert says("add", "--from", "shop", "--format", "canal", "--name", "{table}", "--declare")[0] == 2
     assert "0 tables found so far" in says("check", of=("config",))[1]
-    insert(served, "orders")
-    job = Job(spark, load(file), available_now=False)
-    job.start()
-    try:
-        for number, table in enumerate(("orders", "refunds"), 2):
-            insert(served, table, number)
-            insert(served, "Refunds", number, pkNames=None)
-            wait_until(partial(have_rows, job, number, "shop_orders", "shop_refunds"), partial(told, job))
-        wait_until(lambda: job.tables.progress()[0].error is not None, "the flaw to be told")
-    finally:
-        job.close()
+    for number, table in enumerate(("orders", "orders", "refunds"), 1):
+        insert(served, table, number)
+    insert(served, "Refunds", pkNames=None)
+    with pytest.raises(LogtwinError, match=r"no typed table can be made of shop\.Refunds"):
+        replicate_now(spark, load(file))
     assert names(served, "shop_refunds") == [("3", "shop.refunds")]
     code, text = says("list")
     assert (code, f"{FOUND}: upsert, from shop\n  3 rows" in text, text.count("up to date")) == (0, True, 3)
@@ -264,12 +278,3 @@ def test_in_a_running_job_and_by_its_verbs(
     )  # fmt: skip
     assert says("rebuild", "shop_other")[0] == 2
     assert says("drop", "shop_refunds", "--yes") == (0, "shop_refunds: deleted\n")
-
-
-def told(job: Job) -> str:
-    return "; ".join(map(str, job.tables.progress()))
-
-
-def have_rows(job: Job, rows: int, *tables: str) -> bool:
-    job.poll()
-    return sum(one.rows for one in job.tables.progress() if one.table in tables) == rows

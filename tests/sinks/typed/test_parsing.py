@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline.config.typed_tables import TypedTableConfig
 from sinks.typed.definition import Definition, Reading
 from sinks.typed.formats.json_fields import UNKNOWN
 from sinks.typed.readers import kinds
+from sinks.typed.source_tables import SourceTable
 from sinks.typed.step.computed import in_years
 from sinks.typed.step.parsing import MESSAGES, FieldSurvey, OfStep, Parsing, Unread
 from sinks.typed.step.report import Report, reported, reports
@@ -210,3 +212,23 @@ def test_a_look_says_where_the_messages_are_and_writes_nothing(tmp_path: Path) -
     report = told(tmp_path, OfStep(only_looks=True))
     assert (report.messages, report.rows, report.held) == (6, 0, ((LOG, 3, 9, 3),))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_tables_of_a_topic_with_the_keys_of_its_records(tmp_path: Path) -> None:
+    """Of Debezium, whose tombstones say nothing."""
+    of = TypedTableConfig.model_validate(
+        {"name": "{database}_{table}", "from": ["kafka/prod/.*"], "format": "debezium", "mode": "upsert"}
+    )
+    source = {"db": "shop", "schema": "public", "table": "orders", "connector": "postgresql", "lsn": 1}
+    body = json.dumps({"op": "c", "source": source, "before": None, "after": {"id": 1}}).encode()
+    topic = {"source": "kafka/prod/pg.public.orders"}
+    made = Task(tmp_path, of.definition(), {**topic, "body": body, "record_key": b'{"id": 1}'}, topic, {"body": body})
+    assert [(row["database"], row["table"], row["topic"], row["primary_key"]) for row in made.rows] == [
+        ("shop", "public.orders", "kafka/prod/pg.public.orders", '["id"]'),
+        ("shop", "public.orders", "orders", None),
+    ]
+    assert made.unfit == []
+    found = SourceTable("shop", "public.orders", "public", (topic["source"],), ("id",))
+    one = of.of(found).definition()
+    assert (one.name, one.key, one.kafka_topics) == ("shop_orders", ("id",), (topic["source"],))
+    assert (one.reading.database, one.reading.table, one.reading.mentioned) == ("shop", "public.orders", "orders")

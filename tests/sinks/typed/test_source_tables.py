@@ -12,7 +12,7 @@ from sinks.typed.definition import Reading
 from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.patterns import is_meant
 from sinks.typed.readers import reader
-from sinks.typed.source_tables import OneOfMany, SourceTable, add_of_record, exactly, table_key
+from sinks.typed.source_tables import OneOfMany, SourceTable, TableNames, add_of_record, exactly, table_key
 from tests.sinks.typed.formats.test_recorded import NAMES, lines, tables
 
 
@@ -55,6 +55,8 @@ def test_what_is_no_event_is_told_as_its_format_does(form: str) -> None:
         with pytest.raises(NoObject) as caught:
             find(body)
         assert caught.value.reason == reason
+    with pytest.raises(NoObject, match="in JSON alone"):  # of a form that its reader knows
+        TableNames(form, lambda _: [])(b"\x00\x01")
 
 
 def test_what_has_no_rows_makes_no_table() -> None:
