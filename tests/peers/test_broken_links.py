@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.access.address import Address
 from sources.errors import MasterUnreachable
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.rocketmq.log import RocketMQLog
@@ -18,10 +17,10 @@ from sources.rocketmq.remote_broker import BrokerAt
 from sources.rocketmq.session.session import HASession
 from tests.patience import wait_until
 from tests.peers.cluster import connections_of
-from tests.peers.proxy import Proxy, random_cuts
 from tests.peers.replicating import assert_same_as_files, end_of, replicating, wait_for_all
 from tests.peers.rocketmq import Broker
 from tests.peers.sender import Sender
+from tests.pipeline.faulty_link import Link, random_cuts
 from tests.sources.rocketmq.log_reading import chunks_of
 from tests.sources.rocketmq.sessions import up_to
 
@@ -80,12 +79,11 @@ def replica_of(log: RocketMQLog, start: int, end: int) -> bytes:
 def test_reading_over_a_connection_that_is_cut_a_hundred_times(links: Links, broker: Broker) -> None:
     """HA-43, HA-54, HA-55, HA-58, HA-69: at any byte, in both directions."""
     end = end_of(broker)
-    with Proxy(broker.ha_port, cuts=random_cuts(69, CUTS, LONGEST_CUT_BYTES)) as proxy:
+    with Link(broker.ha_address, cuts=random_cuts(69, CUTS, LONGEST_CUT_BYTES)) as link:
         # one connection a read, so that every break is met by whoever reads
-        way = Address("127.0.0.1", proxy.port)
-        log = broker.opened(master=way, chunk_bytes=CHUNK_BYTES, connect_attempts=1)
+        log = broker.opened(master=link.address, chunk_bytes=CHUNK_BYTES, connect_attempts=1)
         replica = replica_of(log, links.start, end)
-        assert proxy.cut_connections == CUTS
+        assert link.cut_connections == CUTS
     assert replica == links.files_up_to(end)
 
 
@@ -94,11 +92,11 @@ def test_acknowledging_over_a_connection_that_is_cut_again_and_again(broker: Bro
     """HA-49, HA-59: the broker never counts what was not acknowledged, and in the end all that was."""
     end = end_of(broker)
     pause = threading.Event()
-    with Proxy(broker.ha_port, cuts=random_cuts(49, ACKNOWLEDGING_CUTS, 4000)) as proxy:
-        master = BrokerAt(master=Address("127.0.0.1", proxy.port), broker=broker.address)
+    with Link(broker.ha_address, cuts=random_cuts(49, ACKNOWLEDGING_CUTS, 4000)) as link:
+        master = BrokerAt(master=link.address, broker=broker.address)
         with closing(HASession(master, LOG_ID, longest_wait_s=0.1)) as session:
             promised = end - LOG_BYTES
-            while proxy.cut_connections < ACKNOWLEDGING_CUTS:
+            while link.cut_connections < ACKNOWLEDGING_CUTS:
                 promised = min(promised + 1000, end - 1000)
                 session.acknowledge(up_to(promised, LOG_ID))
                 pause.wait(0.01)
@@ -121,13 +119,13 @@ def test_a_job_whose_connections_are_cut(spark: SparkSession, tmp_path: Path, ve
     with Broker(version, tmp_path / "broker") as broker:
         send_workload(broker.address, workload(12), count=100 * cuts)
         # some must let the largest record through
-        with Proxy(broker.ha_port, cuts=random_cuts(70, cuts, 400_000, early=0.4)) as proxy:
-            way = {"master": f"127.0.0.1:{proxy.port}", "max_bytes_per_trigger": 200_000, "connect_attempts": 8}
+        with Link(broker.ha_address, cuts=random_cuts(70, cuts, 400_000, early=0.4)) as link:
+            way = {"master": str(link.address), "max_bytes_per_trigger": 200_000, "connect_attempts": 8}
             more = Sender(broker.port, "cut")
             with replicating(spark, tmp_path / "lake", broker, trigger_interval_s=0.1, **way) as job:
                 wait_for_all(job, broker, within_s=900)
-                while proxy.cut_connections < cuts:  # the log was too short for them
+                while link.cut_connections < cuts:  # the log was too short for them
                     more.send(100, rate_per_s=1000)
                     wait_for_all(job, broker)
-            assert proxy.cut_connections == cuts
+            assert link.cut_connections == cuts
         assert_same_as_files(tmp_path / "lake", job, broker)

@@ -1,16 +1,22 @@
-"""A TCP link on loopback to a port, which a test silences, slows down, breaks and mends while it is in use."""
+"""A TCP link on loopback to a port, which tests silence, slow down, break and mend; or which breaks at some byte."""
+
+from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
-from types import TracebackType
 from typing import Self
 
 from sources.access.address import Address
 
 PIECE_BYTES = 64 * 1024
+UNLIMITED = 2**62
 _LOOK_S = 0.05
 
 
@@ -21,24 +27,57 @@ class Fault(Enum):
     GONE = "gone"  # they end, and so does each new one
 
 
-class Link:
-    """Forwards to `target` as long as the `with` lasts. A fault that ends breaks what was connected meanwhile."""
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Of one connection: exactly so many bytes pass to the client, or to the server, then both ends are closed."""
 
-    def __init__(self, target: Address) -> None:
+    to_client: bool
+    after_bytes: int
+
+    def allowed_bytes(self, *, to_client: bool) -> int:
+        return self.after_bytes if to_client == self.to_client else UNLIMITED
+
+
+NEVER = Cut(to_client=True, after_bytes=UNLIMITED)
+
+
+def random_cuts(seed: int, count: int, longest: int, *, early: float = 0.5) -> Iterator[Cut]:
+    """One for each of `count` connections: a share of `early` within the first HA heads, others anywhere.
+
+    A slave sends 8 bytes at once and more only after seconds, so cuts towards the master come within the first 8.
+    """
+    chance = random.Random(seed)
+    for _ in range(count):
+        is_early = chance.random() < early
+        if is_early and chance.random() < 0.5:
+            yield Cut(to_client=False, after_bytes=chance.randrange(9))
+        else:
+            yield Cut(to_client=True, after_bytes=chance.randrange(40 if is_early else longest))
+
+
+class Link:
+    """Forwards to `target` as long as the `with` lasts. A fault that ends breaks what was connected meanwhile.
+
+    `cuts` are those of the first connections, in the order in which they come, and those after them are left alone. A
+    connection that ends before its cut leaves it to a later one, which it cuts sooner: all of them are made in the end.
+    """
+
+    def __init__(self, target: Address, *, cuts: Iterable[Cut] = ()) -> None:
+        self.cut_connections = 0
         self._target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = Address("127.0.0.1", self._listener.getsockname()[1])
         self._fault = Fault.NONE
-        self._sockets: set[socket.socket] = set()
+        self._cuts = iter(cuts)
+        self._left_over: deque[Cut] = deque()
+        self._connections: set[_Connection] = set()
         self._thread = threading.Thread(target=self._accept, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         _end(self._listener)
         self._break()
         self._thread.join()
@@ -50,28 +89,39 @@ class Link:
             self._break()
 
     def _break(self) -> None:
-        for sock in list(self._sockets):
-            _end(sock)
+        for one in list(self._connections):
+            one.end()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener was closed
             while True:
                 client, _ = self._listener.accept()
-                if self._fault is Fault.GONE:
+                try:
+                    if self._fault is Fault.GONE:
+                        raise ConnectionResetError
+                    server = socket.create_connection((self._target.host, self._target.port))
+                except OSError:
                     _end(client)
                     continue
-                server = socket.create_connection((self._target.host, self._target.port))
-                self._sockets |= {client, server}
-                for ends in ((client, server), (server, client)):
-                    threading.Thread(target=self._forward, args=(*ends, ends[1] is client), daemon=True).start()
+                cut = next(self._cuts, None) or (self._left_over.popleft() if self._left_over else NEVER)
+                one = _Connection(client, server, cut)
+                self._connections.add(one)
+                for is_to_client in (False, True):
+                    threading.Thread(target=self._forward, args=(one, is_to_client), daemon=True).start()
 
-    def _forward(self, source: socket.socket, sink: socket.socket, is_to_client: bool) -> None:
+    def _forward(self, one: _Connection, is_to_client: bool) -> None:
+        source, sink = (one.server, one.client) if is_to_client else (one.client, one.server)
+        left_bytes = one.cut.allowed_bytes(to_client=is_to_client)
         with contextlib.suppress(OSError):
-            while data := source.recv(PIECE_BYTES):
-                self._pass(data, sink, is_to_client)
-        for sock in (source, sink):
-            self._sockets.discard(sock)
-            _end(sock)
+            while left_bytes > 0 and (data := source.recv(PIECE_BYTES)):
+                self._pass(data[:left_bytes], sink, is_to_client)
+                left_bytes -= len(data)
+        is_first = one.end()
+        self._connections.discard(one)
+        if is_first:  # the other way had not ended
+            self.cut_connections += left_bytes <= 0
+            if left_bytes > 0 and one.cut is not NEVER:
+                self._left_over.append(Cut(one.cut.to_client, one.cut.after_bytes // 2))
 
     def _pass(self, data: bytes, sink: socket.socket, is_to_client: bool) -> None:
         while data:
@@ -84,6 +134,19 @@ class Link:
             else:
                 sink.sendall(data)
                 return
+
+
+class _Connection:
+    def __init__(self, client: socket.socket, server: socket.socket, cut: Cut) -> None:
+        self.client, self.server, self.cut = client, server, cut
+        self._is_open = threading.Lock()
+
+    def end(self) -> bool:
+        """Both ends; whether this was the first call."""
+        is_first = self._is_open.acquire(blocking=False)
+        for sock in (self.client, self.server):
+            _end(sock)
+        return is_first
 
 
 def _end(sock: socket.socket) -> None:

@@ -1,5 +1,7 @@
 """Tables of change events, step by step: what stood in the database stands in them."""
 
+from __future__ import annotations
+
 import gzip
 import json
 import random

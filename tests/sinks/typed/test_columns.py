@@ -1,5 +1,7 @@
 """Which columns fields become: names, kinds, and what changes them."""
 
+from __future__ import annotations
+
 from itertools import permutations
 
 import pytest

@@ -1,5 +1,7 @@
 """CSV bodies, against Python's csv."""
 
+from __future__ import annotations
+
 import csv
 import io
 import json

@@ -1,5 +1,7 @@
 """Maxwell's messages, as its documentation has them, and as `RowMap` writes them with more options."""
 
+from __future__ import annotations
+
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
