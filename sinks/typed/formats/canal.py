@@ -60,7 +60,7 @@ _BYTES: Final = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longb
                  "polygon", "multipoint", "multilinestring", "multipolygon", "geometrycollection")  # fmt: skip
 
 
-class Message(msgspec.Struct):
+class FlatMessage(msgspec.Struct):
     type: str
     database: str | None
     table: str | None = None
@@ -73,7 +73,7 @@ class Message(msgspec.Struct):
     sql: str | None = None
 
 
-_MESSAGE: Final = msgspec.json.Decoder(Message)
+_MESSAGE: Final = msgspec.json.Decoder(FlatMessage)
 _TYPES: Final = msgspec.json.Decoder(dict[str, str] | None)
 _SIZE_DIGITS: Final = 3  # BINARY(255), BIT(64)
 Position: TypeAlias = tuple[int, int, int]
@@ -96,7 +96,7 @@ class Canal:
         not_too_deep(given(body))
         return self.rows(message)
 
-    def rows(self, message: Message, position: Position | None = None) -> list[Change]:
+    def rows(self, message: FlatMessage, position: Position | None = None) -> list[Change]:
         """The rows of a message of a wanted table, which may say where it stands. Raises NoObject."""
         if message.type == "TRUNCATE":
             return [Change({}, {}, empties=True, order=self._order(message, position))]
@@ -119,7 +119,7 @@ class Canal:
             found.append(_change(row, columns, order, deletes=is_gone))
         return found
 
-    def _order(self, message: Message, position: Position | None, row: int = 0) -> str | None:
+    def _order(self, message: FlatMessage, position: Position | None, row: int = 0) -> str | None:
         if not self.wanted.needs_order:
             return None
         count, order = transactions(message.gtid or ""), None

@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from sinks.typed.formats.canal import NOT_CANAL, ROWS, Canal, Message, Position
+from sinks.typed.formats.canal import NOT_CANAL, ROWS, Canal, FlatMessage, Position
 from sinks.typed.formats.changes import Change, file_number
 from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.source_tables import SourceTable
@@ -118,12 +118,12 @@ def _entries(body: bytes) -> Iterator[Any]:
     return (_parsed("Entry", one) for one in _parsed("Messages", packet.body).messages)
 
 
-def _message(header: Any, change: Any) -> Message:
+def _message(header: Any, change: Any) -> FlatMessage:
     type_ = _type(change)
     rows = [one.beforeColumns if type_ == "DELETE" else one.afterColumns for one in change.rowDatas]
     old: list[Fields | None] | None = [_old(one) for one in change.rowDatas] if type_ == "UPDATE" else None
     types = {one.name: one.mysqlType for one in rows[0]} if rows else {}
-    return Message(
+    return FlatMessage(
         type_, header.schemaName, header.tableName, change.isDdl, [_fields(one) for one in rows], old,
         msgspec.Raw(msgspec.json.encode(types)), header.gtid, header.executeTime, change.sql,
     )  # fmt: skip

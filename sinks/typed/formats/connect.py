@@ -20,7 +20,7 @@ import msgspec
 _JSON_TYPES: Final = {"integer": "int64", "number": "float64", "object": "struct"}
 
 
-class Column(msgspec.Struct):
+class ConnectColumn(msgspec.Struct):
     """What Connect says of a column."""
 
     type: str
@@ -28,11 +28,11 @@ class Column(msgspec.Struct):
     parameters: dict[str, str] | None = None
 
 
-Columns = Mapping[str, Column]
+Columns = Mapping[str, ConnectColumn]
 """The columns of a row, by field."""
 
 
-class _Schema(Column):
+class _Schema(ConnectColumn):
     field: str = ""
     fields: list[msgspec.Raw] = []
 
@@ -62,7 +62,7 @@ def of_json_schema(text: str) -> Columns:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-def _of_json_schema(schema: Any) -> Column:
+def _of_json_schema(schema: Any) -> ConnectColumn:
     one = _not_null(schema)
     type_ = one.get("connect.type") or _JSON_TYPES.get(one.get("type"), one.get("type", "string"))
     return column(type_, one.get("title"), one.get("connect.parameters"))
@@ -72,5 +72,5 @@ def _not_null(schema: Any) -> Any:
     return next((one for one in schema.get("oneOf", ()) if one.get("type") != "null"), schema)
 
 
-def column(type_: object, name: object, parameters: object) -> Column:
-    return msgspec.convert({"type": type_, "name": name, "parameters": parameters}, Column)
+def column(type_: object, name: object, parameters: object) -> ConnectColumn:
+    return msgspec.convert({"type": type_, "name": name, "parameters": parameters}, ConnectColumn)

@@ -16,7 +16,7 @@ import numpy as np
 
 from sinks.typed.formats.avro import Avro, Read
 from sinks.typed.formats.binary import number
-from sinks.typed.formats.connect import Column, Columns, column
+from sinks.typed.formats.connect import Columns, ConnectColumn, column
 
 _LOGICAL: Final[Mapping[tuple[str, object], str]] = {
     ("bytes", "decimal"): "org.apache.kafka.connect.data.Decimal",
@@ -59,7 +59,7 @@ class ConnectAvro(Avro):
         return _float if name == "float" else Avro.primitive(name)
 
 
-def _of_avro(said: dict[str, Any]) -> Column:
+def _of_avro(said: dict[str, Any]) -> ConnectColumn:
     type_, name, parameters = said["type"], said.get("connect.name"), said.get("connect.parameters")
     if name is None and (name := _LOGICAL.get((type_, said.get("logicalType")))) is not None:
         parameters = {"scale": str(said.get("scale", 0)), "connect.decimal.precision": str(said.get("precision", ""))}

@@ -40,7 +40,7 @@ import msgspec
 from sinks.typed.columns import MOST_DIGITS
 from sinks.typed.formats.binary import day, instant
 from sinks.typed.formats.changes import Change, Convert, WantedRows, as_kind, bits, clock, file_number, placed, quoted
-from sinks.typed.formats.connect import Column, Columns, of_json
+from sinks.typed.formats.connect import Columns, ConnectColumn, of_json
 from sinks.typed.formats.json_fields import Fields, NoObject, decoded_by, fields_of, given, not_too_deep
 from sinks.typed.formats.scalars import long_of
 
@@ -228,7 +228,7 @@ def _converts(said: Callable[[], Columns]) -> _Columns:
     return {name: kind for name, (kind, _) in columns.items()}, converted
 
 
-def _column(schema: Column) -> tuple[str, Convert | None]:
+def _column(schema: ConnectColumn) -> tuple[str, Convert | None]:
     said = schema.parameters or {}
     match schema.name:
         case "org.apache.kafka.connect.data.Decimal" if abs(scale := int(said.get("scale", "0"))) <= _MOST_SCALE:
