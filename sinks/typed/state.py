@@ -56,10 +56,12 @@ class Emptied:
     order: str | None = None
 
     def newer(self, other: Emptied | None) -> Emptied:
-        return self if other is None else max(self, other, key=Emptied._age)
-
-    def _age(self) -> tuple[str, int, str, int, int]:
-        return self.order or "", self.stored_us or 0, self.log_id, self.offset, self.index
+        """The later one, by the order of rows (`sinks/typed/step/newest.py`)."""
+        if other is None:
+            return self
+        if (self.order or "", self.log_id) == (other.order or "", other.log_id):
+            return max(self, other, key=lambda one: (one.offset, one.index))
+        return max(self, other, key=lambda one: (one.order or "", one.stored_us or 0, one.log_id))
 
 
 @dataclass(frozen=True, slots=True)

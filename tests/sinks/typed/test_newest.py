@@ -217,3 +217,18 @@ def test_files_that_have_a_key_are_found_and_each_row_is_of_one_part(kind: str, 
             name
         ].tolist()
     assert [whole[names[name]].tolist() for name in ("old", "other", "new")] == [[0], [128], [128]]
+
+
+@pytest.mark.parametrize(
+    ("later", "earlier"),
+    [
+        (Emptied(LOG, 9, stored_us=5), Emptied(LOG, 8, stored_us=7)),  # its master's clock was set back
+        (Emptied(LOG, 9, 1), Emptied(LOG, 9, 0)),
+        (Emptied("rocketmq/a", 1, stored_us=7), Emptied("rocketmq/b", 9, stored_us=5)),
+        (Emptied("rocketmq/b", 1, stored_us=5), Emptied("rocketmq/a", 9, stored_us=5)),
+        (Emptied(LOG, 8, order=at(2)), Emptied(LOG, 9, order=at(1))),
+        (Emptied(LOG, 8, order=at(1)), Emptied(LOG, 9)),
+    ],
+)
+def test_of_two_that_emptied_a_table_the_order_of_rows_says_which_is_later(later: Emptied, earlier: Emptied) -> None:
+    assert later.newer(earlier) == earlier.newer(later) == later
