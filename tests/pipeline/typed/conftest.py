@@ -1,7 +1,5 @@
 """A log, its replica, and typed tables of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

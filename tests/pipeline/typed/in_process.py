@@ -4,8 +4,6 @@ What the views make of a record is left out: a message here is one record, not c
 is no condition. `test_by_spark.py` has these.
 """
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -1,7 +1,5 @@
 """What of a typed table Spark alone does: the views make messages of records, and conditions choose among them."""
 
-from __future__ import annotations
-
 import zlib
 from decimal import Decimal
 from pathlib import Path

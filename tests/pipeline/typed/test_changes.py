@@ -1,7 +1,5 @@
 """Tables of change events, step by step: what stood in the database stands in them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import random

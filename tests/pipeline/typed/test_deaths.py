@@ -1,7 +1,5 @@
 """Messages at which Spark's workers die, or run out of memory: they are left out and named, and all others are rows."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterable, Iterator

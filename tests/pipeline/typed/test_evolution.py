@@ -4,8 +4,6 @@ Of each format there is one typed table, with a message before and one after; a 
 expected is what docs/typed-tables.md says, in the values that were given to json, fastavro and protobuf.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from contextlib import closing

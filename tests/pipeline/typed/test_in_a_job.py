@@ -1,7 +1,5 @@
 """A job with typed tables, as people run it: beside its logs, by its verbs, of RocketMQ and of Kafka."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

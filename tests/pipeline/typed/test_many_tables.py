@@ -1,7 +1,5 @@
 """One entry, and a table of each table that its events are of."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from functools import partial

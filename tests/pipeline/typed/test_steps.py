@@ -1,7 +1,5 @@
 """Typed tables, step by step: what of a message becomes what, once, whatever happens."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """What becomes of a log becomes of its typed tables: they are what the log table has, whatever was done to it."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

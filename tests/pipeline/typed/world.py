@@ -1,7 +1,5 @@
 """A log, its replica, and typed tables of it, brought on in the test process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

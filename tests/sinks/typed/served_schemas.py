@@ -1,7 +1,5 @@
 """A schema registry of a test, on the loopback, and what is sent by it."""
 
-from __future__ import annotations
-
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """Which columns fields become: names, kinds, and what changes them."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

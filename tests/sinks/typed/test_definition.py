@@ -1,7 +1,5 @@
 """Which topics a typed table is made from, which messages delete a row, and what is left of them."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A message that makes its reader fail: it alone is left out, and named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

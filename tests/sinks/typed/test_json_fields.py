@@ -1,7 +1,5 @@
 """JSON bodies as columns, against Python's own reader of JSON, and a table of what does not fit."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """What the tasks of a step read of a log's data files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which of several rows of a key is the newest, against a model in plain Python."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """What a task makes of bodies with a schema: rows, dead letters, and what it saw that has no column."""
 
-from __future__ import annotations
-
 import base64
 import json
 from datetime import UTC, datetime

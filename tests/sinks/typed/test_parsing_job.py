@@ -1,7 +1,5 @@
 """Which conditions over messages a plan that is kept can have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

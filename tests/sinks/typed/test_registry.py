@@ -1,7 +1,5 @@
 """A schema registry over HTTP: what is asked, how often, and what of its answers is whose fault."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

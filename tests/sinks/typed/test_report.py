@@ -1,7 +1,5 @@
 """What tasks tell of fields that have no column is bounded, and columns are found as if it were not."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

@@ -1,7 +1,5 @@
 """Which tables events are of, by what Debezium, Canal and Maxwell really sent, and what the tables may be called."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The record at which workers die is found, in few tries, and whatever else there is becomes rows once."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a log asks of a typed table, against a model: a table is what its log has, offset by offset."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Which columns of integers may become double, by what their files have."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any

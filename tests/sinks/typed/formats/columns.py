@@ -1,7 +1,5 @@
 """What a reader makes of one body, as a table would have it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Avro bodies, against fastavro's writer and its JSON, and by hand where the specification has the bytes."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

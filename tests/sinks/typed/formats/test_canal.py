@@ -1,7 +1,5 @@
 """Canal's flat messages, as its `MQMessageUtils` makes them of the texts of its `LogEventConvert`."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any

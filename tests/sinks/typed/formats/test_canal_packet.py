@@ -1,7 +1,5 @@
 """Canal's packets, where the recorded ones do not say it: GTIDs, entries that are wrong, and what is no packet."""
 
-from __future__ import annotations
-
 from typing import cast
 
 import pyarrow as pa

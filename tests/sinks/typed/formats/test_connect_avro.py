@@ -1,7 +1,5 @@
 """Columns of bodies whose converter was told to leave out what Connect knows (``connect.meta.data = false``)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

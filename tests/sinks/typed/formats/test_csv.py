@@ -1,7 +1,5 @@
 """CSV bodies, against Python's csv."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Debezium's change events, as its documentation has them, with the schemas of Kafka Connect's JSON converter."""
 
-from __future__ import annotations
-
 import base64
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Maxwell's messages, as its documentation has them, and as `RowMap` writes them with more options."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Protobuf bodies, against protobuf's own JSON, and by hand where the wire format has the bytes."""
 
-from __future__ import annotations
-
 import base64
 import json
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """What Debezium, Canal and Maxwell really sent (`tests/fixtures/changes`) makes the rows that stood in the database."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

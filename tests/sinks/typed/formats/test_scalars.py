@@ -1,7 +1,5 @@
 """What is a number of JSON; which one it is: `tests/fuzz/bodies.py`."""
 
-from __future__ import annotations
-
 import json
 
 from hypothesis import given
