@@ -3,7 +3,7 @@
 `TableNames` reads only the head of a message: whose rows it has, and what their primary key is. Canal says `pkNames`,
 or `isKey` of columns in its packets, Maxwell `primary_key_columns`; of Debezium the record's key has the columns.
 `OneOfMany` passes by, unparsed, messages that do not mention a table: each table that was found reads what all have
-sent.
+sent, and so only `TableNames` tells of those that are no event.
 """
 
 from __future__ import annotations
@@ -175,13 +175,17 @@ class OneOfMany:
 
     def __init__(self, table: str, read: Reader) -> None:
         self._read = read
-        self._name = b'"%b"' % table.encode() if _PLAIN.fullmatch(table) else b""
+        self._name = table.encode() if _PLAIN.fullmatch(table) else b""
+        self._quoted = b'"%b"' % self._name if self._name else b""
 
     def __call__(self, body: bytes | None) -> Sequence[Fields]:
         """The rows of a message. Raises NoObject."""
-        if body is None or (body[:1] == b"{" and self._name not in body and _ESCAPED(body) is None):
-            return []
-        return self._read(body)
+        return [] if body is None or not self._is_mentioned(body) else self._read(body)
+
+    def _is_mentioned(self, body: bytes) -> bool:
+        if body[:1] in PACKET:
+            return self._name in body
+        return self._quoted in body or _ESCAPED(body) is not None
 
 
 def add_of_record(table: Fields, topic: str | None, record_key: bytes | None) -> None:

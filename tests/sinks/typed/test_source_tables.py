@@ -113,9 +113,17 @@ def test_a_message_that_does_not_mention_a_table_is_passed_by() -> None:
         return [{}]
 
     one = OneOfMany("orders", others)
-    for body in (b'{"table": "order"}', b'{"table": "orders_2"}', b"{broken", None):
+    for body in (
+        b'{"table": "order"}',
+        b' {"table": "orders_2"}',
+        b"{broken",
+        b"broken",
+        b"[]",
+        b"\x18\x07other",
+        None,
+    ):
         assert one(body) == []
-    for body in (b'{"table":"orders"', rb'{"table": "\u006frders"}', b"\x00orders", b' {"table": "x"}'):
+    for body in (b'{"table":"orders"', rb'{"table": "\u006frders"}', b"\x18\x07orders", b' {"table": "orders"}'):
         assert one(body) == [{}]
     assert len(read) == 4
     assert OneOfMany("öre", others)(b"{}") == [{}]
