@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sinks.typed.formats.canal import PACKET, ROWS
+from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.patterns import is_meant, is_pattern
 
@@ -137,7 +138,7 @@ _HEADS: Final[Mapping[str, Callable[[bytes], SourceTable | None]]] = {
 class TableNames:
     """A reader that gives the table of a message's rows, as a row.
 
-    What has no rows is left to `others`, the reader of the format: it says what is none of its messages.
+    What has no rows is left to `others`, the reader of the format for any table: it says what is none of its messages.
     """
 
     def __init__(self, form: str, others: Reader) -> None:
@@ -147,15 +148,6 @@ class TableNames:
 
     def __call__(self, body: bytes | None) -> list[Fields]:
         """The tables of a message's rows; a packet of Canal may have several. Raises NoObject."""
-        return [
-            _raw(
-                {"database": one.database, "schema": one.schema, "table": one.table}
-                | ({"primary_key": one.key} if one.key else {})
-            )
-            for one in self._tables(body)
-        ]
-
-    def _tables(self, body: bytes | None) -> Sequence[SourceTable]:
         if body is not None and self._head is _of_canal and body[:1] in PACKET:
             from sinks.typed.formats.canal_packet import tables_of
 
@@ -165,9 +157,17 @@ class TableNames:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._others(body)
             raise NoObject(f"not_{self._form}", f"its table is said in JSON alone: {error}") from None
-        if found is None:
-            self._others(body)
-        return [] if found is None else [found]
+        if found is not None:
+            return [row_of(found)]
+        if any(not isinstance(one, Change) or not one.empties for one in self._others(body)):
+            raise NoObject(f"not_{self._form}", "rows, and no table that they are of")
+        return []
+
+
+def row_of(table: SourceTable) -> Fields:
+    """The row of `table`, as far as a message says it."""
+    said = {"database": table.database, "schema": table.schema, "table": table.table}
+    return _raw({**said, "primary_key": table.key} if table.key else said)
 
 
 class OneOfMany:
