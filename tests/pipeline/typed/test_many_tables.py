@@ -160,6 +160,14 @@ def test_a_key_of_the_entry_is_that_of_all(world: InFiles) -> None:
     assert len(world.rows("shop_orders")) == 1
 
 
+def test_a_key_is_the_same_in_another_order(world: InFiles) -> None:
+    insert(world, "orders", pkNames=["id", "name"])
+    assert bring(world, config_of(world)) == []
+    insert(world, "orders", 2, pkNames=["name", "id"])
+    assert bring(world, config_of(world)) == []
+    assert [key for key, _ in names(world, "shop_orders")] == ["1", "2"]
+
+
 def test_another_key_at_the_source_stops_its_table_until_it_is_made_anew(world: InFiles) -> None:
     insert(world, "orders")
     insert(world, "good")
