@@ -28,8 +28,9 @@ AnyTable = Annotated[
 def list_all(config: ConfigFile = None, as_json: AsJson = False) -> None:
     """List the tables and views that every replica has, with their meaning; with --config its typed tables, too."""
     from pipeline.inspect.tables import listed, relation_lines
+    from pipeline.spark.session import without_session
 
-    found = listed(None if config is None else configuration.load(config))
+    found = listed(None if config is None else without_session(configuration.load(config)))
     answer(as_json, {"tables": found}, relation_lines(found))
 
 

@@ -28,9 +28,6 @@ class FoundTables:
     tables: tuple[TypedTableConfig, ...]
     flaws: Mapping[str, tuple[ConfigurationError, ...]] = field(default_factory=dict)
 
-    def among(self, config: Config) -> Config:
-        return config.model_copy(update={"tables": self.tables})
-
 
 @dataclass(frozen=True, slots=True)
 class _Candidate:

@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipeline.config.configuration import Config
+from pipeline.config.found_tables import found_tables
 from pipeline.spark.session import session_for
 from sinks.delta.delta_log import newest
 from sinks.spark_schemas import empty_table, spark_schema
@@ -51,11 +52,14 @@ class Relation:
 
 
 def listed(config: Config | None = None) -> list[Relation]:
-    """All tables and views, without their columns: the views first, and the typed tables of `config` last."""
+    """All tables and views, without their columns: the views first, and the typed tables of `config` last.
+
+    Raises ReplicaError if it cannot be read which ones an entry of many has found.
+    """
     views = [Relation(name, "view", view(name).comment) for name in VIEWS]
     typed = [
-        Relation(one.name, "table", f"typed table, {one.mode}, from {', '.join(one.from_)}")
-        for one in (() if config is None else config.tables)
+        Relation(one.table_name, "table", f"typed table, {one.mode}, from {', '.join(one.from_)}")
+        for one in (() if config is None else found_tables(config).tables)
     ]
     return [*views, *(Relation(spec.name, "table", spec.comment) for spec in TABLES), *typed]
 
@@ -69,7 +73,7 @@ def described(name: str, config: Config | None = None) -> Relation:
         near = get_close_matches(name, relations, n=2)
         hint = f"Did you mean {' or '.join(near)}?" if near else "logtwin tables all names all."
         raise QueryError(f"there is no table or view {name}", hint=hint)
-    if config is not None and name in {one.name for one in config.tables}:
+    if config is not None and found not in listed():
         return replace(found, columns=_typed_columns(name, config))
     columns = _view_columns(name) if found.kind == "view" else _table_columns(name)
     return replace(found, columns=columns)

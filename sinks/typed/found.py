@@ -21,7 +21,7 @@ _UNREADABLE: Final = ""
 def source_tables(warehouse: str, name: str) -> list[SourceTable]:
     """The tables in the typed table `name`, in order; none if it is not made yet. Raises ReplicaError.
 
-    Their key is that of the newest message.
+    Their key is that of the newest message, sorted: Canal tells it in the order of the columns, which a DDL may change.
     """
     folder = path_of(warehouse, name)
     version = newest(folder)
@@ -38,7 +38,7 @@ def source_tables(warehouse: str, name: str) -> list[SourceTable]:
     for row in rows:
         of = row["database"], row["table"]
         topics.setdefault(of, set()).add(row["topic"])
-        key = tuple(json.loads(row["primary_key"] or "[]"))
+        key = tuple(sorted(json.loads(row["primary_key"] or "[]")))
         found[of] = SourceTable(*of, row["schema"] or "", tuple(sorted(topics[of])), key)
     return sorted(found.values())
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Final
 
 from sinks.typed.definition import Reading
 from sinks.typed.formats.changes import Change, WantedRows
@@ -17,6 +19,8 @@ from sinks.typed.formats.json_fields import AnyReader, Reader, fields_of, text_o
 from sinks.typed.registry import MAGIC, Registered, SchemaRegistry, framed
 from sinks.typed.source_tables import OneOfMany, TableNames
 from sinks.typed.source_tables import Reader as ChangesReader
+
+_ANY: Final = ".*"
 
 
 @lru_cache(maxsize=64)
@@ -30,7 +34,7 @@ def reader(how: Reading) -> AnyReader:
         case "json" if how.registry is None:
             return fields_of
         case "canal" | "debezium" | "maxwell" if how.finds_tables:
-            return TableNames(how.format, _of_changes(how))
+            return TableNames(how.format, _of_changes(replace(how, database=_ANY, table=_ANY)))
         case "canal" | "debezium" | "maxwell" if how.mentioned:
             return OneOfMany(how.mentioned, _of_changes(how))
         case "canal" | "debezium" | "maxwell":

@@ -3,7 +3,7 @@
 `TableNames` reads only the head of a message: whose rows it has, and what their primary key is. Canal says `pkNames`,
 or `isKey` of columns in its packets, Maxwell `primary_key_columns`; of Debezium the record's key has the columns.
 `OneOfMany` passes by, unparsed, messages that do not mention a table: each table that was found reads what all have
-sent.
+sent, and so only `TableNames` tells of those that are no event.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from sinks.typed.formats.canal import PACKET, ROWS
+from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import Fields, NoObject
 from sinks.typed.patterns import is_meant, is_pattern
 
@@ -137,7 +138,7 @@ _HEADS: Final[Mapping[str, Callable[[bytes], SourceTable | None]]] = {
 class TableNames:
     """A reader that gives the table of a message's rows, as a row.
 
-    What has no rows is left to `others`, the reader of the format: it says what is none of its messages.
+    What has no rows is left to `others`, the reader of the format for any table: it says what is none of its messages.
     """
 
     def __init__(self, form: str, others: Reader) -> None:
@@ -147,15 +148,6 @@ class TableNames:
 
     def __call__(self, body: bytes | None) -> list[Fields]:
         """The tables of a message's rows; a packet of Canal may have several. Raises NoObject."""
-        return [
-            _raw(
-                {"database": one.database, "schema": one.schema, "table": one.table}
-                | ({"primary_key": one.key} if one.key else {})
-            )
-            for one in self._tables(body)
-        ]
-
-    def _tables(self, body: bytes | None) -> Sequence[SourceTable]:
         if body is not None and self._head is _of_canal and body[:1] in PACKET:
             from sinks.typed.formats.canal_packet import tables_of
 
@@ -165,9 +157,17 @@ class TableNames:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             self._others(body)
             raise NoObject(f"not_{self._form}", f"its table is said in JSON alone: {error}") from None
-        if found is None:
-            self._others(body)
-        return [] if found is None else [found]
+        if found is not None:
+            return [row_of(found)]
+        if any(not isinstance(one, Change) or not one.empties for one in self._others(body)):
+            raise NoObject(f"not_{self._form}", "rows, and no table that they are of")
+        return []
+
+
+def row_of(table: SourceTable) -> Fields:
+    """The row of `table`, as far as a message says it."""
+    said = {"database": table.database, "schema": table.schema, "table": table.table}
+    return _raw({**said, "primary_key": table.key} if table.key else said)
 
 
 class OneOfMany:
@@ -175,13 +175,17 @@ class OneOfMany:
 
     def __init__(self, table: str, read: Reader) -> None:
         self._read = read
-        self._name = b'"%b"' % table.encode() if _PLAIN.fullmatch(table) else b""
+        self._name = table.encode() if _PLAIN.fullmatch(table) else b""
+        self._quoted = b'"%b"' % self._name if self._name else b""
 
     def __call__(self, body: bytes | None) -> Sequence[Fields]:
         """The rows of a message. Raises NoObject."""
-        if body is None or (body[:1] == b"{" and self._name not in body and _ESCAPED(body) is None):
-            return []
-        return self._read(body)
+        return [] if body is None or not self._is_mentioned(body) else self._read(body)
+
+    def _is_mentioned(self, body: bytes) -> bool:
+        if body[:1] in PACKET:
+            return self._name in body
+        return self._quoted in body or _ESCAPED(body) is not None
 
 
 def add_of_record(table: Fields, topic: str | None, record_key: bytes | None) -> None:

@@ -82,6 +82,15 @@ _Columns: TypeAlias = tuple[Mapping[str, str], Sequence[tuple[str, Convert]]]
 """The kinds of columns by field, and the fields whose values are converted."""
 
 
+def has_rows(type_: str, is_ddl: bool | None) -> bool:
+    """Whether messages of a type other than ``TRUNCATE`` have rows. Raises NoObject if Canal has no such type."""
+    if is_ddl or type_ in _WITHOUT_ROWS:
+        return False
+    if type_ not in ROWS:
+        raise NoObject(NOT_CANAL, f"type {type_}")
+    return True
+
+
 class Canal:
     """A reader of messages that gives the wanted rows."""
 
@@ -100,10 +109,8 @@ class Canal:
         """The rows of a message of a wanted table, which may say where it stands. Raises NoObject."""
         if message.type == "TRUNCATE":
             return [Change({}, {}, empties=True, order=self._order(message, position))]
-        if message.isDdl or message.type in _WITHOUT_ROWS:
+        if not has_rows(message.type, message.isDdl):
             return []
-        if message.type not in ROWS:
-            raise NoObject(NOT_CANAL, f"type {message.type}")
         rows, before = message.data, message.old
         if not rows:  # with binlog_format = STATEMENT
             raise NoObject("no_rows", f"{message.type} without data: {message.sql}")

@@ -9,8 +9,8 @@ is wrong with one entry leaves the others as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 import msgspec
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
@@ -18,10 +18,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from sinks.typed.formats.canal import NOT_CANAL, ROWS, Canal, FlatMessage, Position
+from sinks.typed.formats.canal import NOT_CANAL, Canal, FlatMessage, Position, has_rows
 from sinks.typed.formats.changes import Change, file_number
 from sinks.typed.formats.json_fields import Fields, NoObject
-from sinks.typed.source_tables import SourceTable
+from sinks.typed.source_tables import SourceTable, row_of
+
+_T = TypeVar("_T", bound=Fields)
 
 _FIELDS: Final[dict[str, dict[str, tuple[int, str]]]] = {
     "Packet": {"type": (3, "int32"), "compression": (4, "int32"), "body": (5, "bytes")},
@@ -74,34 +76,47 @@ _CLASS: Final = _classes()
 
 def rows_of(body: bytes, canal: Canal) -> list[Change]:
     """The rows of a packet that `canal` wants. Raises NoObject, with those of all other entries beside it."""
-    found: list[Change] = []
+
+    def rows(header: Any, store_value: bytes) -> list[Change]:
+        if not canal.wanted.has(header.schemaName, header.tableName):
+            return []
+        return canal.rows(_message(header, _parsed("RowChange", store_value)), _position(header))
+
+    return _of_entries(body, rows)
+
+
+def tables_of(body: bytes) -> list[Fields]:
+    """The tables of a packet's rows, as rows. Raises NoObject, too."""
+    seen: set[SourceTable] = set()
+
+    def tables(header: Any, store_value: bytes) -> list[Fields]:
+        change = _parsed("RowChange", store_value)
+        if (type_ := _type(change)) == "TRUNCATE" or not has_rows(type_, change.isDdl):
+            return []
+        columns = next((one.afterColumns or one.beforeColumns for one in change.rowDatas), ())
+        table = SourceTable(header.schemaName, header.tableName, key=tuple(one.name for one in columns if one.isKey))
+        is_new = table not in seen
+        seen.add(table)
+        return [row_of(table)] if is_new else []
+
+    return _of_entries(body, tables)
+
+
+def _of_entries(body: bytes, made: Callable[[Any, bytes], list[_T]]) -> list[_T]:
+    """What all entries with changes make, of their header and value. Raises NoObject, with that of others beside it."""
+    found: list[_T] = []
     wrong: NoObject | None = None
     for entry in _entries(body):
-        header = entry.header
-        if entry.entryType in _WITHOUT_CHANGES or not canal.wanted.has(header.schemaName, header.tableName):
+        if entry.entryType in _WITHOUT_CHANGES:
             continue
         try:
-            found += canal.rows(_message(header, _parsed("RowChange", entry.storeValue)), _position(header))
+            found += made(entry.header, entry.storeValue)
         except NoObject as error:
-            where = f"{header.logfileName}:{header.logfileOffset}"
+            where = f"{entry.header.logfileName}:{entry.header.logfileOffset}"
             wrong = wrong or NoObject(error.reason, f"the entry of {where}: {error}")
     if wrong is not None:
         raise NoObject(wrong.reason, str(wrong), beside=found)
     return found
-
-
-def tables_of(body: bytes) -> list[SourceTable]:
-    """The tables of a packet's rows. Raises NoObject."""
-    found: dict[SourceTable, None] = {}
-    for entry in _entries(body):
-        header = entry.header
-        change = None if entry.entryType in _WITHOUT_CHANGES else _parsed("RowChange", entry.storeValue)
-        if change is None or change.isDdl or _type(change) not in ROWS:
-            continue
-        columns = next((one.afterColumns or one.beforeColumns for one in change.rowDatas), ())
-        key = tuple(one.name for one in columns if one.isKey)
-        found[SourceTable(header.schemaName, header.tableName, key=key)] = None
-    return [*found]
 
 
 def _parsed(name: str, data: bytes) -> Any:

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config.configuration import Config, load, parse
 from pipeline.config.found_tables import found_tables
+from pipeline.inspect.tables import described, listed
 from pipeline.inspect.typed_status import status_lines, typed_statuses
 from pipeline.job.typed_tables import TypedTables
 from sinks.typed.rebuild import drop, rebuild
@@ -83,6 +84,8 @@ def test_a_table_that_appears_is_made_and_a_restart_knows_it(world: InFiles) -> 
     assert running.bring(lambda: True) == []
     assert [one.table for one in running.progress()] == [FOUND, "shop_orders", "shop_refunds"]
     assert names(world, "shop_refunds") == [("7", "shop.refunds")]
+    assert [one.name for one in listed(config)][-3:] == [FOUND, "shop_orders", "shop_refunds"]
+    assert "name" in [one.name for one in described("shop_refunds", config).columns or ()]
     insert(world, "orders", 3)
     assert bring(world, config) == []
     assert [key for key, _ in names(world, "shop_orders")] == ["1", "2", "3"]
@@ -156,6 +159,14 @@ def test_a_key_of_the_entry_is_that_of_all(world: InFiles) -> None:
     insert(world, "orders", pkNames=None)
     assert bring(world, config_of(world, key=["id"])) == []
     assert len(world.rows("shop_orders")) == 1
+
+
+def test_a_key_is_the_same_in_another_order(world: InFiles) -> None:
+    insert(world, "orders", pkNames=["id", "name"])
+    assert bring(world, config_of(world)) == []
+    insert(world, "orders", 2, pkNames=["name", "id"])
+    assert bring(world, config_of(world)) == []
+    assert [key for key, _ in names(world, "shop_orders")] == ["1", "2"]
 
 
 def test_another_key_at_the_source_stops_its_table_until_it_is_made_anew(world: InFiles) -> None:

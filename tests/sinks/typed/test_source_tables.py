@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,22 @@ def test_what_is_no_event_is_told_as_its_format_does(form: str) -> None:
         assert caught.value.reason == reason
     with pytest.raises(NoObject, match="in JSON alone"):  # of a form that its reader knows
         TableNames(form, lambda _: [])(b"\x00\x01")
+
+
+@pytest.mark.parametrize(
+    ("form", "said", "found"),
+    [
+        ("canal", {"type": "Insert", "database": "shop", "table": "orders", "data": [{"id": "1"}]}, "type Insert"),
+        ("canal", {"type": "INSERT", "database": "shop", "data": [{"id": "1"}]}, "no table"),
+        ("debezium", {"op": "x", "source": {"db": "shop", "table": "orders"}}, "op x"),
+        ("debezium", {"op": "c", "source": {"db": "shop"}, "after": {"id": 1}}, "no table"),
+    ],
+)
+def test_a_change_of_no_table_and_of_no_known_type_is_told(form: str, said: dict[str, Any], found: str) -> None:
+    """No table reads it, unless it has another event that makes it."""
+    with pytest.raises(NoObject, match=found) as caught:
+        reader(Reading(format=form, finds_tables=True))(json.dumps(said).encode())
+    assert caught.value.reason == f"not_{form}"
 
 
 def test_what_has_no_rows_makes_no_table() -> None:
@@ -111,9 +128,17 @@ def test_a_message_that_does_not_mention_a_table_is_passed_by() -> None:
         return [{}]
 
     one = OneOfMany("orders", others)
-    for body in (b'{"table": "order"}', b'{"table": "orders_2"}', b"{broken", None):
+    for body in (
+        b'{"table": "order"}',
+        b' {"table": "orders_2"}',
+        b"{broken",
+        b"broken",
+        b"[]",
+        b"\x18\x07other",
+        None,
+    ):
         assert one(body) == []
-    for body in (b'{"table":"orders"', rb'{"table": "\u006frders"}', b"\x00orders", b' {"table": "x"}'):
+    for body in (b'{"table":"orders"', rb'{"table": "\u006frders"}', b"\x18\x07orders", b' {"table": "orders"}'):
         assert one(body) == [{}]
     assert len(read) == 4
     assert OneOfMany("öre", others)(b"{}") == [{}]

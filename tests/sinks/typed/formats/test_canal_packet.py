@@ -6,9 +6,10 @@ import pyarrow as pa
 import pytest
 
 from sinks.typed.columns import SOURCE_ORDER
+from sinks.typed.definition import Reading
 from sinks.typed.formats.changes import Change
 from sinks.typed.formats.json_fields import taken_apart
-from sinks.typed.readers import of_canal
+from sinks.typed.readers import of_canal, reader
 from sinks.typed.step.newest import incomparable
 from tests.sinks.typed.formats.columns import outcome, texts, wanted
 
@@ -51,6 +52,15 @@ def test_what_is_wrong_with_an_entry_leaves_the_others() -> None:
     assert [(one.reason, one.found) for one in misfits] == [
         ("no_rows", "the entry of binlog.000003:484: INSERT without data: ")
     ]
+
+
+def test_what_is_wrong_with_an_entry_leaves_the_tables_of_others() -> None:
+    body = packet(
+        entry("1"), entry("x", type_=77, table="odd"), entry("9", table="others"), entry("2"), entry("", type_=8)
+    )
+    rows, _, misfits = taken_apart([body], reader(Reading(format="canal", finds_tables=True)))
+    assert [texts(one)["table"] for one in rows] == [b'"orders"', b'"others"']
+    assert [one.found for one in misfits] == ["the entry of binlog.000003:484: type 77"]
 
 
 def test_a_packet_has_a_place_with_and_without_gtids_and_the_two_are_told_apart() -> None:
