@@ -49,7 +49,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module", params=["plain", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.nightly])])
 def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """To replicate and to heal with: without Spark, in this process; and in the night with it."""
+    """To replicate and to heal with: without Spark, in this process; and in the night with it.
+
+    What stands in for Spark does so for the whole module: a test of real Spark that replicates has another one.
+    """
     with pytest.MonkeyPatch.context() as patch:
         plain: bool = request.param == "plain"
         yield group_in_process.use_plain(patch) if plain else request.getfixturevalue("spark")
