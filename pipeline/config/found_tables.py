@@ -14,7 +14,7 @@ from typing import Final
 
 from pipeline.config.configuration import Config
 from pipeline.config.typed_tables import TypedTableConfig
-from sinks.typed.found import made_by, source_tables
+from sinks.typed.found import folders, made_by, source_tables
 from sinks.typed.source_tables import SourceTable
 from sources.errors import ConfigurationError
 
@@ -96,7 +96,8 @@ def _within_bound(
     """The tables that `entry` makes: those that exist, and of the others the first ones; and those that are left."""
     if len(found) <= entry.max_tables:
         return [*found], []
-    there = [one for one in found if made_by(warehouse, one.name) is not None]
+    made = folders(warehouse)
+    there = [one for one in found if one.name in made]
     others = [one for one in found if one not in there]
     room = max(0, entry.max_tables - len(there))
     return [*there, *others[:room]], others[room:]

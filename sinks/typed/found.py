@@ -8,11 +8,16 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import pyarrow.fs as pafs
+
 from sinks.delta.delta_log import newest
 from sinks.delta.files import open_parquet
 from sinks.storage.errors import reported_as
+from sinks.storage.place import open_folder
+from sinks.typed.columns import FOLDER
 from sinks.typed.source_tables import KINDS, SourceTable
 from sinks.typed.table import path_of, standing_at
+from sinks.warehouse import absolute
 from sources.errors import ReplicaError
 
 _UNREADABLE: Final = ""
@@ -41,6 +46,15 @@ def source_tables(warehouse: str, name: str) -> list[SourceTable]:
         key = tuple(sorted(json.loads(row["primary_key"] or "[]")))
         found[of] = SourceTable(*of, row["schema"] or "", tuple(sorted(topics[of])), key)
     return sorted(found.values())
+
+
+def folders(warehouse: str) -> set[str]:
+    """The names of the folders of typed tables, by one request. Raises ReplicaError."""
+    place = f"{absolute(warehouse).rstrip('/')}/{FOLDER}"
+    with reported_as(f"{place} cannot be listed", hint="Check that its storage can be reached and read."):
+        filesystem, folder = open_folder(place)
+        listed = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+    return {one.base_name for one in listed if not one.is_file}
 
 
 def made_by(warehouse: str, name: str) -> str | None:
