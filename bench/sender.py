@@ -95,7 +95,8 @@ class ToKafka:
     """By librdkafka: with a thousand partitions kafka-python's producer takes a core for itself."""
 
     def __init__(self, server: str, topic: str, partitions: int) -> None:
-        self._producer = librdkafka.Producer({"bootstrap.servers": server, "linger.ms": _LINGER_MS})
+        settings = {"bootstrap.servers": server, "linger.ms": _LINGER_MS, "log_level": 2}  # its broker ends before it
+        self._producer = librdkafka.Producer(settings)
         self._topic = topic
         self._partitions = partitions
         self._stored = 0
