@@ -98,7 +98,7 @@ def _within_bound(
         return [*found], []
     made = folders(warehouse)
     there = [one for one in found if one.name in made]
-    others = [one for one in found if one not in there]
+    others = [one for one in found if one.name not in made]
     room = max(0, entry.max_tables - len(there))
     return [*there, *others[:room]], others[room:]
 

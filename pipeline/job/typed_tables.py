@@ -80,6 +80,8 @@ class TypedTables:
         self._config = config
         self._warehouse = config.warehouse
         self._tables: list[_Table] = []
+        # the entries by table: these keep the definition that they have now, whatever becomes of a schema file
+        self._own = {one.table_name: one.name for one in config.tables}
         self._add(config.tables)
         self._finds = any(one.is_of_many for one in config.tables)
         self._find_error: LogtwinError | None = None
@@ -163,16 +165,15 @@ class TypedTables:
         before, there = self._find_error, len(self._tables)
         try:
             found = found_tables(self._config)
-            self._add(found.tables)
+            self._add(one for one in found.tables if one.table_name not in self._own)
         except Exception as failure:  # noqa: BLE001 - those that are known go on
             self._find_error = of_log(failure, "typed tables")
             if str(before) != str(self._find_error):
                 log.error("%s; the tables that are known go on", self._find_error)
             return False
         self._find_error = None
-        names = {one.table_name: one.name for one in self._config.tables if one.is_of_many}
         for one in self._tables:
-            told, one.flaws = {*map(str, one.flaws)}, found.flaws.get(names.get(one.wanted.name, ""), ())
+            told, one.flaws = {*map(str, one.flaws)}, found.flaws.get(self._own.get(one.wanted.name, ""), ())
             for flaw in one.flaws:
                 if str(flaw) not in told:
                     log.error("%s; logs and other tables go on", flaw)

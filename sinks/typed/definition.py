@@ -138,8 +138,8 @@ class Definition:
             if name not in self.dropped
         )
         is_of_changes = self.reading.format in CHANGES and not self.reading.finds_tables
-        deletes = [DELETED] if self.deleted or self.tombstones or is_of_changes else []
-        deletes = [DELETED_AT] if self.keeps_deleted else deletes
+        has_deletes = self.deleted or self.tombstones or is_of_changes
+        deletes = (DELETED_AT if self.keeps_deleted else DELETED,) if has_deletes else ()
         return (*deletes, *([SOURCE_ORDER] if self.reading.needs_order else ()), *named, *computed)
 
     @property

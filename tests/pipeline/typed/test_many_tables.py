@@ -71,6 +71,18 @@ def test_five_tables_of_one_stream_equal_those_of_the_database(world: InFiles) -
     ]  # fmt: skip
 
 
+def test_the_schema_file_of_another_entry_is_read_once_at_the_start(world: InFiles, tmp_path: Path) -> None:
+    schema = tmp_path / "payments.avsc"
+    schema.write_text('{"type": "record", "name": "p", "fields": [{"name": "id", "type": "long"}]}')
+    other = {"name": "payments", "from": ["payments"], "format": "avro", "schema": str(schema)}
+    running = TypedTables(world.spark, config_of(world, other))
+    schema.unlink()
+    insert(world, "orders")
+    world.replicate()
+    assert running.bring(lambda: True) == []
+    assert [one.table for one in running.progress()] == [FOUND, "payments", "shop_orders"]
+
+
 def test_a_table_that_appears_is_made_and_a_restart_knows_it(world: InFiles) -> None:
     config = config_of(world, exclude=[r".*\.tmp_.*"])
     insert(world, "orders")
