@@ -16,7 +16,7 @@ from sinks.typed.columns import SOURCE_ORDER, Column, table_spec
 from sinks.typed.formats.changes import placed
 from sinks.typed.state import Emptied
 from sinks.typed.step.newest import are_before, incomparable, newest_of, normal_form
-from sinks.typed.step.upsert import KeyedFiles, NewestRows, TouchedFiles
+from sinks.typed.step.upsert import KeyedFiles, OlderRows, Rows, RowsWithKeys
 from sources.offsets import Offset
 
 LOG = "rocketmq/a"
@@ -193,28 +193,39 @@ def test_what_is_no_number_is_one_key_whatever_its_bits() -> None:
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_files_that_have_a_key_are_found_and_each_row_is_of_one_part(kind: str, tmp_path: Any) -> None:
-    spec = table_spec("t", (Column("k", "k", kind),))
-    one, other = KEYS[kind][0], KEYS[kind][-1]
-    files = {
-        name: rows_of(kind, [(key, "rocketmq/a", offset, None, 1) for offset, key in enumerate(keys, start)])
-        for name, start, keys in (("old", 0, [one, one]), ("other", 10, [other]), ("new", 20, [one]))
+@given(data=st.data())
+def test_rows_with_a_key_are_found_in_all_files_and_the_older_ones_in_any_number_of_parts(
+    kind: str, tmp_path_factory: Any, data: st.DataObject
+) -> None:
+    spec, keys = table_spec("t", (Column("k", "k", kind),)), st.sampled_from(KEYS[kind])
+    folder, offsets = str(tmp_path_factory.mktemp("t")), iter(range(100))
+    contents: dict[str, list[tuple[Any, int]]] = {}
+    for groups in data.draw(
+        st.lists(st.lists(st.lists(keys, min_size=1, max_size=3), min_size=1, max_size=3), max_size=3)
+    ):
+        with FileWriter(spec, folder, new_name(Offset(0))) as writer:
+            rows = [[(key, LOG, next(offsets), None, 1) for key in group] for group in groups]
+            for group in rows:
+                writer.write(rows_of(kind, group).combine_chunks().to_batches()[0])
+            contents[writer.finish().name] = [(key, offset) for group in rows for key, _, offset, *_ in group]
+    there = {name: len(rows) for name, rows in contents.items()}
+    new = dict([there.popitem()]) if there else {}
+    come = {key for name in new for key, _ in contents[name]}
+    read = KeyedFiles(spec, folder, ("k",))
+    found = dict(RowsWithKeys(read, new)([there])) if new else {}
+    are_found = {name: [key in come for key, _ in contents[name]] for name in there}
+    assert {name: one.are_in.tolist() for name, one in found.items()} == {
+        name: bits for name, bits in are_found.items() if any(bits)
     }
-    names = {}
-    for name, rows in files.items():
-        with FileWriter(spec, str(tmp_path), new_name(Offset(0))) as writer:
-            writer.write(rows.combine_chunks().to_batches()[0])
-            names[name] = writer.finish().name
-    read = KeyedFiles(spec, str(tmp_path), ("k",))
-    assert list(TouchedFiles(read, (names["new"],))([[names["old"], names["other"]]])) == [names["old"]]
-    each = {names[name]: rows.num_rows for name, rows in files.items()}
-    (whole,) = NewestRows(read, each, 1)([0])
-    parts = list(NewestRows(read, each, 3)(range(3)))
-    for name in each:
-        assert [sum(bits) for bits in zip(*(part[name].tolist() for part in parts), strict=True)] == whole[
-            name
-        ].tolist()
-    assert [whole[names[name]].tolist() for name in ("old", "other", "new")] == [[0], [128], [128]]
+    each = found | {name: Rows.all(records) for name, records in new.items()}
+    last = {key: offset for rows in contents.values() for key, offset in rows if key in come}
+    for parts in (1, 3) if each else ():
+        older = list(OlderRows(read, each, parts)(range(parts)))
+        for name, compared in each.items():
+            left = Rows.all(compared.records).without(part[name] for part in older)
+            stay = [key not in come or last[key] == offset for key, offset in contents[name]]
+            assert left.are_in.tolist() == stay
+            assert sum(part[name].count for part in older) == compared.records - left.count
 
 
 @pytest.mark.parametrize(
