@@ -31,6 +31,7 @@ class Work(StrEnum):
     TYPED = auto()
     FRESHNESS = auto()
     TYPED_FRESHNESS = auto()
+    KEYED = auto()
     OBJECT_STORE = auto()
     COMMITS = auto()
     QUESTIONS = auto()

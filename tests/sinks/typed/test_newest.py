@@ -31,8 +31,11 @@ KEYS: dict[str, list[Any]] = {
     "timestamp": [dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)],
 }
 
+Place = tuple[Any, str, int, int | None, int | None]
+"""Key, log, offset, index and second of storing."""
 
-def rows_of(kind: str, places: list[tuple[Any, str, int, int | None, int | None]]) -> pa.Table:
+
+def rows_of(kind: str, places: list[Place]) -> pa.Table:
     """Rows of a typed table with the key `k`: of key, log, offset, index and second of storing."""
     spec = table_spec("t", (Column("k", "k", kind),))
     stored = [None if one[4] is None else dt.datetime.fromtimestamp(one[4], dt.UTC) for one in places]
@@ -49,7 +52,7 @@ def ordered(*places: tuple[str, int, str | None]) -> pa.Table:
     return rows.append_column(SOURCE_ORDER.name, pa.array([order for *_, order in places], pa.string()))
 
 
-def model(places: list[tuple[Any, str, int, int | None, int | None]]) -> set[int]:
+def model(places: list[Place]) -> set[int]:
     """Of each log the row of a key with the greatest offset and index, of these the one stored last, by log."""
 
     def stored(at: int) -> tuple[int, str]:
@@ -204,7 +207,7 @@ def test_rows_with_a_key_are_found_in_all_files_and_the_older_ones_in_any_number
         st.lists(st.lists(st.lists(keys, min_size=1, max_size=3), min_size=1, max_size=3), max_size=3)
     ):
         with FileWriter(spec, folder, new_name(Offset(0))) as writer:
-            rows = [[(key, LOG, next(offsets), None, 1) for key in group] for group in groups]
+            rows: list[list[Place]] = [[(key, LOG, next(offsets), None, 1) for key in group] for group in groups]
             for group in rows:
                 writer.write(rows_of(kind, group).combine_chunks().to_batches()[0])
             contents[writer.finish().name] = [(key, offset) for group in rows for key, _, offset, *_ in group]
