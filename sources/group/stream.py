@@ -33,10 +33,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from sources.errors import ConfigurationError, across_processes
-from sources.group.lookout import Lookout
+from sources.group.lookout import Lookout, Teller
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.teller import Teller
 from sources.group.watch import GroupWatch, Pace
 from sources.master import Master
 from sources.options import ReadOptions, StartingOffset, parse_options

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.group import standing
-from sources.group.lookout import LOOK_AFTER_S, Lookout, LookRequest
+from sources.group.lookout import FORGET_AFTER_S, LOOK_AFTER_S, TELL_EVERY_S, Lookout, LookRequest, Teller
 from sources.group.standing import UNLISTED, ReadingPlace, Standing, path_beside, seen_file_at
-from sources.group.teller import FORGET_AFTER_S, TELL_EVERY_S, Teller
 from sources.master import Holding, LogQuery
 from sources.offsets import LogId, Offset
 from sources.options import EARLIEST
