@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from sources.access.address import Address
+from sources.access.spread import side_by_side
 from sources.discovery import NamePattern, Warn
 from sources.errors import ConfigurationError, LogtwinError, MasterError
 from sources.offsets import LOG_ID_FORM, LogId
@@ -16,7 +17,6 @@ from sources.rocketmq.cluster_info import QUESTION, clusters_in
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.security import RemotingSecurity
-from sources.side_by_side import side_by_side
 
 log = logging.getLogger(__name__)
 
