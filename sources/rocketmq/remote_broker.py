@@ -2,7 +2,7 @@
 
 The address is looked up at each use, so the next request follows what a name server says, or said in the last second
 if nothing has failed since. Connections stay open for a while, and take further requests to the same address
-(`sources.access.kept_connections`).
+(`sources.access.kept`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from sources.access.address import Address
-from sources.access.kept_connections import KeptConnections
-from sources.access.remembered import Remembered
+from sources.access.kept import KeptConnections, Remembered
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.broker_words import Words, ha_address
