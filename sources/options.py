@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError,
 from pydantic.alias_generators import to_camel
 
 from sources.access.address import Address
-from sources.access.secrets import Secret, place_of
+from sources.access.security import Secret, place_of
 from sources.errors import ConfigurationError
 from sources.loss import OnLoss
 from sources.offsets import LOG_ID_FORM, LogId

@@ -13,8 +13,7 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, SkipValidation, ValidationInfo, field_validator
 from pydantic.alias_generators import to_camel
 
-from sources.access.secrets import Secret, place_of
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls, place_of
 from sources.errors import ConfigurationError
 from sources.kafka.cluster.settings import KafkaSettings, Mechanism, Protocol, Security
 from sources.kafka.format.transactions import Isolation

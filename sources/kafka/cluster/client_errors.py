@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import kafka.errors as kafka_errors
 
-from sources.access.tls import is_refusal, no_tls
+from sources.access.security import is_refusal, no_tls
 from sources.errors import (
     ConfigurationError,
     CorruptRecord,

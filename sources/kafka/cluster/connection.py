@@ -26,7 +26,7 @@ from tenacity import (
 )
 
 from sources.access.kept import KeptConnections
-from sources.access.tls import tls_context
+from sources.access.security import tls_context
 from sources.errors import LogtwinError, MasterRefused, NobodyListens
 from sources.kafka.cluster.client_errors import ASKING, CONNECTING, is_nobody, meaning
 from sources.kafka.cluster.settings import KafkaSettings, Security

@@ -27,8 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import AccessDenied, ConfigurationError
 from sources.rocketmq.wire.remoting import Command, RequestCode, ResponseCode, code_name
 from sources.rocketmq.wire.signing import Credentials
@@ -50,8 +49,8 @@ _MISSING: Final = (  # words of a remark, what is missing, what helps
 class RemotingSecurity:
     """Security of remoting. Without `access_key` requests are not signed; without `tls` they are sent in the clear.
 
-    These values travel to tasks and into logs, so they hold the places of secrets (`sources.access.secrets`), never the
-    secrets. Raises ConfigurationError if one half of a pair is missing.
+    These values travel to tasks and into logs, so they name secrets (`sources.access.security`) and never hold them.
+    Raises ConfigurationError if one half of a pair is missing.
     """
 
     access_key: Secret | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from sources.access.secrets import Secret
+from sources.access.security import Secret
 from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterRefused, Recreated
 from sources.group import masters, standing
 from sources.group.lookout import Lookout, LookRequest, LookResult

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from sources.access.secrets import Secret
-from sources.access.tls import Tls
+from sources.access.security import Secret, Tls
 from sources.errors import AccessDenied, ConfigurationError
 from sources.options import MasterOptions, ReadOptions, parse_options
 from sources.registry import open_log
