@@ -16,8 +16,16 @@ from sources.registry import open_log
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.remoting import Command, RequestCode, encode_command
-from sources.rocketmq.wire.security import RemotingSecurity, denied, is_denial
-from sources.rocketmq.wire.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, Credentials, signed
+from sources.rocketmq.wire.security import (
+    ACCESS_KEY,
+    SECURITY_TOKEN,
+    SIGNATURE,
+    Credentials,
+    RemotingSecurity,
+    denied,
+    is_denial,
+    signed,
+)
 from tests.sources.rocketmq.scripted_master import ScriptedBroker
 from tests.sources.rocketmq.signatures import CASES, WHO
 
