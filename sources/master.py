@@ -400,7 +400,7 @@ class MasterLog(Protocol):
 
     @property
     def small_reader(self) -> LogReader:
-        """What reads it instead of `reader` if a split has at most SMALL_BYTES (`sources.splits`)."""
+        """What reads it instead of `reader` if a split has at most SMALL_BYTES (`sources.reading`)."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.

@@ -43,7 +43,7 @@ from sources.master import (
 )
 from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.reading import LogReader
+from sources.reading import LogReader, split_bytes
 from sources.rocketmq.broker_words import (
     check_broker,
     counted_for_s,
@@ -67,7 +67,6 @@ from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.ha import DEFAULT_MAX_FRAME_BYTES
 from sources.rocketmq.wire.security import RemotingSecurity
 from sources.sole_log import SilentSession, SoleLog
-from sources.splits import split_bytes
 from sources.steps import Steps
 
 MIB = 1024 * 1024
