@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
-from sources.keyed_state import KeyedState
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.packed import packed
+from sources.records import KeyedState
 from sources.retention import MasterRetention
 from sources.steps import Steps
 

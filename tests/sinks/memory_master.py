@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from sources.bounds import check_within
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
-from sources.keyed_state import KeyedState
 from sources.master import Chunk, Committed, Damage, MasterLog, MasterView, Session, SessionState, Traits
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
+from sources.records import BLANK, MESSAGE, RECORD_SCHEMA, KeyedState
 from sources.retention import MasterRetention
 from sources.sole_log import SoleLog
 

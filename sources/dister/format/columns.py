@@ -34,8 +34,7 @@ from sources.dister.files.layout import batch_number
 from sources.dister.format.entries import ACT_REMOVE, ACT_SET, Entry, canonical_head, decode_items
 from sources.dister.format.line_walk import Sound
 from sources.errors import CorruptRecord
-from sources.keyed_state import Changes, KeyChange, KeyedState
-from sources.records import MESSAGE, RECORD_SCHEMA
+from sources.records import MESSAGE, RECORD_SCHEMA, Changes, KeyChange, KeyedState
 
 COLUMNS: Final = ("offset", "size", "flag", "body", "stored_properties")
 """The columns from which lines are put together."""

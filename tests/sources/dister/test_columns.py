@@ -16,9 +16,8 @@ from sources.dister.format.columns import KEY_VALUES, changes_of
 from sources.dister.format.entries import decode_line
 from sources.dister.format.line_walk import Line, Sound
 from sources.errors import CorruptRecord
-from sources.keyed_state import Changes
 from sources.offsets import Offset
-from sources.records import RECORD_SCHEMA
+from sources.records import RECORD_SCHEMA, Changes
 
 LINES = [
     b'10007,300,{"b":"\\u003cx\\u003e","a":"\xc3\xa9"}',
