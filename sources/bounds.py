@@ -1,11 +1,24 @@
-"""The check that a log holds what is asked for; only this module says how it does not."""
+"""The bounds of a log: what its master holds now, where reading it begins, and when its front is deleted. Pure.
+
+Masters delete from the front, whole files at a time (RocketMQ: segment files; a file of one offset if a master deletes
+record by record). So the data at a position is lost when the file that holds it goes.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
 
 from sources.errors import AboveMaximum, BelowMinimum
 from sources.offsets import Offset, OffsetRange
+
+if TYPE_CHECKING:
+    from sources.master import MasterLog
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+StartingOffset = Literal["earliest", "latest"] | int
+"""Where to begin to read a log of which nothing was read."""
 
 _DELETED: Final = (
     "Its retention deleted it first. Read a copy of the old segment files by path, or start a new replica at earliest."
@@ -59,3 +72,74 @@ def held_from(position: Offset, held: OffsetRange | None, *, log: object) -> Off
         )
     check_within(OffsetRange(position, position), held, log=log)
     return held
+
+
+def resolved(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Offset:
+    """Return the offset that `wanted` means if `log` holds `bounds`: a record boundary, if the log can know it.
+
+    Raises BelowMinimum or AboveMaximum for an offset that it does not hold, and as `MasterLog.boundary_after` does.
+    """
+    if wanted == EARLIEST:
+        return bounds.start
+    if wanted == LATEST:
+        return bounds.end
+    offset = Offset(int(wanted))
+    check_within(OffsetRange(offset, offset), bounds, log=log.log_id)
+    return log.boundary_after(offset, bounds.end)
+
+
+@dataclass(frozen=True, slots=True)
+class UntilLoss:
+    """What stands between a replica and a loss.
+
+    `bytes`: what the master may still delete from its front before it reaches the first byte that is not replicated.
+    `seconds`: an estimate of the earliest time until then; 0 if it may happen now, None if nothing tells.
+    """
+
+    bytes: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterRetention:
+    """How one master deletes, as it said at one moment.
+
+    `keeps_s`: a file whose newest record is older than this is deleted; None if age does not matter. `room_bytes`: what
+    the master may still write before lack of space makes it delete, whatever the age; None if unknown.
+    """
+
+    file_size_bytes: int
+    keeps_s: float | None
+    room_bytes: int | None
+
+    def until_loss(
+        self,
+        bounds: OffsetRange,
+        position: Offset,
+        *,
+        age_s: float | None,
+        growth_bytes_per_s: float | None,
+    ) -> UntilLoss | None:
+        """Return what a replica at `position` has left before a master that holds `bounds` deletes it; None if no risk.
+
+        `age_s`: how long ago the record at `position` was stored, at most. `growth_bytes_per_s`: how fast the master's
+        log grows. What already lies below the master's minimum is lost: 0 bytes, 0 s. Where age matters and is unknown,
+        as before the first commit, only a lack of space that comes before any record is too old tells.
+        """
+        if position >= bounds.end:
+            return None
+        if position < bounds.start:
+            return UntilLoss(0, 0.0)
+        file_start = position - position % self.file_size_bytes
+        bytes_left = max(file_start - bounds.start, 0)
+        by_age_s = None if self.keeps_s is None else self.keeps_s - (age_s or 0.0)
+        by_space_s = self._by_space_s(bytes_left, growth_bytes_per_s)
+        if age_s is None and by_age_s is not None and (by_space_s is None or by_space_s > by_age_s):
+            return UntilLoss(bytes_left, None)
+        ends_s = [at for at in (by_age_s, by_space_s) if at is not None]
+        return UntilLoss(bytes_left, max(min(ends_s), 0.0) if ends_s else None)
+
+    def _by_space_s(self, bytes_left: int, growth_bytes_per_s: float | None) -> float | None:
+        if self.room_bytes is None or not growth_bytes_per_s:
+            return None
+        return (self.room_bytes + bytes_left) / growth_bytes_per_s

@@ -39,18 +39,17 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sources.bounds import check_within
+from sources.bounds import EARLIEST, LATEST, StartingOffset, check_within, resolved
 from sources.errors import ConfigurationError, across_processes, told_by_spark
 from sources.extras import naming_extras
 from sources.group.stream import group_source
 from sources.master import MasterLog, SoleMaster
 from sources.offsets import Offset, OffsetRange
-from sources.options import EARLIEST, LATEST, ReadOptions, StartingOffset, offset_or_name, parse_options
+from sources.options import ReadOptions, offset_or_name, parse_options
 from sources.reading import rows_of
 from sources.record_source import RecordSource
 from sources.records import RECORD_SCHEMA
 from sources.registry import open_log
-from sources.starting import resolved
 
 RECORDS_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *RECORD_SCHEMA])
 

@@ -22,12 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.bounds import MasterRetention
 from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.packed import packed
 from sources.records import KeyedState
-from sources.retention import MasterRetention
 from sources.steps import Steps
 
 if TYPE_CHECKING:

@@ -32,15 +32,13 @@ from sinks.state.log_state import LogState
 from sinks.state.positions import Beginning
 from sinks.tables import log_table
 from sources.access.spread import Spread
-from sources.bounds import held_from
+from sources.bounds import LATEST, held_from, resolved
 from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
 from sources.group.standing import Seen
 from sources.loss import WayPast, condition_of
 from sources.master import EMPTY_QUERY, Holding, LogQuery
 from sources.offsets import LogId, Offset, OffsetRange, partition_log, topic_and_number
-from sources.options import LATEST
 from sources.registry import FollowedOptions, open_master
-from sources.starting import resolved
 
 log = logging.getLogger(__name__)
 

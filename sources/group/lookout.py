@@ -17,15 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sources.bounds import held_from
+from sources.bounds import EARLIEST, StartingOffset, held_from, resolved
 from sources.errors import LogtwinError
 from sources.group import standing
 from sources.group.asking import Asker
 from sources.group.standing import UNLISTED, ReadingPlace, Seen, Sighting, path_beside, write_seen
 from sources.master import AskedInSteps, Holding, LogQuery, Master, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
-from sources.options import EARLIEST, StartingOffset
-from sources.starting import resolved
 from sources.steps import Steps
 
 logger = logging.getLogger(__name__)

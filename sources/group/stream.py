@@ -32,13 +32,14 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
+from sources.bounds import StartingOffset
 from sources.errors import ConfigurationError, across_processes
 from sources.group.lookout import Lookout, Teller
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.watch import GroupWatch, Pace
 from sources.master import Master
-from sources.options import ReadOptions, StartingOffset, parse_options
+from sources.options import ReadOptions, parse_options
 from sources.record_source import RecordSource
 from sources.registry import FollowedOptions, open_master
 

@@ -34,10 +34,10 @@ from pathlib import PurePath
 from typing import Final
 
 from sources.access.address import MAX_PORT, Address
+from sources.bounds import MasterRetention
 from sources.errors import ConfigurationError, ProtocolViolation
 from sources.master import NOTHING_KNOWN, Known
 from sources.offsets import Offset, OffsetRange
-from sources.retention import MasterRetention
 from sources.rocketmq.format.layout import Files
 from sources.rocketmq.wire.auto_switch import AutoSwitch
 from sources.rocketmq.wire.ha import Dialect, Plain

@@ -24,12 +24,12 @@ from pipeline.monitoring.progress import Phase, Progress
 from pipeline.monitoring.run_state import RunState
 from sinks.state.fence import this_writer
 from sinks.state.log_state import LogState
+from sources.bounds import MasterRetention
 from sources.epochs import Epoch
 from sources.errors import MasterUnreachable
 from sources.kafka.options import ReplicatedTopicOptions
 from sources.master import MasterView
 from sources.offsets import Offset, OffsetRange
-from sources.retention import MasterRetention
 from tests.log_lines import printed
 from tests.patience import PATIENCE_S
 from tests.pipeline.sample_progress import PROGRESS, TOPIC_PROGRESS

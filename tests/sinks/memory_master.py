@@ -11,12 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.bounds import check_within
+from sources.bounds import MasterRetention, check_within
 from sources.errors import ChecksumMismatch, CorruptRecord, LogtwinError, MissingSegment
 from sources.master import Chunk, Committed, Damage, MasterLog, MasterView, Session, SessionState, Traits
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.records import BLANK, MESSAGE, RECORD_SCHEMA, KeyedState
-from sources.retention import MasterRetention
 from sources.sole_log import SoleLog
 
 BROKER_A = LogId("rocketmq", "broker-a")

@@ -6,13 +6,13 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from sources.bounds import EARLIEST
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.group import standing
 from sources.group.lookout import FORGET_AFTER_S, LOOK_AFTER_S, TELL_EVERY_S, Lookout, LookRequest, Teller
 from sources.group.standing import UNLISTED, ReadingPlace, Standing, path_beside, seen_file_at
 from sources.master import Holding, LogQuery
 from sources.offsets import LogId, Offset
-from sources.options import EARLIEST
 from sources.steps import Awaited, Steps
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog

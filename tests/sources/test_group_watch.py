@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sources.bounds import EARLIEST, LATEST, StartingOffset
 from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
 from sources.group.lookout import Found, Lookout, LookRequest, LookResult
@@ -18,7 +19,6 @@ from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.group.watched import WatchedLog
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
-from sources.options import EARLIEST, LATEST, StartingOffset
 from tests.patience import wait_until
 from tests.sources.scripted_log import ScriptedLog
 from tests.spans import span

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from sources.access.security import Secret
+from sources.bounds import EARLIEST
 from sources.errors import AboveMaximum, BelowMinimum, LogtwinError, MasterRefused, Recreated
 from sources.group import masters, standing
 from sources.group.lookout import Lookout, LookRequest, LookResult
@@ -18,7 +19,7 @@ from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
 from sources.offsets import Offset
-from sources.options import EARLIEST, ReadOptions, parse_options
+from sources.options import ReadOptions, parse_options
 from tests.patience import PATIENCE_S
 from tests.sources.kafka.scripted_cluster import OTHER_ID, TOPIC_ID, Play, metadata, offsets, topic
 from tests.sources.scripted_log import planning

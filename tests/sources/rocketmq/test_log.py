@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sources.access.address import Address
+from sources.bounds import MasterRetention
 from sources.epochs import Epoch
 from sources.errors import AboveMaximum, ConfigurationError, CorruptRecord, LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset
-from sources.retention import MasterRetention
 from sources.rocketmq.files.controller_store import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command, encode_command
