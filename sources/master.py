@@ -25,8 +25,7 @@ import pyarrow as pa
 from sources.bounds import MasterRetention
 from sources.epochs import Epoch, Epochs, Parting
 from sources.errors import LogtwinError
-from sources.offsets import LogId, Offset, OffsetRange
-from sources.packed import packed
+from sources.offsets import LogId, Offset, OffsetRange, packed
 from sources.records import KeyedState
 from sources.steps import Steps
 
