@@ -1,1 +1,1 @@
-"""Tools for decoders: compiled loops, spans of bytes, compressed streams, unforeseen failures."""
+"""Tools for decoders: compiled loops, columns of bytes, compressed streams, unforeseen failures."""

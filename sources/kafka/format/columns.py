@@ -45,6 +45,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.decoding.columns import (
+    Flags,
+    Ints,
     edges,
     fit,
     grouped,
@@ -56,7 +58,6 @@ from sources.decoding.columns import (
     time_column,
     whole_bytes,
 )
-from sources.decoding.spans import Flags, Ints
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import KAFKA_SCHEMA

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sources.decoding.spans import Ints, cut
+from sources.decoding.columns import Ints, cut
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch
 from sources.kafka.format.columns import UNLOCATED_SCHEMA, time_columns

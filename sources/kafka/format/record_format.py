@@ -28,7 +28,7 @@ from typing import Final
 
 import numpy as np
 
-from sources.decoding.spans import Bytes, Flags, Ints
+from sources.decoding.columns import Bytes, Flags, Ints
 from sources.decoding.undecodable import TooCostly
 from sources.errors import CorruptRecord
 from sources.kafka.format.batch_header import Batch

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.columns import fit, time_column
-from sources.decoding.spans import Flags, Ints, cut
+from sources.decoding.columns import Flags, Ints, cut, fit, time_column
 from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
 from sources.offsets import Offset

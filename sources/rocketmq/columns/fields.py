@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.decoding.spans import Bytes, Flags, Int32s, Ints, cut, read_only
+from sources.decoding.columns import Bytes, Flags, Int32s, Ints, cut, read_only
 from sources.rocketmq.format.bodies import COMPRESSED, decompress
 from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Limits

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sources.decoding.columns import Bytes, Flags, Int32s, Ints
 from sources.decoding.compiled import BYTES, INT32S, INTS, OFFSETS, compiled, inlined, types
-from sources.decoding.spans import Bytes, Flags, Int32s, Ints
 from sources.rocketmq.format.layout import (
     BODY_LENGTH,
     BORN_HOST_IPV6,

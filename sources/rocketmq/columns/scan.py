@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sources.decoding.spans import Flags, Ints, read_only
+from sources.decoding.columns import Flags, Ints, read_only
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.format.checks import check_head

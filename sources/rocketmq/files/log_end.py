@@ -34,7 +34,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from isal.isal_zlib import crc32
 
-from sources.decoding.spans import Ints
+from sources.decoding.columns import Ints
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.columns.scan import sound_messages
