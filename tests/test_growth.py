@@ -20,7 +20,7 @@ from sinks.typed.formats.csv_record import csv_reader
 from sinks.typed.formats.json_fields import NoObject, _depth, fields_of, kind_of
 from sinks.typed.formats.scalars import day_of, decimal_of, double_of, instant_us, is_integer, long_of
 from sources.access.address import Address
-from sources.dister import services, whole_states
+from sources.dister import states
 from sources.dister.files.layout import BatchFile
 from sources.dister.format.entries import decode_line
 from sources.dister.format.line_walk import LineWalk, split_lines
@@ -195,8 +195,8 @@ OF_A_LEADER: dict[str, tuple[Make, Work]] = {
     "an entry of a number": (lambda n: b"10000,1," + b"1" * n, decode_line),
     "an entry of keys": (lambda n: b"10000,310,[" + pairs('"%d"')(n) + b"]", decode_line),
     "broken lines": (lambda n: b"10000,310,[]\n" + b"1,a,broken line\n" * n + b"20000,310,[]\n", walked),
-    "services": (lambda n: "1." + ".service.dister" * n + "x", services.parse_key),
-    "a state": (lambda n: b'"' + b'\\"' * n, lambda data: whole_states.decode(data, "a file")),
+    "services": (lambda n: "1." + ".service.dister" * n + "x", states.parse_key),
+    "a state": (lambda n: b'"' + b'\\"' * n, lambda data: states.decode_json(data, "a file")),
 }
 OF_SPARK_AND_STORES: dict[str, tuple[Make, Work]] = {
     "causes": (lambda n: "Caused by: A." * n, passes_as_told),

@@ -23,7 +23,7 @@ from sources.dister.files.snapshots import read_nodes
 from sources.dister.format import columns
 from sources.dister.format.columns import KEY_VALUES
 from sources.dister.metadata import fetch
-from sources.dister.peers import PEERS_FILE, check_nodes
+from sources.dister.states import PEERS_FILE, check_nodes
 from sources.errors import naming
 from sources.master import Chunk, Damage, MasterView, Traits
 from sources.metadata import FetchedMetadata

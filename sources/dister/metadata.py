@@ -8,10 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sources.dister import whole_states
 from sources.dister.files.snapshots import read_nodes, read_services
-from sources.dister.peers import NodeInfo
-from sources.dister.services import Node, Service, ServiceRegistry, parse_key
+from sources.dister.states import Node, NodeInfo, Service, ServiceRegistry, other_shape, parse_key, sorted_text
 from sources.errors import LogtwinError
 from sources.metadata import DISTER_PEERS, DISTER_SERVICES, FetchedMetadata, MetadataKind
 
@@ -53,7 +51,7 @@ def _table(kind: MetadataKind, rows: Iterable[_Row]) -> pa.Table:
     try:
         return pa.Table.from_pylist(list(rows), schema=kind.schema)
     except (pa.ArrowException, ValueError) as error:  # half a surrogate pair
-        raise whole_states.other_shape(kind.name, f"rows of {', '.join(kind.schema.names)}", error) from error
+        raise other_shape(kind.name, f"rows of {', '.join(kind.schema.names)}", error) from error
 
 
 def _service(key: str, service: Service, registry_id: int) -> _Row:
@@ -63,7 +61,7 @@ def _service(key: str, service: Service, registry_id: int) -> _Row:
         "name": name,
         "index": index,
         "type": service.type,
-        "node": whole_states.sorted_text(service.node),
+        "node": sorted_text(service.node),
         "status": _status(service.node),
         "service_log_id": registry_id,
     }

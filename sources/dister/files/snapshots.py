@@ -11,9 +11,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
-from sources.dister import peers, services
-from sources.dister.peers import NodeInfo
-from sources.dister.services import SERVICE_FILE, ServiceRegistry
+from sources.dister.states import SERVICE_FILE, NodeInfo, ServiceRegistry, decode_nodes, decode_services
 from sources.errors import MasterError, MasterRefused, MasterSilent, MasterUnreachable
 
 TIMEOUT_S: Final = 6.0
@@ -26,7 +24,7 @@ def read_services(folder: Path) -> ServiceRegistry:
     Raises MasterSilent (half-written), MasterUnreachable (unreadable), ProtocolViolation.
     """
     path = folder / SERVICE_FILE
-    return services.decode(_read(path)) if path.exists() else ServiceRegistry()
+    return decode_services(_read(path)) if path.exists() else ServiceRegistry()
 
 
 def read_nodes(where: str, timeout_s: float = TIMEOUT_S) -> tuple[NodeInfo, ...]:
@@ -35,7 +33,7 @@ def read_nodes(where: str, timeout_s: float = TIMEOUT_S) -> tuple[NodeInfo, ...]
     Raises MasterUnreachable, MasterSilent (no answer in time, or half-written), MasterRefused, ProtocolViolation.
     """
     is_url = where.startswith(("http://", "https://"))
-    return peers.decode(_asked(where, timeout_s) if is_url else _read(Path(where)), where)
+    return decode_nodes(_asked(where, timeout_s) if is_url else _read(Path(where)), where)
 
 
 def _read(path: Path) -> bytes:
