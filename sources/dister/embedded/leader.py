@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from sources.dister.embedded.leader_log import LeaderLog
-from sources.dister.embedded.leader_store import exchange, told
+from sources.dister.embedded.leader_log import LeaderLog, exchange, told
 from sources.dister.files.snapshots import read_nodes, read_services
 from sources.dister.states import (
     LEADER,
