@@ -21,9 +21,9 @@ from sinks.typed.formats.json_fields import NoObject, _depth, fields_of, kind_of
 from sinks.typed.formats.scalars import day_of, decimal_of, double_of, instant_us, is_integer, long_of
 from sources.access.address import Address
 from sources.dister import states
-from sources.dister.files.layout import BatchFile
-from sources.dister.format.entries import decode_line
-from sources.dister.format.line_walk import LineWalk, split_lines
+from sources.dister.entries import decode_line
+from sources.dister.layout import BatchFile
+from sources.dister.line_walk import LineWalk, split_lines
 from sources.errors import LogtwinError, find_error
 from sources.kafka.format.batches import BatchLimits, damage_at, decode_sound
 from sources.kafka.format.transactions import Isolation

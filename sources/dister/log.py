@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.dister import columns
 from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_point
-from sources.dister.files.entry_log import EntryLog
-from sources.dister.files.snapshots import read_nodes
-from sources.dister.format import columns
-from sources.dister.format.columns import KEY_VALUES
+from sources.dister.columns import KEY_VALUES
+from sources.dister.entry_log import EntryLog
 from sources.dister.metadata import fetch
+from sources.dister.snapshots import read_nodes
 from sources.dister.states import PEERS_FILE, check_nodes
 from sources.errors import naming
 from sources.master import Chunk, Damage, MasterView, Traits

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sources.dister.files.snapshots import read_nodes, read_services
+from sources.dister.snapshots import read_nodes, read_services
 from sources.dister.states import Node, NodeInfo, Service, ServiceRegistry, other_shape, parse_key, sorted_text
 from sources.errors import LogtwinError
 from sources.metadata import DISTER_PEERS, DISTER_SERVICES, FetchedMetadata, MetadataKind

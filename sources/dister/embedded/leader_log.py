@@ -23,8 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Self
 
-from sources.dister.files.layout import ENTRY_LOG, BatchFile, batch_number, batch_path, list_batches
-from sources.dister.format.entries import (
+from sources.dister.entries import (
     ACT_REMOVE,
     ACT_SET,
     RANDOM,
@@ -34,6 +33,7 @@ from sources.dister.format.entries import (
     encode_line,
     index_of,
 )
+from sources.dister.layout import ENTRY_LOG, BatchFile, batch_number, batch_path, list_batches
 from sources.errors import MasterError, MasterRefused
 
 _LOOK_BACK_BYTES: Final = 64 * 1024

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.dister.files import log_walk
-from sources.dister.files.layout import BatchFile, list_batches
-from sources.dister.files.log_walk import BatchBytes, IdSearch
+from sources.dister import log_walk
+from sources.dister.layout import BatchFile, list_batches
+from sources.dister.log_walk import BatchBytes, IdSearch
 from sources.errors import ConfigurationError
 from sources.offsets import Offset
 from tests.sources.dister.entry_logs import set_line

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from sources.dister.files import entry_log
-from sources.dister.files.layout import BatchFile
-from sources.dister.files.log_walk import Start, start_at
-from sources.dister.format import columns, line_walk
+from sources.dister import columns, entry_log, line_walk
+from sources.dister.layout import BatchFile
 from sources.dister.log import DisterLog
+from sources.dister.log_walk import Start, start_at
 from sources.errors import (
     AboveMaximum,
     BelowMinimum,

@@ -23,8 +23,8 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Self
 
-from sources.dister.files.layout import BatchFile, batch_number, missing_between
-from sources.dister.format.line_walk import Broken, Line, LineWalk, Sound, entry_of, split_lines
+from sources.dister.layout import BatchFile, batch_number, missing_between
+from sources.dister.line_walk import Broken, Line, LineWalk, Sound, entry_of, split_lines
 from sources.errors import CorruptRecord, MasterSilent
 from sources.offsets import Offset, OffsetRange
 
