@@ -17,9 +17,15 @@ from sources.errors import LogtwinError, NobodyListens, naming
 from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.connection import Cluster, ask_again, has_answered, kept, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
-from sources.kafka.cluster.rights import check_topic_rights
 from sources.kafka.cluster.settings import KafkaSettings
-from sources.kafka.cluster.topics import Topic, TopicPartition, check_same, is_compacted, topics_named
+from sources.kafka.cluster.topics import (
+    Topic,
+    TopicPartition,
+    check_same,
+    check_topic_rights,
+    is_compacted,
+    topics_named,
+)
 from sources.kafka.epochs import EpochEnd, check_history
 from sources.kafka.format.transactions import Isolation
 from sources.kafka.log import TRAITS, KafkaLog
