@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from sources.decoding.undecodable import as_damage
 from sources.kafka.format.batches import DEFAULT_LIMITS, AnswerBatches, BatchLimits
-from sources.kafka.format.columns import canonical_and_edges, located_each
-from sources.kafka.format.record_columns import record_columns
+from sources.kafka.format.columns import canonical_and_edges, located_each, record_columns
 from sources.kafka.format.transactions import Aborted, Isolation
 from sources.master import Chunk
 from sources.offsets import Offset, OffsetRange
