@@ -30,9 +30,8 @@ from typing import Final
 
 from sources.bounds import check_within
 from sources.errors import CorruptRecord, LogtwinError, MasterRefused, MasterSilent, ProtocolViolation, UnprovenEnd
-from sources.kafka.bounds import bounds_of
 from sources.kafka.cluster.connection import Cluster, kept, may_pass
-from sources.kafka.cluster.fetch import Fetched, FetchedBatches, FetchQuestion, fetch, fetch_one, in_order
+from sources.kafka.cluster.leaders import Fetched, FetchedBatches, FetchQuestion, bounds_of, fetch, fetch_one, in_order
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import Topic, TopicPartition, learn_topics, topic_known
 from sources.kafka.format.batches import damage_at, decode_sound

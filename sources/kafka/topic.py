@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 from sources.bounds import held_from
 from sources.errors import LogtwinError, NobodyListens, naming
-from sources.kafka.bounds import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.connection import Cluster, ask_again, has_answered, kept, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
+from sources.kafka.cluster.leaders import bounds, bounds_of_each, epoch_ends
 from sources.kafka.cluster.settings import KafkaSettings
 from sources.kafka.cluster.topics import (
     Topic,

@@ -15,7 +15,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from sources.errors import ConfigurationError, LogtwinError, MasterRefused, NoSuchTopic, Recreated
-from sources.kafka.cluster.client_errors import NONE, check_code
+from sources.kafka.cluster.client_errors import NONE, check_code, sound
 from sources.kafka.cluster.connection import Cluster
 
 WITH_IDS: Final = 10
@@ -76,7 +76,7 @@ def topics_named(cluster: Cluster, names: Iterable[str]) -> list[Topic]:
     Raises ConfigurationError for one that does not exist or may not be seen, MasterRefused for one that has no leader
     yet, and as `Cluster.call` does.
     """
-    return [_sound(one) for one in topics_found(cluster, names).values()]
+    return [sound(one) for one in topics_found(cluster, names).values()]
 
 
 def topics_found(cluster: Cluster, names: Iterable[str]) -> dict[str, Topic | LogtwinError]:
@@ -91,7 +91,7 @@ def topic_known(cluster: Cluster, name: str, topic_id: uuid.UUID | None) -> Topi
 
     `learn_topics` has asked for it. Raises the topic's error, and Recreated.
     """
-    topic = _sound(cluster.topics[name])
+    topic = sound(cluster.topics[name])
     if topic_id is not None:
         check_same(topic, topic_id)
     return topic
@@ -139,12 +139,6 @@ def _metadata(cluster: Cluster, names: list[str] | None) -> list[Any]:
     topics = names if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
     request = MetadataRequest(topics=topics, allow_auto_topic_creation=False, min_version=WITH_IDS)
     return list(cluster.call(request).topics)
-
-
-def _sound(found: Topic | LogtwinError) -> Topic:
-    if isinstance(found, LogtwinError):
-        raise found
-    return found
 
 
 def _existing_or_error(found: Any, name: str) -> Topic | LogtwinError:
