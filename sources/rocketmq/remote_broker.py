@@ -17,8 +17,7 @@ from sources.access.address import Address
 from sources.access.kept import KeptConnections, Remembered
 from sources.errors import ConfigurationError, LogtwinError, MasterError, MasterUnreachable, ProtocolViolation
 from sources.offsets import Offset, OffsetRange
-from sources.rocketmq.broker_words import Words, ha_address
-from sources.rocketmq.cluster_info import QUESTION, check_kind, groups_in
+from sources.rocketmq.broker_words import CLUSTER_INFO, Words, check_kind, groups_in, ha_address
 from sources.rocketmq.wire.client import RemotingClient
 from sources.rocketmq.wire.connection import NO_SECURITY
 from sources.rocketmq.wire.remoting import MASTER_ID, Command, RequestCode, ResponseCode
@@ -50,7 +49,7 @@ _connections: Final = KeptConnections[_Peer, RemotingClient](_Peer.connect)
 
 def _asked_for_groups(name_server: _Peer) -> Mapping[str, Any]:
     with _connections.kept(name_server) as client:
-        return groups_in(client.exchange(QUESTION), name_server.address)
+        return groups_in(client.exchange(CLUSTER_INFO), name_server.address)
 
 
 _groups: Final = Remembered(_asked_for_groups)

@@ -91,7 +91,7 @@ def topic_known(cluster: Cluster, name: str, topic_id: uuid.UUID | None) -> Topi
 
     `learn_topics` has asked for it. Raises the topic's error, and Recreated.
     """
-    topic = sound(cluster.topics[name])
+    topic: Topic = sound(cluster.topics[name])
     if topic_id is not None:
         check_same(topic, topic_id)
     return topic
