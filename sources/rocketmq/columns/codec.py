@@ -22,9 +22,16 @@ from sources.decoding.undecodable import as_damage, placed, up_to_damage
 from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.records import BLANK, MESSAGE, RECORD_SCHEMA
-from sources.rocketmq.columns.fields import BodyColumns, PropertyColumns, host_column
 from sources.rocketmq.columns.restore import encode
-from sources.rocketmq.columns.scan import RecordHeads, SuspectRecord, hop, scan
+from sources.rocketmq.columns.scan import (
+    BodyColumns,
+    PropertyColumns,
+    RecordHeads,
+    SuspectRecord,
+    hop,
+    host_column,
+    scan,
+)
 from sources.rocketmq.format import commitlog
 from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import BLANK as BLANK_MAGIC

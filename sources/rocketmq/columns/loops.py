@@ -1,7 +1,7 @@
 """Compiled loops over the bytes of commit-log records: from head to head, over the fields, over the properties.
 
-`scan`, `properties` and `hosts` put the results into columns; they import this module when they need it (see
-`sources.decoding.compiled`). The loops say *that* something is wrong, but not what.
+`scan` puts the results into columns. Modules import this one only when they need it (see `sources.decoding.compiled`).
+The loops say *that* something is wrong, but not what.
 """
 
 from __future__ import annotations
