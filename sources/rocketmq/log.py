@@ -54,7 +54,7 @@ from sources.rocketmq.broker_words import (
     retention,
 )
 from sources.rocketmq.columns import restore
-from sources.rocketmq.files.controller_store import controller_warning
+from sources.rocketmq.files.segment_files import controller_warning
 from sources.rocketmq.files.segments import Segments
 from sources.rocketmq.format.commitlog import DEFAULT_MAX_RECORD_BYTES, Limits
 from sources.rocketmq.metadata import fetch

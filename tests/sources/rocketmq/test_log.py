@@ -15,7 +15,7 @@ from sources.epochs import Epoch
 from sources.errors import AboveMaximum, ConfigurationError, CorruptRecord, LogtwinError
 from sources.master import MasterView
 from sources.offsets import Offset
-from sources.rocketmq.files.controller_store import encode_epoch_file
+from sources.rocketmq.files.segment_files import encode_epoch_file
 from sources.rocketmq.log import RocketMQLog
 from sources.rocketmq.wire.remoting import Command, encode_command
 from tests.log_lines import said_by
