@@ -32,7 +32,7 @@ from sources.offsets import END, Offset, OffsetRange
 from sources.rocketmq import metadata
 from sources.rocketmq.broker_words import log_bounds, retention
 from sources.rocketmq.format import properties
-from sources.rocketmq.format.hosts import Host
+from sources.rocketmq.format.layout import Host
 from sources.rocketmq.format.record_search import find_record
 from sources.rocketmq.wire.auto_switch import ANSWER_HEAD, EPOCH, AnswerParser
 from sources.rocketmq.wire.ha import FrameParser, ReportParser, encode_frame

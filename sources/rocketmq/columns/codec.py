@@ -33,9 +33,17 @@ from sources.rocketmq.columns.scan import (
     scan,
 )
 from sources.rocketmq.format import commitlog
-from sources.rocketmq.format.hosts import Host
 from sources.rocketmq.format.layout import BLANK as BLANK_MAGIC
-from sources.rocketmq.format.layout import BORN_HOST_IPV6, DEFAULT_LIMITS, HEAD, STORE_HOST_IPV6, V1, Buffer, Limits
+from sources.rocketmq.format.layout import (
+    BORN_HOST_IPV6,
+    DEFAULT_LIMITS,
+    HEAD,
+    STORE_HOST_IPV6,
+    V1,
+    Buffer,
+    Host,
+    Limits,
+)
 from sources.rocketmq.format.properties import DELAY, KEYS, SCHEDULE_TOPIC, TAGS, UNIQ_KEY, delay_ms, tags_code
 
 if TYPE_CHECKING:

@@ -25,8 +25,7 @@ from sources.errors import CorruptRecord
 from sources.offsets import Offset
 from sources.rocketmq.format.bodies import COMPRESSED, decompress
 from sources.rocketmq.format.checks import check_head
-from sources.rocketmq.format.hosts import Host
-from sources.rocketmq.format.layout import HEAD, IPV4_HOST_BYTES, IPV6_HOST_BYTES, Limits, read_head
+from sources.rocketmq.format.layout import HEAD, IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host, Limits, read_head
 
 if TYPE_CHECKING:
     from sources.rocketmq.columns.loops import Messages
