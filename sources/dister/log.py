@@ -21,8 +21,7 @@ from sources.dister import columns
 from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_point
 from sources.dister.columns import KEY_VALUES
 from sources.dister.entry_log import EntryLog
-from sources.dister.metadata import fetch
-from sources.dister.snapshots import read_nodes
+from sources.dister.metadata import fetch, read_nodes
 from sources.dister.states import PEERS_FILE, check_nodes
 from sources.errors import naming
 from sources.master import Chunk, Damage, MasterView, Traits

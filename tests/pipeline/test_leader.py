@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sources.dister.embedded.leader_log import entries_of
-from sources.dister.snapshots import read_nodes, read_services
+from sources.dister.metadata import read_nodes, read_services
 from sources.dister.states import PEERS_FILE, NodeInfo, encode_nodes
 from tests.dister.odd_leader import replay
 from tests.pipeline.operator_at_work import Said, run

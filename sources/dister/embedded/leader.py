@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from sources.dister.embedded.leader_log import LeaderLog, exchange, told
-from sources.dister.snapshots import read_nodes, read_services
+from sources.dister.metadata import read_nodes, read_services
 from sources.dister.states import (
     LEADER,
     PEERS_FILE,

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sources.dister.embedded.leader import EmbeddedLeader
-from sources.dister.metadata import fetch, nodes_of, services_of
-from sources.dister.snapshots import read_nodes, read_services
+from sources.dister.metadata import fetch, nodes_of, read_nodes, read_services, services_of
 from sources.dister.states import PEERS_FILE, SERVICE_FILE, NodeInfo, Service, ServiceRegistry
 from sources.errors import MasterRefused, MasterSilent, MasterUnreachable, ProtocolViolation
 
