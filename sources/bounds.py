@@ -2,18 +2,26 @@
 
 Masters delete from the front, whole files at a time (RocketMQ: segment files; a file of one offset if a master deletes
 record by record). So the data at a position is lost when the file that holds it goes.
+
+There is no damage at the end of a log in files: what follows may still be written, or be taken back by whoever writes
+the log. So the log ends before it, whatever is to be done about losses, and the reader waits; that is a doubt, and told
+once. Damage is only what the log has gone on behind.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from sources.errors import AboveMaximum, BelowMinimum
+from sources.errors import AboveMaximum, BelowMinimum, LogtwinError
 from sources.offsets import Offset, OffsetRange
 
 if TYPE_CHECKING:
     from sources.master import MasterLog
+
+_logger = logging.getLogger(__name__)
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -143,3 +151,18 @@ class MasterRetention:
         if self.room_bytes is None or not growth_bytes_per_s:
             return None
         return (self.room_bytes + bytes_left) / growth_bytes_per_s
+
+
+@dataclass(slots=True)
+class ToldDoubt:
+    """The doubt at the end of a log that was told last."""
+
+    _told: tuple[Offset, str] | None = None
+
+    def is_told(self, end: Offset, doubt: LogtwinError) -> bool:
+        return self._told == (end, str(doubt))
+
+    def tell(self, path: Path, end: Offset, doubt: LogtwinError, named: LogtwinError | None = None) -> None:
+        """Warn that the log in `path` ends at `end`, because of `doubt`; `named` says more of where that is."""
+        self._told = (end, str(doubt))
+        _logger.warning("%s: until its master goes on, the log ends at %d, before this: %s", path, end, named or doubt)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sources.bounds import check_within
+from sources.bounds import ToldDoubt, check_within
 from sources.decoding.undecodable import as_damage, up_to_damage
 from sources.dister import columns
 from sources.dister.layout import ENTRY_LOG, BatchFile, are_joined, list_batches
@@ -24,7 +24,6 @@ from sources.dister.log_walk import BatchBytes, LogWalk, end_of, minimum_of, sta
 from sources.errors import ConfigurationError, CorruptRecord, LogtwinError, MissingSegment, error_from
 from sources.master import Chunk, Damage
 from sources.offsets import Offset, OffsetRange
-from sources.told_doubt import ToldDoubt
 
 log = logging.getLogger(__name__)
 

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from sources.bounds import ToldDoubt
 from sources.dister import columns
 from sources.dister.check_and_fix import Line, faithful_point, lines_of, safe_point
 from sources.dister.columns import KEY_VALUES
@@ -29,7 +30,6 @@ from sources.metadata import FetchedMetadata
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.options import CheckAndFix
 from sources.sole_log import SoleLog
-from sources.told_doubt import ToldDoubt
 
 MIB = 1024 * 1024
 MAX_ENTRIES_PER_TRIGGER = 10_000

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sources.bounds import ToldDoubt
 from sources.dister import columns, entry_log, line_walk
 from sources.dister.layout import BatchFile
 from sources.dister.log import DisterLog
@@ -30,7 +31,6 @@ from sources.offsets import Offset
 from sources.options import MasterOptions
 from sources.registry import open_log
 from sources.sole_log import SilentSession
-from sources.told_doubt import ToldDoubt
 from tests.log_lines import said_by
 from tests.sources.dister.entry_logs import LOG_ID, ids, leader, log_of, owned, pieces, raw, set_line, write
 
