@@ -175,7 +175,7 @@ class Traits:
                            the answer to what was asked proves a range: chunks may have no records and still join
     ``cuts_at_records``    `boundary_after` finds boundaries: files can be read at any place, a stream cannot
     ``cuts_batches``       `plan` cuts by `split_bytes`; otherwise a batch is one piece, however long
-    ``gains_logs``         logs are added to it while it is followed. Each has a position from the first look on, so
+    ``gains_logs``         logs are added to it while it is followed. Each has a position from the first poll on, so
                            that a crash cannot change where it starts. Otherwise its only log has the master's id
     ``compares_history``   it compares itself what a replica knows with what it has (`Master.check_history`); otherwise
                            the replica compares the bytes of its last record
@@ -248,12 +248,12 @@ class Session(Protocol):
 
 @runtime_checkable
 class AskedInSteps(Protocol):
-    """A master of which one thread may ask many at once."""
+    """A master of a kind of which one thread can poll many at once."""
 
-    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
-        """Return `Master.held` in steps; None if it would have to wait for something else, as for a new connection.
+    def poll_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
+        """Return `Master.poll` in steps; None if it would have to wait for something else, such as a new connection.
 
-        The work returns None if more than one question is needed. Then `held` is for a thread of its own.
+        The steps return None if one request is not enough. Then call `poll`, in a thread of its own.
         """
 
 
@@ -295,11 +295,11 @@ class Master(Protocol):
         Raises MasterUnreachable, MasterSilent, AccessDenied, ProtocolViolation, MasterError.
         """
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
-        """Return which logs it has now and what it holds of each, asking once for all; `asked` may name few or none.
+    def poll(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
+        """Return the logs that it has now and the bounds of each, by one request; `asked` may name few or none.
 
-        Of a log of which it cannot say so, while it can of others, it returns the error. If `asked` names none, all
-        begin together, so it is asked again until it can say so of each.
+        If only some of the logs fail, theirs are the errors that it returns. If `asked` names none, all logs begin
+        together, so the request is repeated until each has its bounds.
         Raises Recreated if another log has the name of one in `asked`, and as `MasterLog.bounds` does.
         """
 
@@ -316,7 +316,7 @@ class Master(Protocol):
         """Check that what lies before the offset of each in `known` is still its history, if it `compares_history`.
 
         Returns an error for each of which that is not so (BelowMinimum, AboveMaximum, Rewritten), or cannot be said.
-        Raises as `held` does.
+        Raises as `poll` does.
         """
 
     def open_session(self, prove: Callable[[], None] | None = None) -> Session:

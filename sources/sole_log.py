@@ -100,7 +100,7 @@ class SoleLog(PlainLog):
         """Return False: nobody waits for the readers of files."""
         return False
 
-    def held(self: _Log, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
+    def poll(self: _Log, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding]:
         """Implement the contract. If the end is in doubt and lies below the position, it is looked at once more."""
         one = asked.get(self.log_id, EMPTY_QUERY)
         bounds = self.bounds(one.seen_end)

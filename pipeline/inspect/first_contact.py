@@ -115,7 +115,7 @@ def _log_words(master: Master) -> str:
 
 def _topic_words(master: Master) -> str:
     """Also what its group has committed: that asks for our rights on it."""
-    held = master.held({})
+    held = master.poll({})
     for one in held.values():
         if isinstance(one, LogtwinError):
             raise one

@@ -30,20 +30,20 @@ for a longer time if there are hundreds."""
 FEW: Final = 4
 MANY: Final = 256
 IN_S: Final = 0.2
-"""In this time all that wait should have been asked: part of the half second that a batch waits for a look."""
+"""In this time all that wait should have been asked: part of the half second that a batch waits for a poll."""
 
 STEPS_S: Final = 0.02
 """The longest wait for steps: for answers that threads bring meanwhile."""
 
 GROW_S: Final = 0.03
-"""How often to look whether there are enough threads."""
+"""How often to check whether there are enough threads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Key]):
     """The answer to the question of `key`, a value or the exception that it raised.
 
-    `at_s` of `time.monotonic` is when it came; of a question in steps when somebody looked, which may be long after.
+    `at_s` of `time.monotonic` is when it came; of a question in steps when it was taken, which may be long after.
     """
 
     key: Key

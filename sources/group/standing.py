@@ -102,9 +102,9 @@ def _parsed(said: Mapping[str, Any]) -> Standing:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What a master held of a log, when the job had listed the log for the `turn`-th time (`ReadingPlace`)."""
+    """The bounds of a log when the job had listed it for the `turn`-th time (`ReadingPlace`)."""
 
-    held: OffsetRange
+    bounds: OffsetRange
     turn: int
 
 
@@ -118,7 +118,7 @@ def path_beside(standing_path: Path) -> Path:
 
 def write_seen(path: Path, seen: Seen) -> None:
     """Replace the file at `path` with `seen`, atomically. For one thread at a time. Raises OSError."""
-    write_whole(path, {log: [one.held.start, one.held.end, one.turn] for log, one in seen.items()})
+    write_whole(path, {log: [one.bounds.start, one.bounds.end, one.turn] for log, one in seen.items()})
 
 
 def seen_file_at(path: Path) -> ToldFile[Seen]:

@@ -118,7 +118,7 @@ class KafkaTopic:
         """
         return self._ask(partial(self._bounds, known))
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding | LogtwinError]:
+    def poll(self, asked: Mapping[LogId, LogQuery]) -> dict[LogId, Holding | LogtwinError]:
         """Implement the contract. All of the topic's partitions have one identity: the topic's id."""
         if not asked:
             found = self.bounds()

@@ -219,14 +219,14 @@ class RocketMQLog(SoleLog):
         end = confirmed_end(broker.ha(), held, timeout_ms=self.connect_timeout_ms)
         return OffsetRange(held.start, Offset(max(end, known)))
 
-    def held_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
+    def poll_in_steps(self, asked: Mapping[LogId, LogQuery]) -> Steps[Mapping[LogId, Holding] | None] | None:
         """Implement `sources.master.AskedInSteps`."""
         one, broker = asked.get(self.log_id, EMPTY_QUERY), self._broker()
         known = None if self.beyond_confirm else one.seen_end
         steps = None if broker is None else broker.bounds_in_steps(known)
-        return None if steps is None else self._held_in_steps(steps, one.position)
+        return None if steps is None else self._poll_in_steps(steps, one.position)
 
-    def _held_in_steps(
+    def _poll_in_steps(
         self, steps: Steps[OffsetRange | None], position: Offset | None
     ) -> Steps[Mapping[LogId, Holding] | None]:
         with naming(self.log_id):

@@ -93,7 +93,7 @@ class Member:
         return {log_id: ReadingPlace(Offset(0), self.turn) for log_id in self.replicas}
 
     def hear(self, seen: Seen, now_s: float) -> None:
-        self.heard.append({log_id: one.held.end for log_id, one in seen.items()})
+        self.heard.append({log_id: one.bounds.end for log_id, one in seen.items()})
 
     def came_to(self, outcomes: Mapping[str, Outcome]) -> None:
         self.taken += [one for one in outcomes.values() if isinstance(one, BatchResult)]

@@ -194,7 +194,7 @@ class MemoryTopic:
     def is_waited_for(self) -> bool:
         return False
 
-    def held(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
+    def poll(self, asked: Mapping[LogId, LogQuery]) -> Mapping[LogId, Holding | LogtwinError]:
         for log_id, one in asked.items():
             self.log(log_id).continuing(Known(one.identity)).check_identity()
         ours = [one for one in self.partitions.values() if self.shard is None or self.shard.has(one.log_id)]

@@ -51,7 +51,7 @@ def by_path(fixture: Fixture, log_id: str, **more: Any) -> dict[str, Any]:
 
 def test_batches_are_numbered_and_an_empty_one_is_the_last_again(fixture_550: Fixture, tmp_path: Path) -> None:
     logs = [by_path(fixture_550, A), by_path(fixture_550, B)]
-    with planning(options_of(logs, tmp_path, lookDeadlineS=PATIENCE_S)) as reader:
+    with planning(options_of(logs, tmp_path, pollDeadlineS=PATIENCE_S)) as reader:
         start = reader.initialOffset()
         assert reader.latestOffset(start, ALL) == start  # nothing is listed
         say(tmp_path, {"a": 0, "b": 0}, budget=2_000_000)
@@ -83,7 +83,7 @@ def test_the_first_batch_is_waited_for_longer(
 def test_a_master_that_comes_is_read_beside_the_others(fixture_550: Fixture, tmp_path: Path) -> None:
     """The job adds it to the file, and then lists its log."""
     logs = [by_path(fixture_550, A), by_path(fixture_550, B)]
-    with planning(options_of(logs[:1], tmp_path, lookDeadlineS=PATIENCE_S)) as reader:
+    with planning(options_of(logs[:1], tmp_path, pollDeadlineS=PATIENCE_S)) as reader:
         say(tmp_path, {"a": 0, "b": 0})  # b is of no master, so nobody reads it
         end = GroupOffset.from_json(reader.latestOffset(reader.initialOffset(), ALL))
         assert set(end.batches) == {A}
@@ -130,7 +130,7 @@ def test_how_long_masters_may_take(
     logs = [{"id": A, "path": "x", "connect_attempts": attempts}]
     given = options_of(logs, tmp_path, triggerIntervalS=interval_s)
     pace = parse_options(GroupOptions, given, where="test", camel=True).pace(MastersFile(tmp_path / "masters").added())
-    assert (pace.interval_s, pace.look_deadline_s, pace.last_look_deadline_s) == (interval_s, deadline_s, last_s)
+    assert (pace.interval_s, pace.poll_deadline_s, pace.last_poll_deadline_s) == (interval_s, deadline_s, last_s)
 
 
 @pytest.mark.spark
