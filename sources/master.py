@@ -268,7 +268,7 @@ class Master(Protocol):
     def traits(self) -> Traits: ...
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where it is: its address, or a directory."""
 
     @property
@@ -350,7 +350,7 @@ class MasterLog(Protocol):
     def traits(self) -> Traits: ...
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         """Where the log is read from: the address of its master, or a directory."""
 
     def check(self, *, is_replica: bool = True) -> None:

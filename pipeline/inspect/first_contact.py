@@ -83,7 +83,7 @@ def _asker(name: str, options: FollowedOptions, asks_rights: bool) -> Question:
         master = open_master(options)
     except LogtwinError as error:
         return name, partial(Contact, name, error=error)
-    at = (options.remoting if isinstance(options, ReadOptions) else None) or master.place
+    at = (options.remoting if isinstance(options, ReadOptions) else None) or master.address
     return at, partial(_asked, master, at, asks_rights)
 
 

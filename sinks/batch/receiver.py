@@ -206,5 +206,5 @@ def _nothing_came(log: LogWriter, owned: OffsetRange) -> MasterSilent:
         offset=owned.start,
         expected=f"one within {log.patience_s or 0:g} s",
         found="none",
-        hint=f"Check the way to {log.master.place}. It is given more time when it is tried again.",
+        hint=f"Check the way to {log.master.address}. It is given more time when it is tried again.",
     )

@@ -57,7 +57,7 @@ class DisterLog(SoleLog):
     _told: ToldDoubt = field(default_factory=ToldDoubt, init=False, repr=False, compare=False)
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return self.path
 
     @property

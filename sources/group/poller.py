@@ -21,7 +21,7 @@ from sources.bounds import EARLIEST, StartingOffset, held_from, resolved
 from sources.errors import LogtwinError
 from sources.group import standing
 from sources.group.asking import Asker
-from sources.group.standing import UNLISTED, ReadingPlace, Seen, Sighting, path_beside, write_seen
+from sources.group.standing import UNLISTED, ListedLog, Seen, Sighting, path_beside, write_seen
 from sources.master import AskedInSteps, Holding, LogQuery, Master, MasterLog
 from sources.offsets import LogId, Offset, OffsetRange
 from sources.steps import Steps
@@ -43,9 +43,9 @@ class PollResult:
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """What to ask of one log: `place` is its position, `known` its end at an earlier poll."""
+    """What to ask of one log: `listed` is what the job says of it, `known` its end at an earlier poll."""
 
-    place: ReadingPlace
+    listed: ListedLog
     known: Offset | None
 
 
@@ -99,7 +99,7 @@ class Poller:
 
         The caller may be busy when the answer comes, so a poll in steps keeps nobody else from polling.
         """
-        if self._in_steps is None or any(one.place.position is None for one in wanted.values()):
+        if self._in_steps is None or any(one.listed.position is None for one in wanted.values()):
             return None  # where a log begins, its master may have to be asked again
         steps = self._in_steps.poll_in_steps(_queries(wanted))
         return None if steps is None else self._poll_in_steps(wanted, steps)
@@ -127,14 +127,14 @@ class Poller:
             for log_id, one in answer.items()
             if isinstance(one, Holding)
         }
-        asked = {LogId.parse(log_id): one.place.position for log_id, one in wanted.items()}
+        asked = {LogId.parse(log_id): one.listed.position for log_id, one in wanted.items()}
         results = others | {
             str(log_id): self._result(log_id, position, answer.get(log_id)) for log_id, position in asked.items()
         }
         with self._noting:
             for log_id, one in results.items():
                 if isinstance(one, PollResult) and (log_id not in self._seen or self._seen[log_id][1] <= at_s):
-                    turn = wanted[log_id].place.turn if log_id in wanted else UNLISTED
+                    turn = wanted[log_id].listed.turn if log_id in wanted else UNLISTED
                     self._seen[log_id] = (self._sighting(log_id, one.bounds, turn), at_s)
         return results
 
@@ -150,7 +150,7 @@ class Poller:
         with self._noting:
             return {log_id: one for log_id, (one, at_s) in self._seen.items() if at_s >= then_s}
 
-    def due(self, now_s: float, places: Mapping[str, ReadingPlace]) -> dict[str, PollRequest]:
+    def due(self, now_s: float, places: Mapping[str, ListedLog]) -> dict[str, PollRequest]:
         """Return what to poll again, at `places`: nothing while a poll is pending, or soon after the last."""
         with self._noting:
             if self._asking or now_s - self._asked_s < POLL_AFTER_S:
@@ -187,7 +187,7 @@ class Poller:
 
 def _queries(wanted: Mapping[str, PollRequest]) -> dict[LogId, LogQuery]:
     return {
-        LogId.parse(log_id): LogQuery(one.place.identity, one.place.position, one.known)
+        LogId.parse(log_id): LogQuery(one.listed.identity, one.listed.position, one.known)
         for log_id, one in wanted.items()
     }
 

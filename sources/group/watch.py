@@ -151,8 +151,8 @@ class GroupWatch:
                 for log_id in unknown:
                     self._add(log_id)
             for log_id, watched in self._logs.items():
-                watched.stand(standing_now.positions.get(log_id))
-            self._listed = [watched for watched in self._logs.values() if watched.place is not None]
+                watched.set_listed(standing_now.positions.get(log_id))
+            self._listed = [watched for watched in self._logs.values() if watched.listed is not None]
         return standing_now
 
     def _poller_of(self, log_id: str) -> int | None:
@@ -314,5 +314,5 @@ def _silent(watched: WatchedLog, deadline_s: float) -> LogtwinError:
         "the master did not say what it holds",
         log=watched.log.log_id,
         expected=f"an answer within {deadline_s:g} s",
-        hint=f"Check {watched.log.place}.",
+        hint=f"Check {watched.log.address}.",
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from sources.errors import LogtwinError, of_log
 from sources.group.poller import PollRequest, PollResult
-from sources.group.standing import ReadingPlace
+from sources.group.standing import ListedLog
 from sources.master import MasterLog
 from sources.offsets import Offset, OffsetRange
 
@@ -23,31 +23,31 @@ QUIET_S: Final = 0.05
 
 @dataclass(slots=True)
 class WatchedLog:
-    """What is known of one log. `place` is None while the log is not to be read."""
+    """What is known of one log. `listed` is None while the log is not to be read."""
 
     log: MasterLog
     may_begin_later: bool = True  # if retention has deleted where it was to begin
     poller: int = 0  # the number of its master's poller
-    place: ReadingPlace | None = None
+    listed: ListedLog | None = None
     is_waited_for: bool = False
     is_late: bool = False
     asked_s: float | None = None  # when the pending poll began
     is_gathered: bool = False  # a batch waits for that poll
     error: LogtwinError | None = None
     end: Offset | None = None  # read nothing beyond this
-    _asked_at: ReadingPlace | None = None
+    _asked_at: ListedLog | None = None
     _seen: PollResult | None = None
     _start: Offset | None = None  # where a log without a position begins, if that may not move
     _is_told: bool = False
     _pause_s: float = BUSY_S
     _due_s: float = 0.0
 
-    def stand(self, place: ReadingPlace | None) -> None:
+    def set_listed(self, listed: ListedLog | None) -> None:
         """Set where to read it from; None for not at all. A log that is listed anew is polled anew."""
-        if self.place is None or place is None or place.turn != self.place.turn:
+        if self.listed is None or listed is None or listed.turn != self.listed.turn:
             self._seen = self.error = None
             self._is_told = False
-        self.place = place
+        self.listed = listed
 
     @property
     def is_to_be_seen(self) -> bool:
@@ -66,14 +66,14 @@ class WatchedLog:
 
     def request(self, now_s: float, *, is_gathered: bool) -> PollRequest:
         """Begin a poll; return what to ask. Give the outcome to `hear`."""
-        place = self.place
-        if place is None:
+        listed = self.listed
+        if listed is None:
             raise ValueError(f"{self.log.log_id} is not to be read")
-        self.asked_s, self._asked_at, self.is_gathered = now_s, place, is_gathered
+        self.asked_s, self._asked_at, self.is_gathered = now_s, listed, is_gathered
         known = None if self._seen is None else self._seen.bounds.end
-        if place.position is None and self._start is not None:
-            place = replace(place, position=self._start)
-        return PollRequest(place, known)
+        if listed.position is None and self._start is not None:
+            listed = replace(listed, position=self._start)
+        return PollRequest(listed, known)
 
     def hear(self, outcome: object, at_s: float, deadline_s: float) -> None:
         """Take the outcome of the poll, a `PollResult` or an exception, and when it came."""
@@ -81,7 +81,7 @@ class WatchedLog:
         self.asked_s, self.is_gathered, self.is_late = None, False, self.is_late and not is_in_time
         if isinstance(outcome, PollResult) and self._is_same_turn:
             self._see(outcome, at_s)
-        elif isinstance(outcome, Exception) and self.place == self._asked_at:
+        elif isinstance(outcome, Exception) and self.listed == self._asked_at:
             # At another position the error means nothing: retention may have passed the one that was asked for.
             self.error = of_log(outcome, self.log.log_id, "polling the master failed")
 
@@ -100,11 +100,11 @@ class WatchedLog:
     @property
     def backlog(self) -> OffsetRange | None:
         """The known backlog, from the log's position on; None for nothing."""
-        if self.place is None or self._seen is None or self.error is not None:
+        if self.listed is None or self._seen is None or self.error is not None:
             return None
         bounds = self._seen.bounds
         end = bounds.end if self.end is None else min(bounds.end, self.end)
-        start = self._seen.start if self.place.position is None else self.place.position
+        start = self._seen.start if self.listed.position is None else self.listed.position
         return OffsetRange(start, end) if bounds.start <= start < end else None
 
     @property
@@ -115,7 +115,7 @@ class WatchedLog:
     @property
     def news(self) -> LogtwinError | None:
         """The error that was not reported yet."""
-        return None if self.place is None or self._is_told else self.error
+        return None if self.listed is None or self._is_told else self.error
 
     def told(self) -> None:
         """Note that the error was reported; the log is left alone until it is listed anew."""
@@ -123,9 +123,9 @@ class WatchedLog:
 
     @property
     def _is_same_turn(self) -> bool:
-        now, then = self.place, self._asked_at
+        now, then = self.listed, self._asked_at
         return now is not None and then is not None and now.turn == then.turn
 
     @property
     def _can_be_asked(self) -> bool:
-        return self.place is not None and self.error is None and self.asked_s is None
+        return self.listed is not None and self.error is None and self.asked_s is None

@@ -67,8 +67,8 @@ class KafkaLog(PlainLog):
         return held[self.number]
 
     @property
-    def place(self) -> str:
-        return self.topic.place
+    def address(self) -> str:
+        return self.topic.address
 
     @property
     def traits(self) -> Traits:

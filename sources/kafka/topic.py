@@ -75,7 +75,7 @@ class KafkaTopic:
         return TRAITS
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return ",".join(self.settings.servers)
 
     @property

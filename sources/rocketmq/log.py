@@ -163,9 +163,9 @@ class RocketMQLog(SoleLog):
         return _FILES if self.path is not None else _PARALLEL if self.parallel_reads else _STREAM
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         broker = self._broker()
-        return str(self.path) if broker is None else broker.place
+        return str(self.path) if broker is None else broker.address
 
     @property
     def role(self) -> str:

@@ -83,7 +83,7 @@ class RemoteBroker(ABC):
 
     @property
     @abstractmethod
-    def place(self) -> str:
+    def address(self) -> str:
         """Where it is looked for, in a word."""
 
     @contextmanager
@@ -165,7 +165,7 @@ class BrokerAt(RemoteBroker):
         return self.broker
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return str(self.master)
 
 
@@ -194,7 +194,7 @@ class SoughtBroker(RemoteBroker):
         raise next((one for one in failures if one.is_transient), failures[-1])
 
     @property
-    def place(self) -> str:
+    def address(self) -> str:
         return f"{self.name} at {self.kind} {';'.join(map(str, self.asked))}"
 
     @abstractmethod

@@ -41,7 +41,7 @@ from tests.sources.kafka.scripted_cluster import ScriptedCluster, metadata, offs
 from tests.spans import span
 
 NOW = datetime(2026, 11, 21, 14, 5, 11, tzinfo=UTC)
-MASTER = MemoryMaster((100,) * 50, place="10.0.0.5:10912")
+MASTER = MemoryMaster((100,) * 50, address="10.0.0.5:10912")
 RUNNER = replace(this_writer(), run="run-1", host="host-1", since="2026-11-21T14:02:11+00:00")
 RETENTION = MasterRetention(file_size_bytes=1000, keeps_s=7200, room_bytes=None)
 VIEW = MasterView(role="SYNC_MASTER", bounds=OffsetRange(Offset(1000), Offset(5000)), retention=RETENTION)

@@ -36,7 +36,7 @@ class MemoryMaster(SoleLog):
     cuts_at_records: bool = False
     cuts_batches: bool = False
     retention: MasterRetention | None = None
-    place: str = "memory:10912"
+    address: str = "memory:10912"
     role: str = "slave"
     proves_all: bool = False
     overrules: bool = False

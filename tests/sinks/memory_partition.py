@@ -50,7 +50,7 @@ class MemoryPartition(PlainLog):
     asked: list[tuple[OffsetRange, int | None]] = field(default_factory=list, compare=False)
 
     traits = TRAITS
-    place = "memory:9092"
+    address = "memory:9092"
 
     @classmethod
     def like(cls, other: MemoryPartition, **more: Any) -> Self:
@@ -182,7 +182,7 @@ class MemoryTopic:
 
     id = ORDERS
     traits = TRAITS
-    place = "memory:9092"
+    address = "memory:9092"
     role = "consumer"
 
     def check(self, *, is_replica: bool = True) -> None:

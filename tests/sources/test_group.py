@@ -15,7 +15,7 @@ from sources.errors import ConfigurationError, find_error
 from sources.group import standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.standing import ListedLog, Standing
 from sources.group.stream import GroupOptions, group_source
 from sources.group.watch import GroupWatch
 from sources.offsets import Offset
@@ -38,7 +38,7 @@ def options_of(logs: list[dict[str, Any]], folder: Path, **more: Any) -> dict[st
 
 def say(folder: Path, places: Mapping[str, int], *, budget: int = 10**9) -> None:
     """`places` by the last letter of a log's id."""
-    said = {f"rocketmq/{name}": ReadingPlace(Offset(position), 0) for name, position in places.items()}
+    said = {f"rocketmq/{name}": ListedLog(Offset(position), 0) for name, position in places.items()}
     standing.write(folder / "standing", Standing(said, budget))
 
 

@@ -10,7 +10,7 @@ from sources.bounds import EARLIEST
 from sources.errors import LogtwinError, MasterUnreachable
 from sources.group import standing
 from sources.group.poller import FORGET_AFTER_S, POLL_AFTER_S, TELL_EVERY_S, Poller, PollRequest, Teller
-from sources.group.standing import UNLISTED, ReadingPlace, Standing, path_beside, seen_file_at
+from sources.group.standing import UNLISTED, ListedLog, Standing, path_beside, seen_file_at
 from sources.master import Holding, LogQuery
 from sources.offsets import LogId, Offset
 from sources.steps import Awaited, Steps
@@ -21,13 +21,13 @@ from tests.spans import span
 A, B = "rocketmq/a", "rocketmq/b"
 
 
-def say(folder: Path, *listed: str, turn: int = 1) -> dict[str, ReadingPlace]:
-    places = {log_id: ReadingPlace(Offset(0), turn) for log_id in listed}
+def say(folder: Path, *listed: str, turn: int = 1) -> dict[str, ListedLog]:
+    places = {log_id: ListedLog(Offset(0), turn) for log_id in listed}
     standing.write(folder / "standing", Standing(places, 10**9))
     return places
 
 
-def requests(places: Mapping[str, ReadingPlace]) -> dict[str, PollRequest]:
+def requests(places: Mapping[str, ListedLog]) -> dict[str, PollRequest]:
     return {log_id: PollRequest(place, None) for log_id, place in places.items()}
 
 

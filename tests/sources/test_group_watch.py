@@ -14,7 +14,7 @@ from sources.bounds import EARLIEST, LATEST, StartingOffset
 from sources.errors import CorruptRecord, LogtwinError, MasterSilent, MasterUnreachable
 from sources.group import standing
 from sources.group.poller import Poller, PollRequest, PollResult, PollResults
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.standing import ListedLog, Standing
 from sources.group.watch import GroupWatch, Pace, PlannedBatch
 from sources.group.watched import WatchedLog
 from sources.master import MasterLog
@@ -70,9 +70,9 @@ class Group:
         return {log_id[-1]: (one.start, one.end) for log_id, one in batch.batches.items()}
 
 
-def _place(where: Where) -> ReadingPlace:
+def _place(where: Where) -> ListedLog:
     position, turn = where if isinstance(where, tuple) else (where, 0)
-    return ReadingPlace(None if position is None else Offset(position), turn)
+    return ListedLog(None if position is None else Offset(position), turn)
 
 
 def test_the_rest_is_read_at_once_from_the_position_the_job_says(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_log_that_counts_ids_takes_a_share(tmp_path: Path) -> None:
     group = Group(tmp_path, ScriptedLog("dister/a", 0, 10), ScriptedLog(B, 0, 1000))
     standing.write(
         tmp_path / "standing",
-        Standing({"dister/a": ReadingPlace(Offset(0)), B: ReadingPlace(Offset(0))}, budget_bytes=100),
+        Standing({"dister/a": ListedLog(Offset(0)), B: ListedLog(Offset(0))}, budget_bytes=100),
     )
     assert group.ranges() == {"a": (0, 10), "b": (0, 50)}
 
@@ -372,7 +372,7 @@ class Master(Poller):
         error = self.logs[log_id].error
         if isinstance(error, LogtwinError):
             return error
-        return PollResult(self.logs[log_id].holds, one.place.position or Offset(0))
+        return PollResult(self.logs[log_id].holds, one.listed.position or Offset(0))
 
 
 def test_a_master_that_comes_is_asked_at_once_whether_producers_wait(tmp_path: Path) -> None:

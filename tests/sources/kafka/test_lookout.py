@@ -14,7 +14,7 @@ from sources.group import masters, standing
 from sources.group.masters import MastersFile
 from sources.group.offsets import GroupOffset
 from sources.group.poller import Poller, PollRequest, PollResult
-from sources.group.standing import ReadingPlace, Standing
+from sources.group.standing import ListedLog, Standing
 from sources.kafka.log import KafkaLog
 from sources.kafka.options import RECORD_BYTES, ReplicatedTopicOptions
 from sources.kafka.topic import open_topic
@@ -37,7 +37,7 @@ def a_poller() -> Poller:
 
 def asked(positions: Mapping[int, int | None], identity: object = TOPIC_ID) -> dict[str, PollRequest]:
     return {
-        f"kafka/c/t/{number}": PollRequest(ReadingPlace(None if at is None else Offset(at), 0, str(identity)), None)
+        f"kafka/c/t/{number}": PollRequest(ListedLog(None if at is None else Offset(at), 0, str(identity)), None)
         for number, at in positions.items()
     }
 
@@ -117,7 +117,7 @@ def options_of(folder: Path) -> dict[str, str]:
 def test_partitions_share_a_batch_by_estimated_size(play: Play, tmp_path: Path) -> None:
     cluster = play(*HELD)
     places = {
-        f"kafka/c/t/{number}": ReadingPlace(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
+        f"kafka/c/t/{number}": ListedLog(Offset(at), 1, str(TOPIC_ID)) for number, at in ((0, 0), (1, 12), (2, 5))
     }
     standing.write(tmp_path / "standing", Standing(places, 9 * RECORD_BYTES))
     with planning(options_of(tmp_path)) as planner:
@@ -144,7 +144,7 @@ def test_a_partition_without_a_leader_has_its_own_error_unless_all_have_none(pla
 
 def test_a_topics_error_is_that_of_each_listed_partition(play: Play, tmp_path: Path) -> None:
     play(*HELD)
-    places = {f"kafka/c/t/{number}": ReadingPlace(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
+    places = {f"kafka/c/t/{number}": ListedLog(Offset(5), 1, str(OTHER_ID)) for number in (0, 2)}
     standing.write(tmp_path / "standing", Standing(places, 10**9))
     with planning(options_of(tmp_path)) as planner:
         end = GroupOffset.from_json(planner.latestOffset(planner.initialOffset(), ReadAllAvailable()))

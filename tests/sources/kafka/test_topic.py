@@ -231,7 +231,7 @@ def epochs_asked(cluster: ScriptedCluster) -> list[tuple[int, int]]:
 def test_it_says_what_it_is_and_travels() -> None:
     log: MasterLog = a_log(2, known=Known(str(TOPIC_ID), Offset(7), 3), group="g")
     assert str(log.log_id) == "kafka/c/t/2"
-    assert (log.place, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).place) == ("h:1", "h:1,h:2")
+    assert (log.address, a_log(settings=KafkaSettings(servers=("h:1", "h:2"))).address) == ("h:1", "h:1,h:2")
     assert pickle.loads(pickle.dumps(log)) == log  # noqa: S301 - our own
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sources.errors import CorruptRecord
 from sources.group.poller import Poller, PollRequest, PollResult
-from sources.group.standing import ReadingPlace
+from sources.group.standing import ListedLog
 from sources.offsets import Offset, OffsetRange
 from sources.rocketmq.files.log_end import Hopped, hop
 from sources.rocketmq.files.segments import Segments
@@ -167,7 +167,7 @@ def test_below_a_proven_end_times_are_not_compared(tmp_path: Path) -> None:
         assert segments(log).bounds(Offset(log.starts[known])) == span(0, log.starts[end])
     assert segments(log).bounds(Offset(log.end)) == span(0, log.end)
     poller = Poller(RocketMQLog(log_id=LOG_ID, path=str(tmp_path)), "earliest")
-    request = PollRequest(ReadingPlace(Offset(log.end)), None)
+    request = PollRequest(ListedLog(Offset(log.end)), None)
     assert poller.poll({str(LOG_ID): request}) == {str(LOG_ID): PollResult(span(0, log.end), Offset(log.end))}
 
 

@@ -123,7 +123,7 @@ def test_a_look_at_the_master() -> None:
             bounds=owned(1024, 5000),
             retention=MasterRetention(file_size_bytes=1024, keeps_s=48 * 3600.0, room_bytes=None),
         )
-        assert log.place == str(master.address)
+        assert log.address == str(master.address)
         assert log.role == "slave"
 
 
