@@ -37,39 +37,39 @@ _DELETED_BY_KAFKA: Final = (
 )
 
 
-def check_within(wanted: OffsetRange, held: OffsetRange, *, log: object = None, kind: str | None = None) -> None:
-    """Raise BelowMinimum or AboveMaximum unless all of `wanted` lies in `held`, what the master's log holds now.
+def check_within(wanted: OffsetRange, bounds: OffsetRange, *, log: object = None, kind: str | None = None) -> None:
+    """Raise BelowMinimum or AboveMaximum unless all of `wanted` lies within `bounds`, which the master's log has now.
 
     `kind` is that of the log, if `log` does not say it; what to do about deleted offsets depends on it.
     """
-    if wanted.start < held.start:
+    if wanted.start < bounds.start:
         raise BelowMinimum(
             "the master no longer holds this offset",
             log=log,
             offset=wanted.start,
-            expected=f"{held.start} or more: the master holds {held}",
+            expected=f"{bounds.start} or more: the master holds {bounds}",
             found=wanted.start,
             hint=_DELETED_BY_KAFKA if "kafka" in (kind, str(log).partition("/")[0]) else _DELETED,
         )
-    if wanted.end > held.end:
-        offset = wanted.start if wanted.start > held.end else wanted.end
+    if wanted.end > bounds.end:
+        offset = wanted.start if wanted.start > bounds.end else wanted.end
         raise AboveMaximum(
             "the master's log ends before this offset",
             log=log,
             offset=offset,
-            expected=f"{held.end} or less: the master holds {held}",
+            expected=f"{bounds.end} or less: the master holds {bounds}",
             found=offset,
             hint="It lost its tail, or this is another master's log: check the address, and compare the log with the "
             "replica before you go on.",
         )
 
 
-def held_from(position: Offset, held: OffsetRange | None, *, log: object) -> OffsetRange:
-    """Return `held`, what a master holds of `log`, or None if it has none, once `log` can be read on from `position`.
+def check_position(position: Offset, bounds: OffsetRange | None, *, log: object) -> OffsetRange:
+    """Return `bounds` if `log` can be read from `position` on; they are None if the master has no such log.
 
     Raises BelowMinimum or AboveMaximum; the latter also if there is no such log.
     """
-    if held is None:
+    if bounds is None:
         raise AboveMaximum(
             "the master has no such log any more",
             log=log,
@@ -78,14 +78,14 @@ def held_from(position: Offset, held: OffsetRange | None, *, log: object) -> Off
             found="none of this name",
             hint="Kafka takes no partition away: a broker may lag behind, so try again; or it lost its disk.",
         )
-    check_within(OffsetRange(position, position), held, log=log)
-    return held
+    check_within(OffsetRange(position, position), bounds, log=log)
+    return bounds
 
 
-def resolved(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Offset:
-    """Return the offset that `wanted` means if `log` holds `bounds`: a record boundary, if the log can know it.
+def resolve_offset(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Offset:
+    """Return the offset that `wanted` means in `log`, which has these `bounds`: a record boundary if the log can tell.
 
-    Raises BelowMinimum or AboveMaximum for an offset that it does not hold, and as `MasterLog.boundary_after` does.
+    Raises BelowMinimum or AboveMaximum for an offset outside of them, and as `MasterLog.boundary_after` does.
     """
     if wanted == EARLIEST:
         return bounds.start
@@ -98,7 +98,7 @@ def resolved(wanted: StartingOffset, bounds: OffsetRange, log: MasterLog) -> Off
 
 @dataclass(frozen=True, slots=True)
 class UntilLoss:
-    """What stands between a replica and a loss.
+    """How far a replica is from losing data.
 
     `bytes`: what the master may still delete from its front before it reaches the first byte that is not replicated.
     `seconds`: an estimate of the earliest time until then; 0 if it may happen now, None if nothing tells.
@@ -110,7 +110,7 @@ class UntilLoss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterRetention:
-    """How one master deletes, as it said at one moment.
+    """How a master deletes, by its own answer at one moment.
 
     `keeps_s`: a file whose newest record is older than this is deleted; None if age does not matter. `room_bytes`: what
     the master may still write before lack of space makes it delete, whatever the age; None if unknown.

@@ -1,10 +1,10 @@
-"""The contract of a master, which has logs: what it holds of them, how each is read, who is told what is durable.
+"""The contract of a master: the bounds of its logs, how each is read, and how it hears what is durable.
 
 A `Master` is what the configuration names: a RocketMQ broker or a dister leader, which has one log, or a Kafka topic,
-whose partitions are its logs. A `MasterLog` is one of its logs. Both are small picklable values. The driver asks the
-master what it holds, and plans; a log travels to the tasks, where it opens files or sockets to read. Neither keeps a
-connection between calls. Whatever must stay open as long as the job runs, the acknowledging side of a replication
-protocol, is a `Session`, which only the driver has.
+whose partitions are its logs. A `MasterLog` is one of its logs. Both are small picklable values. The driver polls
+the master for bounds, and plans; a log travels to the tasks, where it opens files or sockets to read. Neither keeps a
+connection between calls. What must stay open as long as the job runs, the acknowledging side of a replication protocol,
+is a `Session`, which only the driver has.
 
 What never changes for a kind of master, read in one way, is one value, its `Traits`. The answers of a log with nothing
 special about it, and of a master with one log, are in `sources/sole_log.py`.
@@ -106,7 +106,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How far a log is committed: the next offset, and the `mark` (`Known`) of the records before it, if it has one."""
+    """The committed position of a log, and the `mark` (`Known`) of the records before it, if there is one."""
 
     offset: Offset
     mark: int | None = None
@@ -128,7 +128,7 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MasterView:
-    """What a master says about itself, asked once.
+    """A master's own answers about itself, at one moment.
 
     `role` is its own word for what it is (RocketMQ: ASYNC_MASTER, SYNC_MASTER, SLAVE); None for files. So are `name`
     and `version`. For an elected master, `epoch` is the number of its election, and no fail-over takes back anything
@@ -146,8 +146,8 @@ class MasterView:
 
 @dataclass(frozen=True, slots=True)
 class LogQuery:
-    """What is asked of a log: `identity` is that of the replica (`Known`), `position` is where it stands,
-    and `seen_end` where the log ended when its master was asked before. Each is None if nobody knows."""
+    """One log in a poll: the replica's `identity` (`Known`) and `position`, and `seen_end`, the log end at an earlier
+    poll. Each is None if unknown."""
 
     identity: str | None = None
     position: Offset | None = None
@@ -159,7 +159,7 @@ EMPTY_QUERY: Final = LogQuery()
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a master holds of a log, and which of the logs that have had its name it is (`Known.identity`)."""
+    """The bounds of a log, and which of the logs that have had its name it is (`Known.identity`)."""
 
     bounds: OffsetRange
     identity: str | None = None
@@ -199,7 +199,7 @@ class Traits:
 
 
 class TimeIsUp(Exception):
-    """Raised to a reader in a hurry (`MasterLog.hurried`): it waits for nothing beyond what has come."""
+    """A reader in a hurry (`MasterLog.hurried`) waits no longer, and takes what has come."""
 
 
 class Session(Protocol):
@@ -328,13 +328,13 @@ class Master(Protocol):
         """
 
     def acknowledged_by_master(self) -> Mapping[LogId, Offset]:
-        """What the master itself counts as acknowledged now, of the logs of which it can say it.
+        """Return the offset that the master itself counts as acknowledged now, for each log of which it can tell.
 
         Raises MasterUnreachable, MasterSilent.
         """
 
     def metadata(self) -> Iterator[FetchedMetadata]:
-        """Yield what the master knows besides its logs, kind by kind, asking as the results are taken.
+        """Yield the master's metadata, kind by kind; each is requested when its turn comes.
 
         If a kind fails, its result holds the error. Yields nothing if there is nobody to ask.
         """
@@ -362,13 +362,13 @@ class MasterLog(Protocol):
     def bounds(self, known: Offset | None = None) -> OffsetRange:
         """Return what the master holds now, from its oldest record to the end of its newest: two record boundaries.
 
-        `known`, an earlier maximum, spares a log of files from being searched again below it. The end may lie below it
-        only if what stands there is no record of the log any more; without it, also if there is a doubt.
+        `known`, an earlier maximum, spares a log of files from being searched again below it. The end is below
+        `known` only if the log has no record there any more; without `known`, also if the end is in doubt.
         Raises MasterUnreachable, MasterSilent, LogError.
         """
 
     def size_bytes(self, wanted: OffsetRange) -> int | None:
-        """About how many bytes of the master's log `wanted` takes, without asking; None if nobody knows."""
+        """Return about how many bytes of the master's log `wanted` takes; None if unknown. Asks nobody."""
 
     def boundary_after(self, offset: Offset, maximum: Offset) -> Offset:
         """Return the first record boundary at or after `offset`, at most `maximum`; `offset` unless `cuts_at_records`.
@@ -395,11 +395,11 @@ class MasterLog(Protocol):
 
     @property
     def reader(self) -> LogReader:
-        """What reads splits of this log, together with those of all logs that have an equal one."""
+        """The reader of its splits; it reads splits of all logs with an equal reader together."""
 
     @property
     def small_reader(self) -> LogReader:
-        """What reads it instead of `reader` if a split has at most SMALL_BYTES (`sources.reading`)."""
+        """The reader of its splits of at most SMALL_BYTES (`sources.reading`)."""
 
     def read(self, owned: OffsetRange, *, committed: Offset | None, boundary: bool) -> Iterator[Chunk | Damage]:
         """Yield the records that start in `owned`, checked, in order, in chunks of bounded size.
@@ -465,7 +465,7 @@ class MasterLog(Protocol):
         """
 
     def lengths(self, records: pa.RecordBatch) -> npt.NDArray[np.int64]:
-        """How many bytes of `raw`, `read` and `restore` each of `records` takes; 0 if nobody can say."""
+        """Return how many bytes of `raw`, `read` and `restore` each of `records` takes; 0 if unknown."""
 
     def common_offset(self, records: Iterable[tuple[OffsetRange, bytes]]) -> Offset | None:
         """Find how far a replica that holds `records` shares the master's history, by the master's own rule.

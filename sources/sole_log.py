@@ -1,4 +1,4 @@
-"""What most logs and masters answer alike: nobody waits for them, and there is nothing special about them."""
+"""The answers of most logs and masters: nobody waits for them, and there is nothing special about them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PlainLog:
 
 
 class _Log(Protocol):
-    """What a `SoleLog` is of itself."""
+    """The parts of itself that `SoleLog` relies on."""
 
     @property
     def log_id(self) -> LogId: ...

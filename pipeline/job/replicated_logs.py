@@ -32,7 +32,7 @@ from sinks.state.log_state import LogState
 from sinks.state.positions import Beginning
 from sinks.tables import log_table
 from sources.access.spread import Spread
-from sources.bounds import LATEST, held_from, resolved
+from sources.bounds import LATEST, check_position, resolve_offset
 from sources.errors import FailedOver, LogtwinError, MasterRefused, Recreated, RepairPending, TakenOver
 from sources.group.standing import Seen
 from sources.loss import WayPast, condition_of
@@ -271,8 +271,8 @@ class ReplicatedLogs:
         master = self.master.log(replica.log_id)
         bounds, start = master.bounds(), replica.position()
         if start is None:
-            start = resolved(self._options.starting_offset, bounds, master)
-        held_from(start, bounds, log=replica.log_id)
+            start = resolve_offset(self._options.starting_offset, bounds, master)
+        check_position(start, bounds, log=replica.log_id)
         end = master.end_of_batch(start, bounds.end, self._options.max_bytes_per_trigger)
         return self.group.bring(replica, OffsetRange(start, end)) if start < end else None
 

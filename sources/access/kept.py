@@ -30,7 +30,7 @@ _PART_OF_FILES: Final = 8
 
 
 class Connected(Protocol):
-    """What can be kept."""
+    """A connection that can be kept."""
 
     def is_whole(self) -> bool:
         """Whether it can take another question, as far as is known here. Raises nothing."""
@@ -139,7 +139,7 @@ Value = TypeVar("Value")
 
 
 class Remembered(Generic[Key, Value]):
-    """What `ask` answers for a key. A failure is of all who wait for it, and is not remembered. From any thread."""
+    """Answers of `ask`, by key. A failure goes to all who wait for it, and is not remembered. From any thread."""
 
     def __init__(self, ask: Callable[[Key], Value]) -> None:
         self._ask = ask
@@ -147,7 +147,7 @@ class Remembered(Generic[Key, Value]):
         self._answers: dict[Key, tuple[Future[Value], float]] = {}
 
     def value(self, key: Key) -> Value:
-        """Return the answer, or wait for the one that somebody asks for. Raises what `ask` raises."""
+        """Return the answer, or wait for the one that is under way. Raises what `ask` raises."""
         mine: Future[Value] = Future()
         now_s = time.monotonic()
         with self._lock:

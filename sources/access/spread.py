@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 
 
 class Spread:
-    """Gives each who asks a moment of its own, `gap_s` after the one before: now, if nobody asked lately.
+    """Gives each caller a moment of its own, `gap_s` after the one before: now, if nobody called lately.
 
-    Nobody waits for another one to be done. From any thread.
+    No caller waits for another to finish. From any thread.
     """
 
     def __init__(self, gap_s: float) -> None:
@@ -34,14 +34,14 @@ class Spread:
 
 
 AT_ONCE: Final = 64
-"""Of more than these, as many are asked at once."""
+"""The most that are asked at once."""
 
 A = TypeVar("A")
 B = TypeVar("B")
 
 
 def side_by_side(ask: Callable[[A], B], of: Collection[A]) -> list[B]:
-    """What `ask` returns for each, in order; it is called in threads. Raises the first error in that order."""
+    """Return what `ask` returns for each, in order; it is called in threads. Raises the first error in that order."""
     if not of:
         return []
     with ThreadPoolExecutor(min(len(of), AT_ONCE)) as pool:

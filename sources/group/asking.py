@@ -130,7 +130,7 @@ class Asker(Generic[Key]):
         return key in self._under_way
 
     def asked_s(self, key: Key) -> float | None:
-        """When the pending question of `key` was put; None while it waits for a thread, and without one."""
+        """Return when the pending question of `key` was put; None while it waits for a thread, or if there is none."""
         return self._under_way.get(key)
 
     def wait(self, timeout_s: float) -> bool:
@@ -164,7 +164,7 @@ class Asker(Generic[Key]):
             self._step(self._stepped(number), TimeoutError())
 
     def _stepped(self, number: int) -> _Stepping[Key]:
-        """The question that waited for that socket, and does no more."""
+        """Return the question that waited for that socket; it waits no longer."""
         self._poll.unregister(number)
         return self._stepping.pop(number)
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from sources.bounds import EARLIEST, StartingOffset, held_from, resolved
+from sources.bounds import EARLIEST, StartingOffset, check_position, resolve_offset
 from sources.errors import LogtwinError
 from sources.group import standing
 from sources.group.asking import Asker
@@ -179,8 +179,8 @@ class Poller:
         try:
             if position is not None or bounds is None:
                 start = position or Offset(0)
-                return PollResult(held_from(start, bounds, log=log_id), start)
-            return PollResult(bounds, resolved(self._starting_offset, bounds, self._master.log(log_id)))
+                return PollResult(check_position(start, bounds, log=log_id), start)
+            return PollResult(bounds, resolve_offset(self._starting_offset, bounds, self._master.log(log_id)))
         except LogtwinError as error:
             return error
 

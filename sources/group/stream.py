@@ -69,7 +69,7 @@ class GroupOptions(BaseModel):
     poll_deadline_s: PositiveFloat | None = Field(None, description="how long a batch waits for a master's answer")
 
     def pace(self, masters: Sequence[FollowedOptions]) -> Pace:
-        """How long to wait for what, if these are the masters."""
+        """Return how long to wait for these masters."""
         shortest = max(self.trigger_interval_s, SHORTEST_POLL_DEADLINE_S)
         logs = [one for one in masters if isinstance(one, ReadOptions)]
         connecting_s = [one.connect_timeout_ms * (one.connect_attempts + 1) / 1000 for one in logs]

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """What to read of each log, and what kept others from being planned, by log id. Never are both empty."""
+    """The range to read of each log, and the errors of those that could not be planned, by log id; not both empty."""
 
     batches: Mapping[str, OffsetRange]
     errors: Mapping[str, LogtwinError]
@@ -176,8 +176,9 @@ class GroupWatch:
             self._asker.ask(("role", at), self._pollers[at].is_waited_for)
 
     def _roles_due(self, now_s: float) -> list[int]:
-        """The masters that were not asked for their role yet, and those whose turn it is: they are spread over ROLES_S,
-        so that no poll waits for many of them.
+        """Return the masters that were not asked for their role yet, and those to ask again.
+
+        These are spread over ROLES_S, so that no poll waits for many of them.
         """
         known, count = self._roles_known, len(self._pollers)
         again = min(int((now_s - self._roles_s) * known / ROLES_S), known)
@@ -256,7 +257,7 @@ class GroupWatch:
         return any(one.is_gathered for one in self._listed)
 
     def _next_due_s(self, now_s: float, ends_s: float) -> float:
-        """When something has to be done next."""
+        """Return when something has to be done next."""
         then_s = min(self._beat_s, ends_s) if ends_s > now_s else self._beat_s
         for watched in self._listed:
             if watched.is_gathered and watched.asked_s is not None:

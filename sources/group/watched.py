@@ -23,7 +23,7 @@ QUIET_S: Final = 0.05
 
 @dataclass(slots=True)
 class WatchedLog:
-    """What is known of one log. `listed` is None while the log is not to be read."""
+    """A log and what is known of it. `listed` is None while the log is not to be read."""
 
     log: MasterLog
     may_begin_later: bool = True  # if retention has deleted where it was to begin

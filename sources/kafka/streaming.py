@@ -34,7 +34,7 @@ TOPIC_SCHEMA = pa.schema([pa.field("log_id", pa.string()), *KAFKA_SCHEMA])
 
 @dataclass(frozen=True)
 class TopicSplit(InputPartition):
-    """What one task reads."""
+    """The part of a partition that one task reads."""
 
     log: KafkaLog
     owned: OffsetRange

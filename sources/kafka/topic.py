@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Final, TypeVar
 
-from sources.bounds import held_from
+from sources.bounds import check_position
 from sources.errors import LogtwinError, NobodyListens, naming
 from sources.kafka.cluster.connection import Cluster, ask_again, has_answered, kept, may_pass
 from sources.kafka.cluster.group import ConsumerGroup
@@ -246,7 +246,7 @@ def _against(
         return end
     try:
         at = known.offset or Offset(0)
-        bounds = held_from(at, held, log=log)
+        bounds = check_position(at, held, log=log)
         if end is not None:
             check_history(known.mark, at, end, bounds, log)
     except LogtwinError as error:

@@ -49,7 +49,7 @@ def bounds(
 def bounds_of_each(
     cluster: Cluster, topic: Topic, isolation: Isolation, partitions: Iterable[int] | None = None
 ) -> dict[int, OffsetRange | LogtwinError]:
-    """The same, with the error of each partition that has one: those of `bounds_of`, or MasterRefused without a leader.
+    """Like `bounds`, with the error of each partition that has one: `bounds_of`'s, or MasterRefused without a leader.
 
     Raises ConfigurationError for a partition that does not exist, and as `Cluster.call` does.
     """

@@ -22,7 +22,7 @@ from sources.offsets import Offset, OffsetRange
 
 @dataclass(frozen=True, slots=True)
 class FetchAnswer:
-    """What a partition answered: its batches, and for the rest see `batches.decode_sound`."""
+    """A partition's answer to a fetch: its batches; for the rest see `batches.decode_sound`."""
 
     records: bytes | memoryview
     wanted: OffsetRange
@@ -34,7 +34,7 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True)
 class DecodedAnswer:
-    """What is sound at the start of what was wanted; None if nothing is. `error` says what else prevented decoding."""
+    """The sound records that the wanted range begins with; None for none. `error` says what kept from decoding."""
 
     chunk: Chunk | None
     error: Exception | None = None

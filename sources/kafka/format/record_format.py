@@ -141,7 +141,7 @@ def _length(buffer: bytes, at: int, base_offset: Offset) -> tuple[int, int]:
 
 
 class _Cursor:
-    """How far each record is read: `at` moves field by field, and never past the record's end."""
+    """The next field of each record: `at` moves field by field, and never past the record's end."""
 
     def __init__(self, buffer: bytes, at: Ints, ends: Ints, base_offsets: Ints) -> None:
         self._raw: Bytes = np.frombuffer(buffer, np.uint8)

@@ -31,7 +31,7 @@ _NOT_ALONE = "A broker deletes only its oldest files: see what else writes to th
 
 @dataclass(slots=True)
 class Seen:
-    """What this process last saw of a log's end, and what it has told of it."""
+    """The end of a log as this process last saw it, and the doubt that it told last."""
 
     told: ToldDoubt
     look: Look | None = None

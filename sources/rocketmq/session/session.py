@@ -63,7 +63,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AskedBroker(Protocol):
-    """What a session asks a master for, anew at each connection. All methods may raise LogtwinError."""
+    """The questions that a session asks its master, anew at each connection. All methods may raise LogtwinError."""
 
     def ha(self) -> Address:
         """Return the address where it listens for slaves."""
